@@ -1,0 +1,188 @@
+"""Any recording libsndfile reads to float32 mono samples at the rate wanted.
+
+WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged; other rates are resampled by a windowed sinc.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    import torchaudio
+
+BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
+ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
+CONVERT = "convert it, for example with: ffmpeg -i FILE -ar 16000 -ac 1 FILE.wav"
+
+
+class AudioInfo(NamedTuple):
+    """What a recording's header says.
+
+    Attributes
+    ----------
+    frames : int
+        Samples of each channel.
+    rate : int
+        Hz.
+    channels : int
+    """
+
+    frames: int
+    rate: int
+    channels: int
+
+    @property
+    def seconds(self) -> float:
+        """Duration."""
+        return self.frames / self.rate
+
+
+def info(path: Path) -> AudioInfo:
+    """Read a recording's header, and none of its samples.
+
+    Raises
+    ------
+    InputError
+        The file is missing, a folder, empty, not audio, or holds no samples.
+    """
+    with _open(path) as file:
+        return AudioInfo(file.frames, file.samplerate, file.channels)
+
+
+def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
+    """Read a recording.
+
+    A WAV, AIFF or MP3 file that was cut off after its header was written is read as far as it goes; see `cut_short`.
+
+    Parameters
+    ----------
+    path : Path
+    rate : int
+        Samples per second wanted, Hz.
+
+    Returns
+    -------
+    samples : ndarray, float32, shape = (n,)
+        Mono, within [-1, 1] for integer formats.
+    seconds : float
+        Duration of the recording as it is in the file.
+
+    Raises
+    ------
+    InputError
+        As `info`; or a compressed stream breaks off or is damaged, or a sample is not a finite number.
+    """
+    with _open(path) as file:
+        mono, file_rate = _mono(file, path), int(file.samplerate)
+    return resample(mono, file_rate, rate), len(mono) / file_rate
+
+
+def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+    """Change the rate of mono samples, Hz to Hz; ``ceil(n * wanted / rate)`` samples come back."""
+    if rate == wanted:
+        return samples
+    import torch  # late: those who read at the file's own rate should not wait for it
+
+    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
+    return resampled
+
+
+def cut_short(path: Path) -> str:
+    """Say in words by how much a WAV or AIFF file falls short of what its header promises; ``""`` if it does not.
+
+    A header with the largest size that fits, as programs write that do not know the length yet, promises nothing.
+    """
+    with _open(path) as file:
+        found = re.search(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
+    if found is None:
+        return ""
+    promised, there = int(found[1]), int(found[2])
+    if there >= promised or promised >= 0x7FFFFFFF - 8:
+        return ""
+    return f"{path}: cut short: the header promises {promised:,} bytes of sound, the file holds {there:,}"
+
+
+@lru_cache(maxsize=16)
+def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
+    """Keep the filter: its making costs more than a sentence's filtering."""
+    import torchaudio
+
+    return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
+
+
+def _open(path: Path) -> soundfile.SoundFile:
+    """Open a recording that has samples, or say why not."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file", "check the path")
+    if path.is_dir():
+        raise InputError(f"{path}: a folder, not a recording", "name the files in it")
+    try:
+        if path.stat().st_size == 0:
+            raise InputError(f"{path}: the file is empty", "copy it again or remove it")
+        file = soundfile.SoundFile(path)
+    except PermissionError:
+        raise InputError(f"{path}: not readable by this user", "change its permissions") from None
+    except soundfile.LibsndfileError as error:
+        raise _not_audio(path, error) from None
+    if file.frames == 0:
+        file.close()
+        raise InputError(f"{path}: it holds 0 samples", "record or convert it again, or remove it")
+    return file
+
+
+def _mono(file: soundfile.SoundFile, path: Path) -> NDArray[np.float32]:
+    """Decode all blocks, each averaged over its channels."""
+    blocks: list[NDArray[np.float32]] = []
+    done = 0
+    while True:
+        try:
+            block = file.read(BLOCK, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError as error:
+            where = f"after {done / file.samplerate:.1f} s of {file.frames / file.samplerate:.1f} s"
+            reason = f"{path}: cut short or damaged: {_words(error)} {where}"
+            raise InputError(reason, "copy it again or remove it") from None
+        if len(block) == 0:
+            break
+        finite = np.isfinite(block).all(axis=1)
+        if not finite.all():
+            first = done + int(np.argmin(finite))
+            at = f"sample {first}, {first / file.samplerate:.3f} s"
+            raise InputError(f"{path}: not a finite number (NaN or inf) at {at}", "convert it again or remove it")
+        blocks.append(block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32))
+        done += len(block)
+    if done == 0:
+        raise InputError(f"{path}: no sample of it can be decoded", "copy it again or remove it")
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
+    """Tell apart what libsndfile does not."""
+    with path.open("rb") as file:
+        head = file.read(1024)
+    if head.startswith(b"NIST_1A") and b"shorten" in head:
+        return InputError(f"{path}: SPHERE compressed with shorten", "expand it, for example with: sph2pipe -f wav")
+    if b"\0" not in head and _is_text(head):
+        return InputError(f"{path}: text, not audio", "check what was copied there; a pointer file of git-lfs is text")
+    return InputError(f"{path}: not audio that libsndfile reads ({_words(error)})", CONVERT)
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 3 and error.start > 0  # cut within a character
+    return True
+
+
+def _words(error: soundfile.LibsndfileError) -> str:
+    return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"

@@ -1,0 +1,189 @@
+"""A trained net and all that using it takes, in one folder, loaded without pickle.
+
+weights.safetensors    the net's tensors as ``net.*``, and ``normalisation.mean`` / ``normalisation.std``
+checkpoint.json        format, config, phones, epoch and step, scores, seed, versions, git revision
+state.safetensors      only in a run's ``last/``: what training needs to go on
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from speechctc import __version__, files
+from speechctc.config import Config, parse_config
+from speechctc.errors import InputError
+from speechctc.model import MaxoutNet
+from speechctc.phones import Inventory
+
+FORMAT = 1
+LATEST = Path("runs/latest")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint folder holds.
+
+    Attributes
+    ----------
+    config : Config
+    inventory : Inventory
+        The phones; class 0 is the blank.
+    net : MaxoutNet
+    mean, std : Tensor, shape = (channels, static_dims)
+        The training corpus's normalisation.
+    facts : dict
+        Epoch, step, dev scores, seed, versions, git revision; plain values.
+    state : dict of str to Tensor
+        What training needs to go on; empty but in a run's ``last/``.
+    """
+
+    config: Config
+    inventory: Inventory
+    net: MaxoutNet
+    mean: Tensor
+    std: Tensor
+    facts: dict[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; whole or not at all."""
+    tensors = {f"net.{name}": tensor.contiguous() for name, tensor in checkpoint.net.state_dict().items()}
+    tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
+    about = {
+        "format": FORMAT,
+        **checkpoint.facts,
+        **provenance(),
+        "phones": {"name": checkpoint.inventory.name, "list": list(checkpoint.inventory.phones)},
+        "config": checkpoint.config.to_dict(),
+    }
+
+    def write(beside: Path) -> None:
+        save_file(tensors, beside / "weights.safetensors")
+        if checkpoint.state:
+            save_file(dict(checkpoint.state), beside / "state.safetensors")
+        text = json.dumps(about, indent=1, ensure_ascii=False)
+        (beside / "checkpoint.json").write_text(text + "\n", encoding="utf-8")
+
+    files.write_folder(folder, write)
+
+
+def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpoint:
+    """Read a checkpoint onto a device (the CPU by default).
+
+    Raises
+    ------
+    InputError
+        Not a checkpoint, cut off or damaged, or of another format version.
+    """
+    files.settle_folder(folder)
+    about = _read_about(folder)
+    config = parse_config(about["config"], f"{folder}/checkpoint.json")
+    inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
+    try:
+        tensors = load_file(folder / "weights.safetensors")
+        state = folder / "state.safetensors"
+        training = load_file(state) if state.exists() else {}
+        net = build_net(config, inventory)
+        net.load_state_dict({k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")})
+        mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
+    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
+    facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
+    device = device or torch.device("cpu")
+    return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training)
+
+
+def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
+    """Make the config's net for these phones, with fresh weights from torch's random state."""
+    classes = len(inventory.phones) + 1
+    net = MaxoutNet(config.model, config.features.channels, config.features.static_dims, classes)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def find_checkpoint(model: Path | None) -> Path:
+    """Return the checkpoint folder that a ``--model`` means.
+
+    Parameters
+    ----------
+    model : Path or None
+        A checkpoint folder, a run's folder (its ``best``, or ``last`` while there is no best), or None: the latest run.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    if model is None and not LATEST.exists():
+        raise InputError(
+            "no model to use: none was named and there is no latest run here",
+            "train one with speechctc train --config demo, or name one with --model DIR",
+        )
+    place = model or LATEST.resolve()
+    for folder in (place, place / "best", place / "last"):
+        if folder != place:
+            files.settle_folder(folder)
+        if (folder / "checkpoint.json").is_file():
+            return folder
+    what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
+    raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")
+
+
+def provenance() -> dict[str, Any]:
+    """Return what made this: versions of everything that bears on results, and the git revision if there is one."""
+    return {
+        "versions": {
+            "speechctc": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "git": _git_revision(),
+    }
+
+
+def _git_revision() -> str | None:
+    """Return the revision of the package's own checkout, marked where files were changed since."""
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    path = folder / "checkpoint.json"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        version = about["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{folder}: not a checkpoint", "name a run's folder or one of its checkpoints") from None
+    if version != FORMAT:
+        made = about.get("versions", {}).get("speechctc", "another version")
+        raise InputError(
+            f"{folder}: a checkpoint of format {version} (speechctc {made}); this version reads format {FORMAT}",
+            "use it with the version that made it, or train again",
+        )
+    assert isinstance(about, dict)
+    return about

@@ -1,0 +1,343 @@
+"""The YAML config: every key with its default, unit and range, in one place.
+
+A config file is a mapping of sections; each key may be overridden on the command line as ``section.key=value``
+with the value read as YAML. A key that does not exist, or a value out of range, is an `InputError` that says which.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from speechctc.errors import InputError
+
+Positive = Field(gt=0)
+
+
+class Section(BaseModel):
+    """A part of the config: immutable once read, no keys beyond those it names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class TablesConfig(Section):
+    """Where the table of each split lies (`corpus.kind: table`)."""
+
+    train: Path | None = Field(None, description="TSV, CSV or JSON-lines file of the training split")
+    dev: Path | None = Field(None, description="that of dev; without it a share of the training speakers")
+    test: Path | None = Field(None, description="that of test")
+
+
+class DemoConfig(Section):
+    """How much speech the demo corpus has, and how varied it is.
+
+    Voices and sentences are divided alike: `held_out` of each for dev, as many for test, the rest for training.
+    """
+
+    voices: int = Field(48, ge=3, le=400, description="speakers: an eSpeak NG variant with a pitch and a rate each")
+    sentences: int = Field(320, ge=3, le=330, description="distinct sentences, of those that come with the package")
+    held_out: float = Field(0.125, gt=0, le=0.3, description="share of voices and sentences for dev, and for test")
+    utterances_per_voice: int = Field(36, ge=1, le=330, description="sentences a training voice speaks, at most")
+    evaluation_utterances_per_voice: int = Field(16, ge=1, le=330, description="the same, for dev and test voices")
+    words_per_minute: tuple[int, int] = Field((140, 190), description="slowest and fastest voice; 80 to 450")
+    pitch: tuple[int, int] = Field((35, 65), description="lowest and highest setting around a variant's own; 0 to 99")
+    noise_db: float = Field(-60.0, ge=-120, le=-20, description="white noise under the speech, dB of full scale (RMS)")
+    seed: int = Field(0, ge=0, description="of the choice of voices, sentences and noise")
+
+    @field_validator("words_per_minute", "pitch")
+    @classmethod
+    def _in_order(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if value[0] > value[1]:
+            raise ValueError("the first must not exceed the second")
+        return value
+
+    @field_validator("words_per_minute")
+    @classmethod
+    def _rates(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 80 <= value[0] <= value[1] <= 450:
+            raise ValueError("must lie within 80 to 450")
+        return value
+
+    @field_validator("pitch")
+    @classmethod
+    def _pitches(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 0 <= value[0] <= value[1] <= 99:
+            raise ValueError("must lie within 0 to 99")
+        return value
+
+
+class CorpusConfig(Section):
+    """The recordings and their labels."""
+
+    kind: Literal["timit", "table", "demo"] = Field(description="how the corpus is laid out on disk")
+    root: Path | None = Field(None, description="the corpus's folder; for tables, what audio paths are relative to")
+    tables: TablesConfig = TablesConfig()
+    phones: str = Field(
+        "auto", description="phone set: timit61, timit48, timit39, cmu39, found, or auto (the kind's own)"
+    )
+    dev_share: float = Field(0.1, gt=0, lt=1, description="share of training speakers held out when no dev is given")
+    demo: DemoConfig = DemoConfig()
+
+
+class DataConfig(Section):
+    """The features on disk and on their way to the device."""
+
+    dir: Path = Field(Path("data/features"), description="folder of the extracted features")
+    dtype: Literal["float16", "float32"] = Field("float16", description="how features are stored")
+    shard_mib: int = Field(64, ge=1, le=4096, description="size of one shard file, MiB")
+    workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one per core")
+    chunk_mib: int = Field(256, ge=1, description="features held on the device at a time, MiB")
+
+
+class FeatureConfig(Section):
+    """From samples to static features, and from those to the net's input."""
+
+    sample_rate: int = Field(16000, ge=4000, le=96000, description="recordings are resampled to this, Hz")
+    window_ms: float = Field(25.0, gt=0, le=200, description="analysis window, ms")
+    shift_ms: float = Field(10.0, gt=0, le=100, description="from one frame to the next, ms")
+    window: Literal["hamming", "hanning", "povey", "rectangular", "blackman"] = Field("hamming")
+    mels: int = Field(40, ge=4, le=256, description="mel filters")
+    low_hz: float = Field(20.0, ge=0, description="lower edge of the filter bank, Hz")
+    high_hz: float = Field(0.0, description="upper edge, Hz; 0 or less: below the Nyquist frequency by that much")
+    preemphasis: float = Field(0.97, ge=0, lt=1)
+    energy: bool = Field(True, description="append the frame's log energy")
+    deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives, each a channel of the net's input")
+    delta_window: int = Field(5, ge=3, le=21, description="frames a derivative is estimated from; odd")
+
+    @field_validator("delta_window")
+    @classmethod
+    def _odd(cls, value: int) -> int:
+        if value % 2 == 0:
+            raise ValueError("must be odd")
+        return value
+
+    @model_validator(mode="after")
+    def _bands_fit(self) -> FeatureConfig:
+        nyquist = self.sample_rate / 2
+        high = self.high_hz if self.high_hz > 0 else nyquist + self.high_hz
+        if not self.low_hz < high <= nyquist:
+            raise ValueError(f"low_hz {self.low_hz:g} and high_hz {high:g} must lie in order below {nyquist:g} Hz")
+        return self
+
+    @property
+    def static_dims(self) -> int:
+        """Values a frame before derivatives: the mel bands, and the energy if wanted."""
+        return self.mels + int(self.energy)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the net's input: the static features and each order of derivative."""
+        return 1 + self.deltas
+
+
+class ModelConfig(Section):
+    """The net: convolutions over frequency and time, then dense layers on each frame."""
+
+    activation: Literal["maxout", "relu", "prelu", "silu"] = "maxout"
+    pieces: int = Field(2, ge=2, le=8, description="linear pieces of a maxout unit")
+    convs: tuple[int, ...] = Field(
+        (128,) * 4 + (256,) * 6,
+        min_length=1,
+        description="feature maps of each convolution, after the maximum",
+    )
+    kernel: tuple[int, int] = Field((3, 5), description="filter size: mel bands x frames; odd")
+    pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
+    time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
+    dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after the maximum")
+    dropout: float = Field(0.3, ge=0, lt=1, description="on every hidden layer's output")
+    norm: Literal["none", "channel"] = Field(
+        "none", description="channel: each position's maps to mean 0, variance 1 before the activation"
+    )
+    residual: bool = Field(False, description="add a layer's input to its output where their shapes agree")
+    init: Literal["uniform", "he"] = Field("he", description="uniform: U(-0.05, 0.05) as in Zhang et al. 2016")
+
+    @field_validator("convs", "dense")
+    @classmethod
+    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(width < 1 for width in value):
+            raise ValueError("every width must be at least 1")
+        return value
+
+    @field_validator("kernel")
+    @classmethod
+    def _odd(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if any(size < 1 or size % 2 == 0 for size in value):
+            raise ValueError("both sizes must be odd and at least 1")
+        return value
+
+
+class FinetuneConfig(Section):
+    """A second stage after the first has ended, as in Zhang et al. 2016: plain SGD from the best weights."""
+
+    epochs: int = Field(0, ge=0, description="0: no second stage")
+    lr: float = Field(1e-5, gt=0)
+    weight_decay: float = Field(1e-5, ge=0)
+
+
+class TrainConfig(Section):
+    """How the net is trained."""
+
+    epochs: int = Field(10, ge=1, description="passes over the training split")
+    seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the net's matrix products; weights and the loss stay in float32"
+    )
+    batch_size: int = Field(20, ge=1, description="utterances in a batch, at most")
+    batch_frames: int = Field(20_000, ge=1, description="frames in a batch, padding included, at most")
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = Field(1e-4, gt=0, description="learning rate, at its highest")
+    weight_decay: float = Field(0.0, ge=0)
+    warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises, at most a tenth of all")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="cosine: to 0 at the planned end")
+    clip: float = Field(5.0, ge=0, description="the gradient's norm is held to this; 0: not held")
+    loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
+    finetune: FinetuneConfig = FinetuneConfig()
+
+
+class ScoreConfig(Section):
+    """How hypotheses are compared with references."""
+
+    fold: str | dict[str, str] = Field(
+        "auto",
+        description="auto (timit sets: timit39; others: none), none, timit48, timit39, cmu37, or a mapping",
+    )
+
+
+class Config(Section):
+    """Everything that makes a run."""
+
+    run: Path | None = Field(None, description="the run's folder; without it runs/<name of the config file>")
+    corpus: CorpusConfig
+    data: DataConfig = DataConfig()
+    features: FeatureConfig = FeatureConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    score: ScoreConfig = ScoreConfig()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON and YAML know them."""
+        return self.model_dump(mode="json")
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file and lay the overrides over it.
+
+    Parameters
+    ----------
+    source : str or Path
+        A YAML file, or the name of one of the package's own (``"demo"``).
+    overrides : sequence of str
+        ``"train.epochs=3"``; the value is read as YAML.
+
+    Raises
+    ------
+    InputError
+        No such file, not YAML, an unknown key (with the nearest known), a value of the wrong kind or out of range.
+    """
+    path = find_config(source)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a YAML file ({_flat(error)})", "mend it there") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
+    config = parse_config(override(values, overrides), str(path))
+    return config if config.run else config.model_copy(update={"run": Path("runs") / path.stem})
+
+
+def find_config(source: str | Path) -> Path:
+    """Return the file a ``--config`` means: a path, or the name of a config that comes with the package."""
+    path = Path(source)
+    if path.is_file():
+        return path
+    package = Path(__file__).parent
+    folders = [package / "configs", package.parent / "configs"]
+    if path.parent == Path("."):
+        for folder in folders:
+            candidate = folder / f"{path.stem if path.suffix == '.yaml' else path.name}.yaml"
+            if candidate.is_file():
+                return candidate
+    known = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+    raise InputError(f"{path}: no such config file", f"give a YAML file, or one of: {', '.join(known)}")
+
+
+def parse_config(values: Mapping[str, Any], where: str) -> Config:
+    """Check plain values against the schema; `where` names their source in messages."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise InputError(*_explain(error, where)) from None
+
+
+def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `values` with each ``dotted.key=value`` laid over it, in order."""
+    merged = _copy(values)
+    for text in overrides:
+        key, equals, raw = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
+        try:
+            value = yaml.safe_load(raw)
+        except yaml.YAMLError as error:
+            raise InputError(f"{text!r}: the value is not YAML ({_flat(error)})", "quote it") from None
+        *sections, last = key.strip().split(".")
+        place = merged
+        for section in sections:
+            if not isinstance(place.get(section), dict):
+                place[section] = {}
+            place = place[section]
+        place[last] = value
+    return merged
+
+
+def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    """Return every dotted key of the schema."""
+    keys = []
+    for name, field in section.model_fields.items():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        keys += known_keys(inner[0], f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+    return keys
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _flat(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _explain(error: ValidationError, where: str) -> tuple[str, str]:
+    """Put the first complaint of the schema in one line: what, and what to do."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"{where}: there is no key {key!r}{more}", _nearest(key)
+    if first["type"] == "missing":
+        return f"{where}: the key {key!r} is missing{more}", f"set it, for example {key}=..."
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    return f"{where}: {key}={_shown(first['input'])} will not do: {message}{more}", "change it"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _nearest(key: str) -> str:
+    keys = known_keys()
+    sections = sorted({name.rpartition(".")[0] for name in keys} - {""})
+    by_name = {name.rpartition(".")[2]: name for name in reversed(keys)}  # the first of a name counts
+    last = key.rpartition(".")[2]
+    near = [by_name[last]] if last in by_name else []  # the right name in the wrong section
+    near = near or difflib.get_close_matches(key, keys + sections, n=1, cutoff=0.6)
+    near = near or [by_name[name] for name in difflib.get_close_matches(last, by_name, n=1, cutoff=0.6)]
+    return f"did you mean {near[0]!r}?" if near else f"the sections are: {', '.join(Config.model_fields)}"

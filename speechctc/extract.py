@@ -1,0 +1,285 @@
+"""The first stage: a corpus's recordings to features in shards.
+
+Each split is cut into shards of bounded size by the lengths in the files' headers, so that the cut is the same from
+run to run: a shard that is there already and was made from the same recordings, labels and config is kept, and an
+extraction that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from speechctc import audio, files
+from speechctc.config import Config, FeatureConfig
+from speechctc.corpora import Corpus, Utterance, read_corpus
+from speechctc.errors import InputError
+from speechctc.features import Moments, frame_count, static_features
+from speechctc.phones import Inventory, corpus_inventory
+from speechctc.progress import Reporter
+from speechctc.shards import (
+    OTHER_FOLDER,
+    Extracted,
+    Recipe,
+    check_features,
+    frames_needed,
+    read_shard,
+    shard_path,
+    write_shard,
+)
+
+FEW = 64  # fewer utterances than this are done faster than worker processes start
+
+
+@dataclass(frozen=True)
+class Job:
+    """One utterance on its way through a worker: what to read, and its labels as numbers (or why it cannot be)."""
+
+    utterance: Utterance
+    labels: tuple[int, ...]
+    frames: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One shard to be: its file, its jobs, and the recipe it must have been made with."""
+
+    path: Path
+    jobs: tuple[Job, ...]
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """What a split came to: counts, hours of speech, and each utterance left out with the reason."""
+
+    split: str
+    utterances: int
+    frames: int
+    hours: float
+    skipped: tuple[tuple[str, str], ...]
+
+    def to_text(self, most: int = 10) -> str:
+        """Return the report for people, naming at most so many of those left out."""
+        lines = [
+            f"{self.split}: {self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
+            f"; {len(self.skipped)} skipped"
+        ]
+        lines += [f"  skipped {id}: {reason}" for id, reason in self.skipped[:most]]
+        if len(self.skipped) > most:
+            lines.append(f"  and {len(self.skipped) - most} more, listed in skipped.tsv")
+        return "\n".join(lines)
+
+
+def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
+    """Extract every split of the config's corpus into ``data.dir``.
+
+    Raises
+    ------
+    InputError
+        There is no corpus, nothing in its training split can be used, or ``data.dir`` holds features made with
+        another config.
+    """
+    began = time.monotonic()
+    corpus = read_corpus(config.corpus)
+    for note in corpus.notes:
+        reporter.note(note)
+    phones = corpus_inventory(corpus)
+    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
+    for plan in (plan for split in plans.values() for plan in split):
+        _refuse_other_config(plan)
+    done, seconds = _make([plan for split in plans.values() for plan in split], config, reporter)
+    _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
+    summaries = [_summarise(split, plans[split], corpus) for split in plans]
+    _write_skipped(config.data.dir, summaries)
+    elapsed = time.monotonic() - began
+    kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
+    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, " + _speed(seconds, elapsed))
+    if not summaries[0].utterances:
+        first = summaries[0].skipped[0]
+        raise InputError(
+            f"no utterance of the training split can be used; the first, {first[0]}: {first[1]}", "mend it"
+        )
+    return summaries
+
+
+def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[Plan]:
+    """Cut a split into shards of at most ``data.shard_mib``, at least one."""
+    jobs = [_job(utterance, phones, config.features) for utterance in corpus.splits[split]]
+    width = 2 if config.data.dtype == "float16" else 4
+    limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
+    groups: list[list[Job]] = [[]]
+    frames = 0
+    for job in jobs:
+        if groups[-1] and frames + job.frames > limit:
+            groups.append([])
+            frames = 0
+        groups[-1].append(job)
+        frames += job.frames
+    folder, total = config.data.dir / split, len(groups)
+    stride = config.model.time_stride if split == "train" else 0
+    return [
+        Plan(shard_path(folder, k, total), tuple(group), _recipe(group, phones, config, stride))
+        for k, group in enumerate(groups)
+    ]
+
+
+def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[np.float32], Moments, float] | str:
+    """Return one utterance's static features, moments and seconds; or why it is skipped, in words.
+
+    A `stride` above 0 (frames of input per frame of the net's output) asks that its phones fit into its frames.
+    """
+    if job.problem is not None:
+        return job.problem
+    try:
+        samples, seconds = audio.read(job.utterance.audio, config.sample_rate)
+    except InputError as error:
+        return error.what
+    static = static_features(torch.from_numpy(samples), config)
+    frames, needed = static.shape[0], frames_needed(job.labels)
+    if frames == 0:
+        return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
+    if stride and -(-frames // stride) < needed:
+        return f"too short for its phones: {len(job.labels)} phones need {needed * stride} frames, it has {frames}"
+    return static.numpy(), Moments.of(static, config), seconds
+
+
+def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
+    try:
+        labels = tuple(phones.encode(utterance.phones))
+        samples, rate, _ = audio.info(utterance.audio)
+    except InputError as error:
+        return Job(utterance, (), 0, error.what)
+    return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
+
+
+def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config, stride: int) -> Recipe:
+    """Digest what the shard is made from, so that a changed recording, label or rule is noticed."""
+    digest = hashlib.sha256(f"{config.data.dtype} {stride}".encode())
+    for job in jobs:
+        try:
+            status = job.utterance.audio.stat()
+            stamp = [status.st_size, status.st_mtime_ns]
+        except OSError:
+            stamp = []
+        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp]).encode())
+    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, digest.hexdigest())
+
+
+def _refuse_other_config(plan: Plan) -> None:
+    """Features of another config are not overwritten: they may have cost hours."""
+    folder = plan.path.parent
+    for path in sorted(folder.glob("*.safetensors"))[:1]:
+        try:
+            shard = read_shard(path)
+        except InputError:
+            continue  # damaged: it will be made again
+        check_features(shard, plan.recipe.features)
+        if shard.recipe.phones != plan.recipe.phones:
+            raise InputError(f"{path}: made with another phone set", OTHER_FOLDER)
+
+
+def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[int, float]:
+    """Make the shards that are missing; return how many utterances that took, and their seconds of speech."""
+    todo = [plan for plan in plans if not _is_made(plan)]
+    jobs = [job for plan in todo for job in plan.jobs]
+    seconds = 0.0
+    with _mapped(jobs, todo, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+        for plan in todo:
+            made: list[Extracted] = []
+            skipped: list[tuple[str, str]] = []
+            for job in plan.jobs:
+                result = next(results)
+                advance(1)
+                if isinstance(result, str):
+                    skipped.append((job.utterance.id, result))
+                    continue
+                static, moments, duration = result
+                seconds += duration
+                made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
+            write_shard(plan.path, made, skipped, plan.recipe, getattr(torch, config.data.dtype))
+    return len(jobs), seconds
+
+
+Result = tuple[NDArray[np.float32], Moments, float] | str
+
+
+@contextmanager
+def _mapped(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
+    """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
+    strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in plans for _ in plan.jobs]
+    features = [config.features] * len(jobs)
+    workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
+    if workers == 1:
+        yield map(extract_one, jobs, features, strides)
+        return
+    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+    if context.get_start_method() == "forkserver":
+        multiprocessing.set_forkserver_preload(["speechctc.extract"])
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    try:
+        yield pool.map(extract_one, jobs, features, strides, chunksize=8)
+    except BrokenProcessPool:
+        raise InputError(
+            "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """One thread each, and Ctrl-C left to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def _is_made(plan: Plan) -> bool:
+    try:
+        return read_shard(plan.path).recipe == plan.recipe
+    except InputError:
+        return False
+
+
+def _drop_stale(folder: Path, wanted: set[Path]) -> None:
+    """Remove shards of an earlier cut of the same splits, now that the new ones stand."""
+    for split in {path.parent for path in wanted}:
+        for path in split.glob("*.safetensors"):
+            if path not in wanted:
+                path.unlink()
+
+
+def _summarise(split: str, plans: Sequence[Plan], corpus: Corpus) -> SplitSummary:
+    shards = [read_shard(plan.path) for plan in plans]
+    rejected = [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
+    return SplitSummary(
+        split=split,
+        utterances=sum(len(shard.ids) for shard in shards),
+        frames=sum(int(shard.frames.sum()) for shard in shards),
+        hours=sum(shard.seconds for shard in shards) / 3600,
+        skipped=tuple(rejected + [entry for shard in shards for entry in shard.skipped]),
+    )
+
+
+def _write_skipped(folder: Path, summaries: Sequence[SplitSummary]) -> None:
+    rows = [f"{s.split}\t{id}\t{reason}\n" for s in summaries for id, reason in s.skipped]
+    text = "split\tid\treason\n" + "".join(rows)
+    files.write_text(folder / "skipped.tsv", text)
+
+
+def _speed(seconds: float, elapsed: float) -> str:
+    return f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"

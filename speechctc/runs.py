@@ -1,0 +1,137 @@
+"""A run's folder: its config, its log of epochs, its checkpoints, and the link to the latest.
+
+config.yaml      the config as resolved
+metrics.jsonl    a line an epoch
+best/ last/      checkpoints: of the lowest dev PER, and of the last state saved
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speechctc import files
+from speechctc.checkpoint import LATEST
+from speechctc.config import Config
+from speechctc.errors import InputError
+
+MAY_CHANGE = (
+    "run",
+    "train.epochs",
+    "train.device",
+    "train.finetune",
+    "score",
+    "data.workers",
+    "data.chunk_mib",
+)
+
+
+class Run:
+    """One run's folder.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.best = folder / "best"
+        self.last = folder / "last"
+        self.config = folder / "config.yaml"
+        self.metrics = folder / "metrics.jsonl"
+
+    def check(self, config: Config, resume: bool) -> None:
+        """See that the folder is free for this config, or holds a run to go on with.
+
+        Raises
+        ------
+        InputError
+            It holds a run already and `resume` is false, or that run has another config.
+        """
+        if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
+            if not resume:
+                raise InputError(
+                    f"{self.folder}: this run's folder exists already",
+                    "go on with it by --resume, or name another with --run DIR",
+                )
+            if self.config.exists():
+                self._check_same(config, yaml.safe_load(self.config.read_text(encoding="utf-8")))
+        for checkpoint in (self.best, self.last):
+            files.settle_folder(checkpoint)
+
+    def begin(self, config: Config) -> None:
+        """Note the config, and make ``runs/latest`` mean this run: from here on the folder is a run's."""
+        text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+        files.write_text(self.config, text)
+        self._point_latest()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process alone; the lock goes with the process, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "lock", "w") as handle:
+            _lock(handle.fileno(), self.folder)
+            yield
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Append an epoch's line; lines of epochs that are being done again are dropped first."""
+        lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
+        text = "".join(json.dumps(entry) + "\n" for entry in lines)
+        files.write_text(self.metrics, text)
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """Return the lines of the epochs done so far."""
+        if not self.metrics.exists():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+
+    def _point_latest(self) -> None:
+        LATEST.parent.mkdir(parents=True, exist_ok=True)
+        beside = LATEST.with_name("latest.partial")
+        beside.unlink(missing_ok=True)
+        try:
+            beside.symlink_to(os.path.relpath(self.folder, LATEST.parent), target_is_directory=True)
+            os.replace(beside, LATEST)
+        except OSError:  # no links on this file system: the model must then be named
+            beside.unlink(missing_ok=True)
+
+    def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
+        new, old = _flat(config.to_dict()), _flat(stored)
+        changed = [
+            key
+            for key in sorted({*new, *old})
+            if new.get(key) != old.get(key) and not any(key == may or key.startswith(f"{may}.") for may in MAY_CHANGE)
+        ]
+        if changed:
+            said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
+            raise InputError(
+                f"{self.folder}: this run was begun with another config: {said}",
+                "go on with the config it has, or name another folder with --run DIR",
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock of this kind
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(
+            f"{folder}: another process is training in this folder", "name another with --run DIR"
+        ) from None

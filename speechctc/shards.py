@@ -1,0 +1,208 @@
+"""Features on disk: one safetensors file per shard, memory-mapped when read, checked when opened.
+
+A shard holds the static features of some utterances end to end, their labels, and what is needed to tell whether it
+is the shard wanted: the feature config, the phone set, what it was made from, and a checksum over its tensors.
+
+    static          (total_frames, static_dims)  float16 or float32
+    frames          (n_utterances,)              int64
+    labels          (total_labels,)              int32, phones counted from 1 (0 is the blank)
+    label_counts    (n_utterances,)              int64
+    moment_total, moment_square (channels, static_dims), moment_count (1,)   float64: see `features.Moments`
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from speechctc import files
+from speechctc.errors import InputError
+from speechctc.features import Moments
+
+FORMAT = 1
+REMAKE = "run speechctc extract with this config again"
+OTHER_FOLDER = "give data.dir=ANOTHER, or delete this folder and extract again"
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The features and labels of one utterance: static (n_frames, static_dims), labels as phone numbers."""
+
+    id: str
+    static: Tensor
+    labels: tuple[int, ...]
+    moments: Moments
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a shard was made with: the feature config, the phone set, and a digest of its sources."""
+
+    features: dict[str, Any]
+    phone_set: str
+    phones: tuple[str, ...]
+    sources: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return it as the strings that a safetensors header holds."""
+        return {
+            "features": json.dumps(self.features, sort_keys=True),
+            "phone_set": self.phone_set,
+            "phones": json.dumps(self.phones),
+            "sources": self.sources,
+        }
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard, its features memory-mapped."""
+
+    path: Path
+    recipe: Recipe
+    ids: tuple[str, ...]
+    static: Tensor
+    frames: Tensor
+    labels: Tensor
+    label_counts: Tensor
+    moments: Moments
+    seconds: float
+    skipped: tuple[tuple[str, str], ...]
+
+
+def write_shard(
+    path: Path,
+    utterances: Sequence[Extracted],
+    skipped: Sequence[tuple[str, str]],
+    recipe: Recipe,
+    dtype: torch.dtype,
+) -> None:
+    """Write utterances, and which were skipped and why, as one file; whole or not at all."""
+    dims = recipe.features["mels"] + int(recipe.features["energy"])
+    moments = [utterance.moments for utterance in utterances]
+    empty = torch.zeros(0, dims)
+    tensors = {
+        "static": torch.cat([empty, *(utterance.static for utterance in utterances)]).to(dtype),
+        "frames": torch.tensor([u.static.shape[0] for u in utterances], dtype=torch.int64),
+        "labels": torch.tensor([label for u in utterances for label in u.labels], dtype=torch.int32),
+        "label_counts": torch.tensor([len(u.labels) for u in utterances], dtype=torch.int64),
+    }
+    if moments:
+        whole = sum(moments[1:], start=moments[0])
+        tensors["moment_total"], tensors["moment_square"] = whole.total, whole.square
+        tensors["moment_count"] = torch.tensor([whole.count], dtype=torch.float64)
+    header = {
+        "speechctc": "shard",
+        "format": str(FORMAT),
+        "ids": json.dumps([u.id for u in utterances]),
+        "seconds": str(sum(u.seconds for u in utterances)),
+        "skipped": json.dumps(list(skipped)),
+        "checksum": _checksum(tensors),
+        **recipe.to_json(),
+    }
+    files.write_file(path, lambda beside: save_file(tensors, beside, metadata=header))
+
+
+def read_shard(path: Path) -> Shard:
+    """Open a shard and check that it is whole.
+
+    Raises
+    ------
+    InputError
+        The file is missing, cut off, damaged, or of another format.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: cannot be read as a shard ({error})", REMAKE) from None
+    if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
+        raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)
+    if header["checksum"] != _checksum(tensors):
+        raise InputError(f"{path}: damaged, its checksum does not match", REMAKE)
+    return _assemble(path, header, tensors)
+
+
+def check_features(shard: Shard, features: dict[str, Any]) -> None:
+    """Raise an `InputError` if the shard was made with another feature config; it names what differs."""
+    made = shard.recipe.features
+    differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
+    if differing:
+        said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
+        raise InputError(f"{shard.path}: made with another config: {said}", OTHER_FOLDER)
+
+
+def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
+    """Open every shard of a split, in order.
+
+    Raises
+    ------
+    InputError
+        As `read_shard`; there are none, one is missing from the numbered sequence, or one was made with other features
+        or another phone set than the rest.
+    """
+    paths = sorted(folder.glob("*-of-*.safetensors"))
+    if not paths:
+        raise InputError(f"{folder}: no features there", "run speechctc extract with this config first")
+    total = int(paths[0].stem.rpartition("-of-")[2])
+    shards: list[Shard] = []
+    for path in (shard_path(folder, number, total) for number in range(total)):
+        if not path.is_file():
+            raise InputError(f"{path}: missing", REMAKE)
+        shard = read_shard(path)
+        check_features(shard, features)
+        if shards and shard.recipe.phones != shards[0].recipe.phones:
+            raise InputError(f"{path}: made with another phone set than {shards[0].path.name}", REMAKE)
+        shards.append(shard)
+    return shards
+
+
+def frames_needed(labels: Sequence[int]) -> int:
+    """Return the fewest output frames that can carry these labels: a blank must part two that are alike."""
+    return len(labels) + sum(left == right for left, right in zip(labels, labels[1:], strict=False))
+
+
+def shard_path(folder: Path, number: int, total: int) -> Path:
+    """Return the file of shard `number` (from 0) of `total`."""
+    return folder / f"{number:05d}-of-{total:05d}.safetensors"
+
+
+def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Shard:
+    features = json.loads(header["features"])
+    if "moment_count" in tensors:
+        count = float(tensors["moment_count"])
+        moments = Moments(count, tensors["moment_total"], tensors["moment_square"])
+    else:  # every utterance was skipped
+        zero = torch.zeros(1 + features["deltas"], tensors["static"].shape[1], dtype=torch.float64)
+        moments = Moments(0.0, zero, zero)
+    recipe = Recipe(features, header["phone_set"], tuple(json.loads(header["phones"])), header["sources"])
+    return Shard(
+        path=path,
+        recipe=recipe,
+        ids=tuple(json.loads(header["ids"])),
+        static=tensors["static"],
+        frames=tensors["frames"],
+        labels=tensors["labels"],
+        label_counts=tensors["label_counts"],
+        moments=moments,
+        seconds=float(header["seconds"]),
+        skipped=tuple((id, reason) for id, reason in json.loads(header["skipped"])),
+    )
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    """CRC-32 over the tensors in the order of their names: catches damage, at the speed of the disk."""
+    value = 0
+    for name in sorted(tensors):
+        value = zlib.crc32(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"

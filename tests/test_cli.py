@@ -1,0 +1,260 @@
+"""Each command as a user would run it, on files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc import cli
+from tests.tones import PHONES, speak, write_config, write_table
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def speechctc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return a function that runs a command line in this process."""
+
+    def run(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["speechctc", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return Done(int(left.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the corpus of tones extracted and a run trained on it, by the command line."""
+    folder = tmp_path_factory.mktemp("cli")
+    config = write_config(folder)
+    for command in ("extract", "train"):
+        subprocess.run(
+            [sys.executable, "-m", "speechctc", command, "--config", config],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
+    return folder
+
+
+@pytest.fixture
+def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def one_line_error(done: Done) -> str:
+    """Check that a command failed as promised and return what it said."""
+    assert done.status == 2
+    lines = done.err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("speechctc: "), done.err
+    assert "Traceback" not in done.err
+    return lines[0]
+
+
+def test_help_answers_without_torch() -> None:
+    code = "import sys; sys.argv = ['speechctc', '--help']\nfrom speechctc.cli import main\n"
+    code += "try:\n    main()\nexcept SystemExit:\n    pass\n"
+    code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for command in ("extract", "train", "evaluate", "decode"):
+        assert command in done.stdout
+
+
+def test_a_wrong_config_is_said_without_torch() -> None:
+    code = "import sys; sys.argv = ['speechctc', 'train', '--config', 'demo', 'train.epoch=3']\n"
+    code += "from speechctc.cli import main\ntry:\n    main()\nexcept SystemExit as left:\n    assert left.code == 2\n"
+    code += "assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "did you mean 'train.epochs'?" in done.stderr
+
+
+def test_version_and_config(speechctc: Command) -> None:
+    assert speechctc("--version").out.startswith("speechctc ")
+    shown = speechctc("config", "--config", "demo", "train.epochs=77").out
+    assert "epochs: 77" in shown and "preemphasis" in shown
+
+
+def test_extract_says_what_it_made_and_does_nothing_twice(speechctc: Command, there: Path) -> None:
+    shards = sorted((there / "features").rglob("*.safetensors"))
+    before = [path.stat().st_mtime_ns for path in shards]
+    done = speechctc("extract", "--config", "tones.yaml")
+    assert done.status == 0
+    assert "train: 48 utterances" in done.out and "test: 12 utterances" in done.out
+    assert "0 utterances extracted, 72 there already" in done.err
+    assert [path.stat().st_mtime_ns for path in shards] == before
+
+
+def test_evaluate_writes_the_score_with_its_protocol(speechctc: Command, there: Path) -> None:
+    done = speechctc("evaluate", "--model", "run", "--split", "test", "--json", "out/score.json")
+    assert done.status == 0
+    score = json.loads((there / "out" / "score.json").read_text())
+    assert score["per"] < 15
+    errors = score["substitutions"] + score["deletions"] + score["insertions"]
+    assert score["per"] == pytest.approx(100 * errors / score["reference_phones"])
+    rows = [json.loads(line) for line in (there / "table2.jsonl").read_text().splitlines()]
+    assert score["reference_phones"] == sum(len(row["phones"]) for row in rows)
+    assert score["utterances"] == len(rows) == 12
+    assert "folding" in score["protocol"] and f"PER on test: {score['per']:.2f} %" in done.out
+
+
+def test_evaluate_agrees_with_the_dev_score_of_training(speechctc: Command, there: Path) -> None:
+    speechctc("evaluate", "--split", "dev", "--json", "dev.json")
+    trained = json.loads((there / "run" / "best" / "checkpoint.json").read_text())
+    assert json.loads((there / "dev.json").read_text())["per"] == pytest.approx(trained["dev_per"], abs=2.5)
+
+
+def test_evaluate_on_another_table_with_another_folding(speechctc: Command, there: Path) -> None:
+    write_table(there, 5, seed=9)
+    done = speechctc(
+        "evaluate", "--json", "o.json", "corpus.tables.test=table9.jsonl", "score.fold={low: mid, high: mid, top: mid}"
+    )
+    score = json.loads((there / "o.json").read_text())
+    assert done.status == 0 and score["utterances"] == 5 and score["substitutions"] == 0
+    assert "low as mid" in score["protocol"]
+
+
+@pytest.mark.parametrize(("rate", "channels", "suffix"), [(16000, 1, "wav"), (44100, 2, "flac"), (8000, 1, "ogg")])
+def test_decode_prints_a_line_of_phones_per_file(
+    speechctc: Command, there: Path, rate: int, channels: int, suffix: str
+) -> None:
+    phones = ["low", "mid", "mid", "high", "low"]
+    samples = speak(phones, np.random.default_rng(4), rate)
+    files = [there / f"new-{k}.{suffix}" for k in range(2)]
+    for file in files:
+        soundfile.write(file, np.repeat(samples[:, None], channels, axis=1), rate)
+    done = speechctc("decode", *files)
+    assert done.status == 0
+    lines = done.out.splitlines()
+    assert len(lines) == 2 and lines[0] == lines[1]
+    assert set(lines[0].split()) <= set(PHONES)
+    if rate >= 16000:
+        assert lines[0].split() == phones
+
+
+def test_decode_as_json(speechctc: Command, there: Path) -> None:
+    samples = speak(["low", "top"], np.random.default_rng(5))
+    soundfile.write("j.wav", samples, 16000)
+    (entry,) = json.loads(speechctc("decode", "j.wav", "--model", "run/last", "--format", "json").out)
+    assert entry["file"] == "j.wav"
+    assert entry["seconds"] == pytest.approx(len(samples) / 16000, abs=1e-6)
+    assert entry["phones"] == ["low", "top"]
+
+
+def test_decoding_the_others_goes_on(speechctc: Command, there: Path) -> None:
+    soundfile.write("good.wav", speak(["low"], np.random.default_rng(6)), 16000)
+    Path("empty.wav").write_bytes(b"")
+    Path("text.wav").write_text("not audio at all")
+    done = speechctc("decode", "missing.wav", "empty.wav", "good.wav", "text.wav")
+    assert done.status == 1
+    assert done.out == "low\n"
+    assert [name for name in ("missing.wav", "empty.wav", "text.wav") if name in done.err] == [
+        "missing.wav",
+        "empty.wav",
+        "text.wav",
+    ]
+    assert len(done.err.strip().splitlines()) == 3
+    assert speechctc("decode", "missing.wav").status == 2
+
+
+def test_a_recording_shorter_than_a_window_has_no_phones(speechctc: Command, there: Path) -> None:
+    soundfile.write("click.wav", np.zeros(100, np.float32), 16000)
+    done = speechctc("decode", "click.wav")
+    assert (done.status, done.out) == (0, "\n")
+
+
+def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "--config", "tones.yaml", "train.epoch=3"), "did you mean 'train.epochs'?"),
+        (("train", "--config", "tones.yaml", "train.epochs=-1"), "train.epochs=-1 will not do"),
+        (("train", "--config", "tones.yaml"), "exists already"),
+        (("train", "--config", "tones.yaml", "--run", "r2", "features.mels=21"), "features.mels=20 (now 21)"),
+        (("train", "--config", "tones.yaml", "--run", "r3", "data.dir=none"), "speechctc extract"),
+        (("train", "--config", "none.yaml"), "no such config file"),
+        (("extract", "--config", "tones.yaml", "features.mels=21"), "made with another config"),
+        (("extract", "--config", "tones.yaml", "corpus.tables.train=none.tsv"), "none.tsv"),
+        (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=."), "TRAIN"),
+        (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=nowhere"), "nowhere"),
+        (("evaluate", "--model", "nowhere"), "no such folder"),
+        (("decode", "a.wav", "--model", "features"), "neither a checkpoint nor a run"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    speechctc: Command, there: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in one_line_error(speechctc(*arguments))
+
+
+def test_extract_counts_and_lists_what_it_skips(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path, train=6, held_out=3)
+    table = tmp_path / "table0.jsonl"
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    Path(rows[0]["audio"]).write_bytes(b"")
+    Path(rows[1]["audio"]).write_bytes(b"RIFF but no more")
+    Path(rows[2]["audio"]).unlink()
+    rows[3]["phones"] = ["low"] * 500
+    table.write_text("\n".join(json.dumps(row) for row in rows))
+    done = speechctc("extract", "--config", config)
+    assert done.status == 0
+    assert "train: 2 utterances" in done.out and "4 skipped" in done.out
+    listed = (tmp_path / "features" / "skipped.tsv").read_text()
+    for row in rows[:4]:
+        assert f"train\t{row['id']}\t" in listed and row["id"] in done.out
+    assert "500 phones need" in listed
+
+
+def test_a_corpus_of_nothing_usable_is_refused(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path, train=3, held_out=2)
+    for path in (tmp_path / "audio").glob("0-*.wav"):
+        path.write_bytes(b"")
+    done = speechctc("extract", "--config", config)
+    assert done.status == 2 and "no utterance" in done.err.splitlines()[-1]
+
+
+def test_extraction_goes_on_and_redoes_only_what_changed(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path, train=6, held_out=3)
+    assert "12 utterances extracted" in speechctc("extract", "--config", config).err
+    shutil.rmtree("features/dev")
+    assert "3 utterances extracted, 9 there already" in speechctc("extract", "--config", config).err
+    soundfile.write("audio/2-000.wav", speak(["low"] * 9, np.random.default_rng(0)), 16000)
+    assert "3 utterances extracted, 9 there already" in speechctc("extract", "--config", config).err
+    (shard,) = Path("features/train").glob("*.safetensors")
+    shard.write_bytes(shard.read_bytes()[:-10])
+    assert "6 utterances extracted, 6 there already" in speechctc("extract", "--config", config).err

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+
+from speechctc.config import FeatureConfig
+from speechctc.features import Moments, derivatives, frame_count, net_input, static_features
+
+CONFIG = FeatureConfig()
+
+
+def noise(samples: int, seed: int = 0) -> torch.Tensor:
+    return 0.1 * torch.randn(samples, generator=torch.Generator().manual_seed(seed))
+
+
+def log_mel_by_hand(samples: np.ndarray) -> np.ndarray:
+    """Log mel energies and log energy in plain float64 NumPy, straight from the definitions."""
+    frames = []
+    nfft, window, shift = 512, 400, 160
+    taper = 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(window) / (window - 1))
+    mel = lambda hz: 1127.0 * np.log(1 + np.asarray(hz) / 700.0)  # noqa: E731
+    edges = np.linspace(mel(20.0), mel(8000.0), 42)
+    bins = mel(np.arange(nfft // 2) * 16000 / nfft)
+    rise = (bins - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    fall = (edges[2:, None] - bins) / (edges[2:] - edges[1:-1])[:, None]
+    bank = np.maximum(0, np.minimum(rise, fall))
+    for start in range(0, len(samples) - window + 1, shift):
+        frame = samples[start : start + window].astype(np.float64) * 32768
+        frame = frame - frame.mean()
+        energy = np.log((frame**2).sum())
+        frame = frame - 0.97 * np.concatenate([frame[:1], frame[:-1]])
+        power = np.abs(np.fft.rfft(frame * taper, nfft)) ** 2
+        frames.append([*np.log(bank @ power[:-1]), energy])
+    return np.array(frames)
+
+
+def test_static_features_are_log_mel_energies_then_log_energy() -> None:
+    samples = noise(4321)
+    ours = static_features(samples, CONFIG)
+    assert ours.shape == (25, 41)
+    np.testing.assert_allclose(ours.numpy(), log_mel_by_hand(samples.numpy()), atol=2e-3)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 399, 400, 559, 560, 561, 16000])
+def test_frame_count_is_the_frames_there_are(samples: int) -> None:
+    static = static_features(noise(samples), CONFIG)
+    assert static.shape == (frame_count(samples, CONFIG), 41)
+
+
+@pytest.mark.parametrize(
+    "change", [{"mels": 20}, {"energy": False}, {"sample_rate": 8000}, {"shift_ms": 12.5}, {"window_ms": 32}]
+)
+def test_every_number_is_configurable(change: dict[str, float]) -> None:
+    config = FeatureConfig(**change)  # type: ignore[arg-type]
+    static = static_features(noise(5000), config)
+    assert static.shape == (frame_count(5000, config), config.static_dims)
+    assert static.isfinite().all()
+
+
+def test_silence_is_finite() -> None:
+    assert static_features(torch.zeros(1600), CONFIG).isfinite().all()
+
+
+def test_derivatives_follow_the_regression_formula() -> None:
+    static = torch.randn(1, 9, 2)
+    _, delta, second = derivatives(static, torch.tensor([9]), CONFIG)
+
+    def regression(x: np.ndarray) -> np.ndarray:
+        padded = np.pad(x, ((2, 2), (0, 0)), mode="edge")
+        return sum(k * (padded[2 + k : 11 + k] - padded[2 - k : 11 - k]) for k in (1, 2)) / 10  # type: ignore[return-value]
+
+    by_hand = regression(static[0].numpy())
+    np.testing.assert_allclose(delta[0].numpy(), by_hand, atol=1e-6)
+    np.testing.assert_allclose(second[0].numpy(), regression(by_hand), atol=1e-6)
+
+
+@pytest.mark.parametrize("deltas", [0, 1, 2, 3])
+def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int) -> None:
+    config = FeatureConfig(mels=7, deltas=deltas)
+    lengths = [1, 2, 5, 13]
+    statics = [torch.randn(n, 8) for n in lengths]
+    mean, std = torch.randn(config.channels, 8), torch.rand(config.channels, 8) + 0.5
+    padded = torch.full((4, 17, 8), float("nan"))
+    for row, static in zip(padded, statics, strict=True):
+        row[: len(static)] = static
+    padded = torch.where(padded.isnan(), 1e6, padded)
+    together = net_input(padded, torch.tensor(lengths), mean, std, config)
+    for k, static in enumerate(statics):
+        alone = net_input(static[None], torch.tensor([len(static)]), mean, std, config)[0]
+        assert torch.equal(together[k, :, :, : len(static)], alone)
+        assert not together[k, :, :, len(static) :].any()
+
+
+def test_moments_of_parts_add_up_and_match_numpy() -> None:
+    config = FeatureConfig(mels=5, deltas=1)
+    parts = [torch.randn(n, 6) * 3 + 7 for n in (4, 1, 11)]
+    mean, std = sum((Moments.of(part, config) for part in parts), start=Moments.none(config)).normalisation()
+    stacked = [torch.cat(derivatives(part[None], torch.tensor([len(part)]), config)).numpy() for part in parts]
+    values = np.concatenate(stacked, axis=1, dtype=np.float64)
+    np.testing.assert_allclose(mean.numpy(), values.mean(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(std.numpy(), values.std(1), rtol=1e-5)
+
+
+def test_a_dimension_that_never_varies_is_left_finite() -> None:
+    config = FeatureConfig(mels=5, deltas=0)
+    mean, std = Moments.of(torch.ones(9, 6), config).normalisation()
+    assert torch.equal(std, torch.ones(1, 6)) and torch.equal(mean, torch.ones(1, 6))

@@ -1,0 +1,94 @@
+from typing import Any
+
+import pytest
+import torch
+
+from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.model import Maxout, MaxoutNet, output_frames, parameter_count, receptive_field
+
+SMALL: list[dict[str, Any]] = [
+    {"convs": (6, 6), "dense": (10,)},
+    {"convs": (4, 5, 5), "dense": (10, 10), "time_stride": 2, "norm": "channel", "residual": True, "pool": 2},
+    {"convs": (4,), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3), "pool": 1},
+    {"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 7)},
+    {"convs": (4, 4), "dense": (8,), "activation": "silu", "init": "uniform"},
+    {"convs": (4, 4), "dense": (8,), "pieces": 3},
+]
+
+
+def net(values: dict[str, Any], dims: int = 13, classes: int = 5) -> MaxoutNet:
+    torch.manual_seed(0)
+    return MaxoutNet(ModelConfig(**values), 3, dims, classes).eval()
+
+
+def test_the_papers_net_has_the_parameters_its_description_gives() -> None:
+    def conv(n_in: int, n_out: int, size: int) -> int:
+        return 2 * n_out * (n_in * size + 1)
+
+    by_hand = conv(3, 128, 15) + 3 * conv(128, 128, 15) + conv(128, 256, 15) + 5 * conv(256, 256, 15)
+    by_hand += conv(256 * 13, 1024, 1) + 2 * conv(1024, 1024, 1) + 62 * 1025
+    assert parameter_count(net({}, dims=41, classes=62)) == by_hand == 23_383_358
+
+
+def test_the_papers_receptive_field_is_41_frames() -> None:
+    assert receptive_field(ModelConfig(), FeatureConfig(deltas=0)) == 41
+    assert receptive_field(ModelConfig(), FeatureConfig()) == 49
+
+
+@pytest.mark.parametrize("values", SMALL)
+def test_the_receptive_field_is_what_an_output_frame_sees(values: dict[str, Any]) -> None:
+    model = net(values)
+    length = 120
+    x = torch.randn(1, 3, 13, length, requires_grad=True)
+    logits, frames = model(x, torch.tensor([length]))
+    logits[0, int(frames) // 2].sum().backward()
+    assert x.grad is not None
+    touched = x.grad.abs().sum((0, 1, 2)).nonzero().flatten()
+    assert int(touched[-1] - touched[0]) + 1 == receptive_field(model.config, FeatureConfig(deltas=0))
+
+
+@pytest.mark.parametrize("values", SMALL)
+def test_output_frames_are_the_frames_that_come_out(values: dict[str, Any]) -> None:
+    model = net(values)
+    for length in (1, 2, 3, 7, 30, 31):
+        logits, frames = model(torch.randn(1, 3, 13, length), torch.tensor([length]))
+        assert logits.shape == (1, output_frames(length, model.config), 5)
+        assert frames.tolist() == [output_frames(length, model.config)]
+
+
+@pytest.mark.parametrize("values", SMALL)
+def test_padding_never_changes_an_utterances_output(values: dict[str, Any]) -> None:
+    model = net(values)
+    lengths = torch.tensor([1, 4, 17, 40])
+    x = torch.randn(4, 3, 13, 53)
+    for row, length in zip(x, lengths.tolist(), strict=True):
+        row[:, :, length:] = 0
+    together, frames = model(x, lengths)
+    for k, length in enumerate(lengths.tolist()):
+        alone, _ = model(x[k : k + 1, :, :, :length], lengths[k : k + 1])
+        torch.testing.assert_close(together[k, : int(frames[k])], alone[0], rtol=1e-5, atol=1e-6)
+
+
+def test_maxout_takes_the_largest_piece() -> None:
+    x = torch.randn(2, 6, 3, 4)
+    assert torch.equal(Maxout(3)(x), x.reshape(2, 3, 2, 3, 4).amax(1))
+
+
+@pytest.mark.parametrize("activation", ["maxout", "relu"])
+def test_hes_start_keeps_the_scale_through_ten_layers(activation: str) -> None:
+    model = net({"activation": activation, "convs": (32,) * 10, "dense": (64,), "dropout": 0.0}, dims=12, classes=20)
+    logits, _ = model(torch.randn(2, 3, 12, 60), torch.tensor([60, 60]))
+    assert 0.1 < float(logits.detach().std()) < 10
+
+
+def test_dropout_works_in_training_only() -> None:
+    model = net({"convs": (6, 6), "dense": (10,), "dropout": 0.5})
+    x, frames = torch.randn(1, 3, 13, 20), torch.tensor([20])
+    assert torch.equal(model(x, frames)[0], model(x, frames)[0])
+    model.train()
+    assert not torch.equal(model(x, frames)[0], model(x, frames)[0])
+
+
+def test_more_pooling_than_bands_is_refused() -> None:
+    with pytest.raises(ValueError, match="leaves nothing"):
+        net({"pool": 14, "convs": (4,)})

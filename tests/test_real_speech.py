@@ -1,0 +1,48 @@
+"""The way through on real speech, where it lies beside the checkout."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from speechctc.config import load_config
+from speechctc.evaluate import evaluate
+from speechctc.extract import extract
+from speechctc.progress import Reporter
+from speechctc.recogniser import Recogniser
+from speechctc.train import train
+
+pytestmark = pytest.mark.shared
+
+
+def test_overfitting_four_real_utterances(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = shared_data / "speechocean-adults" / "train"
+    with open(source / "utterances.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    four = sorted(rows, key=lambda row: float(row["seconds"]))[20:24]
+    lines = [f"{row['id']}\t{source / row['audio']}\t{row['phones']}\n" for row in four]
+    (tmp_path / "four.tsv").write_text("id\taudio\tphones\n" + "".join(lines), encoding="utf-8")
+    settings = [f"corpus.tables.{split}=four.tsv" for split in ("train", "dev", "test")]
+    settings += ["corpus.kind=table", "corpus.root=null", "data.dir=features", "run=run", "train.epochs=120"]
+    settings += ["model.convs=[16, 16]", "model.dense=[64]", "model.dropout=0", "train.lr=0.01", "train.batch_size=4"]
+    config = load_config("demo", settings)
+    extract(config, Reporter(quiet=True))
+    train(config, False, Reporter(quiet=True))
+    result = evaluate(Recogniser.load(Path("run")), "test", [], Reporter(quiet=True))
+    assert result.counts.per < 5
+
+
+def test_the_timit_sample_goes_through(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["corpus.kind=timit", f"corpus.root={shared_data / 'timit-sample'}", "data.dir=features", "run=run"]
+    settings += ["train.epochs=1", "model.convs=[8]", "model.dense=[16]"]
+    config = load_config("demo", settings)
+    summaries = {summary.split: summary for summary in extract(config, Reporter(quiet=True))}
+    assert summaries["train"].utterances and summaries["dev"].utterances and summaries["test"].utterances
+    assert not any(summary.skipped for summary in summaries.values())
+    train(config, False, Reporter(quiet=True))
+    result = evaluate(Recogniser.load(Path("run")), "test", [], Reporter(quiet=True))
+    assert "39 phones" in result.protocol and result.counts.reference_phones > 100

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from speechctc.config import FeatureConfig
+from speechctc.errors import InputError
+from speechctc.features import Moments
+from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
+
+CONFIG = FeatureConfig(mels=6)
+RECIPE = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b"), "sources")
+
+
+def utterance(name: str, frames: int, labels: tuple[int, ...]) -> Extracted:
+    static = torch.randn(frames, 7)
+    return Extracted(name, static, labels, Moments.of(static, CONFIG), frames / 100)
+
+
+def write(path: Path, *utterances: Extracted) -> None:
+    write_shard(path, utterances, [("gone", "no such file")], RECIPE, torch.float32)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    made = [utterance("u1", 5, (1, 2, 2)), utterance("ü2", 1, ()), utterance("u3", 130, (2,))]
+    write(tmp_path / "s.safetensors", *made)
+    shard = read_shard(tmp_path / "s.safetensors")
+    assert shard.ids == ("u1", "ü2", "u3")
+    assert shard.recipe == RECIPE
+    assert shard.skipped == (("gone", "no such file"),)
+    assert torch.equal(shard.static, torch.cat([u.static for u in made]))
+    assert shard.frames.tolist() == [5, 1, 130]
+    assert shard.labels.tolist() == [1, 2, 2, 2]
+    assert shard.label_counts.tolist() == [3, 0, 1]
+    assert shard.moments.count == 136
+    assert shard.seconds == pytest.approx(1.36)
+
+
+def test_half_precision_keeps_a_tenth_of_a_per_cent(tmp_path: Path) -> None:
+    made = utterance("u", 50, (1,))
+    write_shard(tmp_path / "s.safetensors", [made], [], RECIPE, torch.float16)
+    static = read_shard(tmp_path / "s.safetensors").static
+    assert static.dtype == torch.float16
+    torch.testing.assert_close(static.float(), made.static, rtol=1e-3, atol=1e-3)
+
+
+def test_a_shard_of_skipped_utterances_alone_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path / "s.safetensors")
+    shard = read_shard(tmp_path / "s.safetensors")
+    assert shard.ids == () and shard.static.shape == (0, 7) and shard.moments.count == 0
+
+
+@pytest.mark.parametrize("cut", [0, 7, 100, -1])
+def test_a_shard_cut_short_is_named(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1,)))
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(InputError, match=r"s\.safetensors.*extract"):
+        read_shard(path)
+
+
+def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1,)))
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="checksum"):
+        read_shard(path)
+
+
+def test_a_missing_shard_and_an_empty_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="speechctc extract"):
+        read_split(tmp_path, RECIPE.features)
+    for number in (0, 2):
+        write(shard_path(tmp_path, number, 3), utterance("u", 20, (1,)))
+    with pytest.raises(InputError, match="00001-of-00003.*missing"):
+        read_split(tmp_path, RECIPE.features)
+
+
+def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: Path) -> None:
+    write(shard_path(tmp_path, 0, 1), utterance("u", 20, (1,)))
+    assert len(read_split(tmp_path, RECIPE.features)) == 1
+    with pytest.raises(InputError, match=r"features\.shift_ms=10\.0 \(now 5\.0\)"):
+        read_split(tmp_path, {**RECIPE.features, "shift_ms": 5.0})
+
+
+def test_frames_needed_counts_a_blank_between_repeats() -> None:
+    assert [frames_needed(labels) for labels in ([], [1], [1, 2], [1, 1], [1, 1, 1, 2, 1])] == [0, 1, 2, 3, 7]
