@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BLANK = 0
 FOUND = "found"
+SILENCES = frozenset(("h#", "pau", "epi", "sil", "sp", "spn", "<sil>", "SIL", "<p:>", "_", "#"))
+"""Labels of pauses, in TIMIT and elsewhere: a pause may last, where a phone may not."""
 
 
 def _pairs(text: str) -> dict[str, str]:

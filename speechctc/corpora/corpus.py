@@ -1,0 +1,64 @@
+"""What a corpus is: utterances in named splits, and what was left out of them and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One recording and its phones.
+
+    Attributes
+    ----------
+    id : str
+        Unique within its corpus, stable from run to run (``"dr1-fvmh0-sx206"``).
+    audio : Path
+        The recording, in any format libsndfile reads.
+    phones : tuple of str
+        Its phones in order, as labelled. May be empty (a recording of silence).
+    speaker : str
+        Who speaks; empty when not known.
+    times : tuple of (float, float), optional
+        Start and end of each phone in seconds, where the corpus has them: as long as `phones`.
+    """
+
+    id: str
+    audio: Path
+    phones: tuple[str, ...]
+    speaker: str = ""
+    times: tuple[tuple[float, float], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An utterance that cannot be used, and why, in words for the user."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The utterances of each split, in the order of their ids.
+
+    Attributes
+    ----------
+    splits : dict of str to tuple of Utterance
+        Under ``"train"``, ``"dev"`` and ``"test"``; a split may be empty, `train` never is.
+    phone_set : str
+        The name of the inventory of the labels (see `speechctc.phones.inventory`), or ``"found"`` when the set is
+        whatever the training labels hold.
+    rejected : dict of str to tuple of Rejected
+        By split, what was left out and why.
+    notes : tuple of str
+        What the user should know of how the corpus was read: parts missing, how dev was chosen.
+    """
+
+    splits: dict[str, tuple[Utterance, ...]]
+    phone_set: str
+    rejected: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

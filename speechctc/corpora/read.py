@@ -1,0 +1,37 @@
+"""The door to every kind of corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speechctc.corpora import demo, table, textgrid, timit
+from speechctc.corpora.corpus import Corpus
+from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.config import CorpusConfig
+
+
+def read_corpus(config: CorpusConfig) -> Corpus:
+    """Read the corpus that the config names; a demo corpus that is not there yet is made first.
+
+    Raises
+    ------
+    InputError
+        There is nothing to read, or what is there is not a corpus of that kind.
+    """
+    if config.kind == "table":
+        return table.read_tables(config)
+    if config.kind == "textgrid":
+        return textgrid.read_textgrids(_root(config), config)
+    phone_set = "timit61" if config.phones == "auto" else config.phones
+    if config.kind == "demo":
+        return demo.read_demo(_root(config), config.demo, phone_set)
+    return timit.read_timit(_root(config), phone_set, config.dev_share)
+
+
+def _root(config: CorpusConfig) -> Path:
+    if config.root is None:
+        raise InputError(f"corpus.root is not set, and corpus.kind is {config.kind}", "set it to the corpus's folder")
+    return config.root

@@ -1,0 +1,150 @@
+"""TIMIT as the LDC lays it out: ``TRAIN/DR1/FVMH0/SA1.WAV`` beside ``SA1.PHN``, in either case, at any depth.
+
+A ``DEV`` folder beside ``TRAIN`` and ``TEST``, which the LDC's corpus has not, holds the dev speakers of a corpus
+laid out like it. Without one, dev is the usual 50 speakers and test the 24 of the core test set, both from ``TEST``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from speechctc import audio
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
+from speechctc.corpora.held_out import hold_out
+from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
+from speechctc.errors import InputError
+from speechctc.phones import fold_labels
+
+# Two men and a woman of each dialect region, as the corpus's own documentation lists them.
+CORE_TEST = frozenset(
+    "mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0 "
+    "mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0".split()
+)
+# The development set in common use since Halberstadt (MIT, 1998).
+DEV = frozenset(
+    "faks0 fdac1 fjem0 mgwt0 mjar0 mmdb1 mmdm2 mpdf0 fcmh0 fkms0 mbdg0 mbwm0 mcsh0 fadg0 fdms0 fedw0 mgjf0 "
+    "mglb0 mrtk0 mtaa0 mtdt0 mthc0 mwjg0 fnmr0 frew0 fsem0 mbns0 mmjr0 mdls0 mdlf0 mdvc0 mers0 fmah0 fdrw0 "
+    "mrcs0 mrjm4 fcal1 mmwh0 fjsj0 majc0 mjsw0 mreb0 fgjd0 fjmg0 mroa0 mteb0 mjfc0 mrjr0 fmml0 mrws1".split()
+)
+TRAIN_SPEAKERS = 462
+SENTENCES = 8  # of each speaker, the two SA sentences left out
+COMPLETE = {"train": 3696, "dev": 400, "test": 192}
+
+
+def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -> Corpus:
+    """Read a corpus in TIMIT's layout, whole or in part.
+
+    Parameters
+    ----------
+    root : Path
+        A folder that holds TRAIN and TEST, at any depth.
+    phone_set : str
+        ``"timit61"``, or a set of Lee and Hon's to fold the labels to as they are read.
+    dev_share : float
+        Share of the TRAIN speakers that are dev where none of the usual 50 is present.
+
+    Returns
+    -------
+    Corpus
+        Its ids are region, speaker and sentence: ``"dr1-fvmh0-sx206"``; times in seconds by each file's own rate.
+
+    Raises
+    ------
+    InputError
+        There is no corpus, its training part is empty, or all of TIMIT's speakers are there but not all sentences.
+    """
+    if not phone_set.startswith("timit"):
+        raise InputError(f"corpus.phones={phone_set}: TIMIT's labels cannot become that set", "set it to timit61")
+    sides, notes = find_files(root)
+    if not sides["train"]:
+        held = ", ".join(f"{len(files)} utterances in {side.upper()}" for side, files in sides.items() if files)
+        raise InputError(f"{root}: no recordings with .PHN files in a TRAIN folder, only {held}", "add TRAIN")
+    members, more = divide(sides, dev_share)
+    utterances: dict[str, list[Utterance]] = {split: [] for split in SPLITS}
+    rejected: dict[str, list[Rejected]] = {split: [] for split in SPLITS}
+    for split in SPLITS:
+        for files in members[split]:
+            try:
+                utterances[split].append(_utterance(files, phone_set))
+            except BadLabels as error:
+                rejected[split].append(Rejected(files.id, str(error)))
+    if not utterances["train"]:
+        first = rejected["train"][0].reason
+        raise InputError(f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used; {first}", "mend it")
+    return Corpus(
+        {split: tuple(utterances[split]) for split in SPLITS},
+        phone_set,
+        {split: tuple(rejected[split]) for split in SPLITS},
+        tuple(notes + more),
+    )
+
+
+def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, list[Files]], list[str]]:
+    """Divide what was found among the splits, and say how.
+
+    Raises
+    ------
+    InputError
+        All of TIMIT's speakers are there, but not all their sentences.
+    """
+    if sides["dev"]:
+        return sides, ["dev and test are the corpus's own DEV and TEST folders"]
+    speakers = {side: {files.speaker for files in found} for side, found in sides.items()}
+    dev, core = speakers["test"] & DEV, speakers["test"] & CORE_TEST
+    test = core or speakers["test"] - dev
+    members = {
+        "train": sides["train"],
+        "dev": [files for files in sides["test"] if files.speaker in dev],
+        "test": [files for files in sides["test"] if files.speaker in test],
+    }
+    if len(speakers["train"]) == TRAIN_SPEAKERS and dev == DEV and core == CORE_TEST:
+        _check_complete(members)
+        return members, ["complete TIMIT: 3696 training, 400 dev (50 speakers), 192 core test utterances"]
+    notes = [
+        f"partial TIMIT: {len(speakers['train'])} of {TRAIN_SPEAKERS} training speakers; TEST has "
+        f"{len(speakers['test'])} speakers, {len(dev)} of the usual 50 of dev and {len(core)} of the 24 of core test",
+        "test: none, there is no TEST folder"
+        if not speakers["test"]
+        else f"test: {'the core test speakers' if core else 'the speakers of TEST'} ({len(test)})",
+    ]
+    if left_out := len(speakers["test"] - dev - test):
+        notes.append(f"{left_out} speakers of TEST are in neither set and left out")
+    if dev:
+        notes.append(f"dev: the usual speakers that are present ({len(dev)})")
+        return members, notes
+    held, note = hold_out(sides["train"], dev_share)
+    members["train"] = [files for files in sides["train"] if files.id not in held]
+    members["dev"] = [files for files in sides["train"] if files.id in held]
+    return members, [*notes, note]
+
+
+def _check_complete(members: dict[str, list[Files]]) -> None:
+    for split, count in COMPLETE.items():
+        whole = [files for files in members[split] if files.audio and files.phn]
+        if len(whole) == count:
+            continue
+        by_speaker = Counter(files.speaker for files in whole)
+        short = [name for name in sorted({files.speaker for files in members[split]}) if by_speaker[name] != SENTENCES]
+        odd = ", ".join(f"{name} {by_speaker[name]}" for name in short[:5]) + (", ..." if len(short) > 5 else "")
+        raise InputError(
+            f"all of TIMIT's speakers are there, but {len(whole)} {split} utterances instead of {count} ({odd} "
+            f"instead of {SENTENCES})",
+            "copy the corpus again; a part of it is read as such only where speakers are missing",
+        )
+
+
+def _utterance(files: Files, phone_set: str) -> Utterance:
+    """Read one utterance's labels, in seconds by the recording's own rate."""
+    if files.audio is None:
+        raise BadLabels(f"{files.phn}: no recording of that name beside it")
+    if files.phn is None:
+        raise BadLabels(f"{files.audio}: no .PHN file beside it")
+    try:
+        frames, rate, _ = audio.info(files.audio)
+    except InputError as error:
+        raise BadLabels(error.what) from None
+    segments = read_phn(files.phn, frames, rate)
+    phones, kept = fold_labels([segment.phone for segment in segments], phone_set)
+    times = tuple((segments[k].start / rate, segments[k].end / rate) for k in kept)
+    return Utterance(files.id, files.audio, tuple(phones), files.speaker, times)

@@ -1,0 +1,208 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from speechctc.config import CorpusConfig, TablesConfig
+from speechctc.corpora import SPLITS, Corpus, read_corpus
+from speechctc.errors import InputError
+from speechctc.phones import corpus_inventory
+
+HEADER = "id\taudio\tphones\n"
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    """Return a folder with recordings a.wav to f.wav; the reader looks no further than that they are there."""
+    for name in "abcdef":
+        (tmp_path / f"{name}.wav").write_bytes(b"sound")
+    return tmp_path
+
+
+def read(folder: Path, phones: str = "auto", root: Path | None = None, **tables: str) -> Corpus:
+    """Write each text to a file named ``<split>.<ending>``, as ``train_tsv="..."`` says, and read them."""
+    paths = {}
+    for name, text in tables.items():
+        split, ending = name.split("_")
+        paths[split] = folder / f"{split}.{ending}"
+        paths[split].write_text(text, encoding="utf-8")
+    return read_corpus(CorpusConfig(kind="table", phones=phones, root=root, tables=TablesConfig(**paths)))
+
+
+def reasons(corpus: Corpus, split: str = "train") -> dict[str, str]:
+    return {entry.id: entry.reason for entry in corpus.rejected[split]}
+
+
+def test_three_formats_say_the_same(recordings: Path) -> None:
+    rows = [("1", "a.wav", "x ʃ", "ann"), ("2", "b.wav", "ʃ x", "bob"), ("3", "c.wav", "x ʃ", "cat")]
+    columns = ("id", "audio", "phones", "speaker")
+    tsv = "".join("\t".join(row) + "\n" for row in (columns, *rows))
+    csv = "".join(",".join(row) + "\r\n" for row in (columns, *rows))
+    jsonl = "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+    from_tsv = read(recordings, "found", train_tsv=tsv)
+    for other in (read(recordings, "found", train_csv=csv), read(recordings, "found", train_jsonl=jsonl)):
+        assert other == from_tsv
+    utterances = {utterance.id: utterance for split in SPLITS for utterance in from_tsv.splits[split]}
+    assert [utterances[id].phones for id in "123"] == [("x", "ʃ"), ("ʃ", "x"), ("x", "ʃ")]
+    assert utterances["1"].audio == recordings / "a.wav" and utterances["1"].speaker == "ann"
+    assert utterances["1"].times is None
+
+
+def test_other_columns_any_order_and_spaces_do_not_matter(recordings: Path) -> None:
+    table = 'words, Phones ,seconds,AUDIO,id\n"A, B",x  y ,3.1, a.wav,1\n,x,1,b.wav,2\n'
+    corpus = read(recordings, train_csv=table, dev_csv=table.replace("1\n", "3\n").replace("2\n", "4\n"))
+    assert [(entry.id, entry.phones) for entry in corpus.splits["train"]] == [("1", ("x", "y")), ("2", ("x",))]
+
+
+def test_a_byte_order_mark_and_windows_lines_are_accepted(recordings: Path) -> None:
+    corpus = read(recordings, train_tsv="\ufeff" + HEADER + "1\ta.wav\tx\r\n2\tb.wav\tx\r\n")
+    assert sum(len(corpus.splits[split]) for split in SPLITS) == 2
+
+
+def test_quotes_in_tsv_are_part_of_the_text_unless_they_enclose_a_field(recordings: Path) -> None:
+    rows = '1\ta.wav\tx\t"HELLO she said\n2\tb.wav\t"[""x"", ""y""]"\tok\n'
+    corpus = read(recordings, train_tsv="id\taudio\tphones\twords\n" + rows, dev_tsv=HEADER + "3\tc.wav\tx\n")
+    assert [entry.phones for entry in corpus.splits["train"]] == [("x",), ("x", "y")]
+
+
+@pytest.mark.parametrize("phones", ['["x", "y"]', "x y"])
+def test_phones_may_be_a_json_list(recordings: Path, phones: str) -> None:
+    corpus = read(recordings, train_tsv=f"{HEADER}1\ta.wav\t{phones}\n", dev_tsv=HEADER + "2\tb.wav\tx\n")
+    assert corpus.splits["train"][0].phones == ("x", "y")
+
+
+def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    table = f"{HEADER}1\ta.wav\tx\n2\tb.wav\tx\n"
+    with pytest.raises(InputError, match="none of 2 rows can be used; the first, .*line 2: no such recording"):
+        read(folder, train_tsv=table)
+    corpus = read(folder, root=recordings, train_tsv=table)
+    assert corpus.splits["train"][0].audio.parent == recordings
+
+
+@pytest.mark.parametrize(
+    ("rows", "id", "reason"),
+    [
+        ("1\ta.wav\tx\n1\tb.wav\ty\n", "1", "train.tsv, line 3: the id '1' is already that of line 2"),
+        ("1\ta.wav\tx\n\n2\tz.wav\ty\n", "2", "train.tsv, line 4: no such recording: "),
+        ("1\ta.wav\tx\n2\t\ty\n", "2", "train.tsv, line 3: the audio path is empty"),
+        ("1\ta.wav\tx\n\tb.wav\ty\n", "line 3", "train.tsv, line 3: the id is empty"),
+        ("1\ta.wav\tx\n2\tb.wav\t \n", "2", "no phones; a recording without speech is written as []"),
+        ("1\ta.wav\tx\n2\tb.wav\t[x y\n", "2", "phones are not a JSON list: '[x y'"),
+        ("1\ta.wav\tx\n2\tb.wav\t[1, 2]\n", "2", "phones are neither a line of labels nor a list"),
+        ("1\ta.wav\tx\n2\tb.wav\n", "line 3", "2 fields for 3 columns"),
+        ("1\ta.wav\tx\n2\tb.wav\tx\ty\n", "line 3", "4 fields for 3 columns"),
+    ],
+)
+def test_bad_rows_are_rejected_by_line_and_the_rest_goes_on(recordings: Path, rows: str, id: str, reason: str) -> None:
+    corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "9\tc.wav\tx\n")
+    assert [entry.id for entry in corpus.splits["train"]] == ["1"]
+    assert list(reasons(corpus)) == [id]
+    assert reason in reasons(corpus)[id]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("{not json", "line 2: not a JSON object on one line"),
+        ("[1]", "line 2: not a JSON object, which starts with {"),
+        ('{"id": "2", "audio": "b.wav"}', "line 2: no phones"),
+        ('{"id": "2", "audio": "b.wav", "phones": ["x y"]}', "neither a line of labels nor a list of them"),
+        ('{"id": "2", "audio": "b.wav", "phones": 7}', "neither a line of labels nor a list of them"),
+        ('{"id": "2", "audio": null, "phones": "x"}', "the audio path is empty"),
+    ],
+)
+def test_bad_json_rows_are_rejected_by_line(recordings: Path, row: str, reason: str) -> None:
+    good = '{"id": 0, "audio": "a.wav", "phones": ["x"]}\n'
+    corpus = read(recordings, train_jsonl=good + row + "\n", dev_jsonl=good.replace("0", "9"))
+    assert [entry.id for entry in corpus.splits["train"]] == ["0"]
+    (told,) = reasons(corpus).values()
+    assert reason in told
+
+
+def test_silence_is_said_not_left_out(recordings: Path) -> None:
+    corpus = read(recordings, train_tsv=f"{HEADER}1\ta.wav\t[]\n2\tb.wav\tx\n", dev_tsv=HEADER + "3\tc.wav\tx\n")
+    assert corpus.splits["train"][0].phones == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("train_tsv", "", "train.tsv: the table is empty"),
+        ("train_tsv", HEADER, "train.tsv: no rows in the table"),
+        ("train_tsv", "id\tpath\tphones\n1\ta\tx\n", "line 1: no column audio among: id, path, phones"),
+        ("train_tsv", "1\ta.wav\tx\n", "line 1: no column id and no audio and no phones among: 1, a.wav, x"),
+        ("train_tsv", "id,audio,phones\n1,a,x\n", "line 1: commas between the columns, where a .tsv file has tabs"),
+        ("train_csv", HEADER, "line 1: tabs between the columns, where a .csv file has commas"),
+        ("train_csv", "id;audio;phones\n", "line 1: semicolons between the columns, where a .csv"),
+        ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
+        ("train_xlsx", HEADER, "train.xlsx: not the ending of a table"),
+    ],
+)
+def test_what_is_no_table_is_refused(recordings: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(recordings, "auto", None, **{name: text})
+
+
+def test_other_encodings_are_refused_by_line(recordings: Path) -> None:
+    path = recordings / "train.tsv"
+    path.write_bytes((HEADER + "1\ta.wav\tx\n2\tb.wav\té\n").encode("latin-1"))
+    with pytest.raises(InputError, match="train.tsv, line 3: not UTF-8"):
+        read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+
+
+def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
+    with pytest.raises(InputError, match="corpus.tables.train is not set"):
+        read_corpus(CorpusConfig(kind="table"))
+    for path, message in ((recordings / "no.tsv", "no.tsv: no such file"), (recordings, "not the ending of a table")):
+        with pytest.raises(InputError, match=message):
+            read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+
+
+def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
+    with pytest.raises(InputError, match=r"the id '1' is both in .*train.tsv and in .*test.tsv"):
+        read(recordings, train_tsv=HEADER + "1\ta.wav\tx\n", test_tsv=HEADER + "1\tb.wav\tx\n")
+
+
+def test_a_recording_in_training_and_in_test_is_said(recordings: Path) -> None:
+    table = HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n"
+    corpus = read(recordings, train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tx\n", test_tsv=HEADER + "4\t./a.wav\tx\n")
+    assert any("1 recordings of test are in the training split too" in note for note in corpus.notes)
+
+
+def test_without_a_dev_table_speakers_are_held_out(recordings: Path) -> None:
+    rows = "".join(f"{name}{k}\t{name}.wav\tx\t{name}\n" for name in "abcde" for k in range(2))
+    corpus = read(recordings, train_tsv="id\taudio\tphones\tspeaker\n" + rows)
+    held = {utterance.speaker for utterance in corpus.splits["dev"]}
+    assert len(held) == 1 and len(corpus.splits["dev"]) == 2 and len(corpus.splits["train"]) == 8
+    assert not held & {utterance.speaker for utterance in corpus.splits["train"]}
+    assert any("dev: 1 of 5 training speakers" in note for note in corpus.notes)
+    assert any("test: none" in note for note in corpus.notes)
+
+
+def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings: Path) -> None:
+    dev = HEADER + "3\tc.wav\ty\n4\td.wav\tx q\n"
+    corpus = read(recordings, train_tsv=HEADER + "1\ta.wav\tx y\n2\tb.wav\tz\n", dev_tsv=dev)
+    assert corpus_inventory(corpus).phones == ("x", "y", "z")
+    assert [entry.id for entry in corpus.splits["dev"]] == ["3"]
+    assert reasons(corpus, "dev") == {"4": "labels that the training split does not have: q"}
+
+
+def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> None:
+    table = HEADER + "1\ta.wav\tHH AH0\n2\tb.wav\tHH AX\n"
+    corpus = read(recordings, "cmu39", train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tz\n")
+    assert corpus.phone_set == "cmu39"
+    assert [entry.phones for entry in corpus.splits["train"]] == [("hh", "ah")]
+    assert "line 3: the label 'ax' is not of the phone set cmu39" in reasons(corpus)["2"]
+
+
+@pytest.mark.shared
+def test_real_tables(shared_data: Path) -> None:
+    folder = shared_data / "speechocean-adults"
+    tables = TablesConfig(train=folder / "train/utterances.tsv", dev=folder / "dev/utterances.tsv")
+    for phones, name in (("auto", "found"), ("cmu39", "cmu39")):
+        corpus = read_corpus(CorpusConfig(kind="table", phones=phones, tables=tables))
+        assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 640, "dev": 140, "test": 0}
+        assert corpus.phone_set == name and len(corpus_inventory(corpus).phones) == 39
+        assert not any(corpus.rejected.values())

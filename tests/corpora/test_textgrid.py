@@ -1,0 +1,90 @@
+"""The Praat round trip: folders of recordings and TextGrids as a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.annotations import Interval, textgrid_text
+from speechctc.config import CorpusConfig
+from speechctc.corpora import Corpus, read_corpus
+from speechctc.errors import InputError
+
+
+def write(folder: Path, name: str, labels: str, tier: str = "phones", seconds: float = 1.0) -> None:
+    """Write a recording of a second and its TextGrid: a label each tenth of a second, ``.`` for none."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(folder / f"{name}.wav", np.zeros(int(seconds * 8000)), 8000)
+    parts = enumerate(labels.split())
+    intervals = [Interval(k / 10, (k + 1) / 10, label) for k, label in parts if label != "."]
+    (folder / f"{name}.TextGrid").write_text(textgrid_text(1.0, {"words": [], tier: intervals}))
+
+
+def read(root: Path, **settings: object) -> Corpus:
+    return read_corpus(CorpusConfig(kind="textgrid", root=root, **settings))
+
+
+def test_folders_are_splits_and_speakers(tmp_path: Path) -> None:
+    write(tmp_path, "Train/anna/x", "a . b")
+    write(tmp_path, "train/otto/x", "b a")
+    write(tmp_path, "dev/eva/y", "a")
+    write(tmp_path, "test/ida/z", "b")
+    corpus = read(tmp_path)
+    first = corpus.splits["train"][0]
+    assert (first.id, first.phones, first.speaker) == ("Train-anna-x", ("a", "b"), "anna")
+    assert np.allclose(first.times or (), ((0.0, 0.1), (0.2, 0.3)))
+    assert {split: len(part) for split, part in corpus.splits.items()} == {"train": 2, "dev": 1, "test": 1}
+    assert corpus.phone_set == "found" and not any(corpus.rejected.values())
+
+
+def test_without_splits_speakers_are_held_out(tmp_path: Path) -> None:
+    for speaker in "abcd":
+        for name in "xyz":
+            write(tmp_path, f"{speaker}/{name}", "p q")
+    corpus = read(tmp_path, dev_share=0.25)
+    speakers = {split: {u.speaker for u in corpus.splits[split]} for split in corpus.splits}
+    assert len(speakers["dev"]) == 1 and len(speakers["train"]) == 3 and not speakers["test"]
+    assert not speakers["dev"] & speakers["train"]
+
+
+def test_the_tier_and_the_phone_set_are_as_the_config_says(tmp_path: Path) -> None:
+    write(tmp_path, "x", "SH iy", tier="Segmente")
+    write(tmp_path, "y", "s aa", tier="Segmente")
+    corpus = read(tmp_path, tier="Segmente", phones="timit61")
+    assert {u.phones for part in corpus.splits.values() for u in part} == {("sh", "iy"), ("s", "aa")}
+    with pytest.raises(InputError, match="no tier 'phones', only 'words', 'Segmente'"):
+        read(tmp_path)
+
+
+def test_what_cannot_be_used_is_left_out_and_why(tmp_path: Path) -> None:
+    write(tmp_path, "train/good", "a b")
+    write(tmp_path, "train/other", "b a")
+    write(tmp_path, "train/short", "a b a b a b a b", seconds=0.3)
+    write(tmp_path, "dev/new", "c")
+    write(tmp_path, "dev/fine", "a")
+    write(tmp_path, "train/none", "a")
+    (tmp_path / "train" / "none.TextGrid").unlink()
+    (tmp_path / "train" / "broken.TextGrid").write_text("File type")
+    soundfile.write(tmp_path / "train" / "broken.wav", np.zeros(8000), 8000)
+    (tmp_path / "train" / "space.TextGrid").write_text(textgrid_text(1.0, {"phones": [Interval(0, 1, "a b")]}))
+    soundfile.write(tmp_path / "train" / "space.wav", np.zeros(8000), 8000)
+    corpus = read(tmp_path)
+    assert [u.id for u in corpus.splits["train"]] == ["train-good", "train-other"]
+    reasons = {entry.id: entry.reason for part in corpus.rejected.values() for entry in part}
+    assert "0.80 s for a recording of 0.30 s" in reasons["train-short"]
+    assert "no TextGrid beside it" in reasons["train-none"]
+    assert "not a TextGrid" in reasons["train-broken"] and "'a b' has a space" in reasons["train-space"]
+    assert reasons["dev-new"].endswith(": c") and len(reasons) == 5
+
+
+def test_nothing_usable_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no recordings in this folder"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        read(tmp_path / "none")
+    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
+    with pytest.raises(InputError, match=r"no recording can be used for training.*no TextGrid beside"):
+        read(tmp_path)

@@ -1,0 +1,185 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc import audio
+from speechctc.errors import InputError
+
+
+def tone(seconds: float, rate: int, hertz: float = 440.0, amplitude: float = 0.5) -> NDArray[np.float32]:
+    times = np.arange(round(seconds * rate)) / rate
+    return np.asarray(amplitude * np.sin(2 * np.pi * hertz * times), dtype=np.float32)
+
+
+def decibels(samples: NDArray[np.float32]) -> float:
+    return float(10 * np.log10(np.mean(samples.astype(np.float64) ** 2) + 1e-20))
+
+
+@pytest.mark.parametrize(
+    ("ending", "format", "subtype", "tolerance"),
+    [
+        ("wav", "WAV", "PCM_16", 4e-5),
+        ("wav", "WAV", "PCM_24", 1e-6),
+        ("wav", "WAV", "FLOAT", 0.0),
+        ("WAV", "NIST", "PCM_16", 4e-5),
+        ("flac", "FLAC", "PCM_16", 4e-5),
+        ("aiff", "AIFF", "PCM_16", 4e-5),
+        ("ogg", "OGG", "VORBIS", 2e-2),
+        ("mp3", "MP3", "MPEG_LAYER_III", 5e-2),
+    ],
+)
+def test_formats_read_as_what_was_written(
+    tmp_path: Path, ending: str, format: str, subtype: str, tolerance: float
+) -> None:
+    wanted = tone(0.5, 16000)
+    path = tmp_path / f"a.{ending}"
+    soundfile.write(path, wanted, 16000, format=format, subtype=subtype)
+    samples, seconds = audio.read(path, 16000)
+    assert samples.dtype == np.float32 and samples.shape == wanted.shape
+    assert seconds == 0.5
+    inner = slice(800, -800)  # lossy codecs ring at the ends
+    np.testing.assert_allclose(samples[inner], wanted[inner], atol=tolerance)
+
+
+def test_channels_are_averaged(tmp_path: Path) -> None:
+    left, middle, right = tone(0.1, 16000, 200), tone(0.1, 16000, 300), tone(0.1, 16000, 400)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, middle, right], axis=1), 16000, subtype="FLOAT")
+    samples, _ = audio.read(tmp_path / "a.wav", 16000)
+    np.testing.assert_allclose(samples, (left + middle + right) / 3, atol=1e-7)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_blocks_join_without_seams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: int) -> None:
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (1001, channels)).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", noise, 16000, subtype="FLOAT")
+    monkeypatch.setattr(audio, "BLOCK", 130)
+    samples, _ = audio.read(tmp_path / "a.wav", 16000)
+    np.testing.assert_allclose(samples, noise.mean(axis=1), atol=1e-7)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+def test_a_tone_at_any_rate_is_that_tone_at_the_rate_wanted(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(1.0, rate), rate, subtype="FLOAT")
+    samples, seconds = audio.read(tmp_path / "a.wav", 16000)
+    assert seconds == 1.0 and len(samples) == 16000
+    inner = slice(400, -400)
+    np.testing.assert_allclose(samples[inner], tone(1.0, 16000)[inner], atol=1e-3)
+
+
+@pytest.mark.parametrize(("hertz", "least", "most"), [(7000, -0.1, 0.1), (8800, -999, -60), (11000, -999, -60)])
+def test_what_the_rate_wanted_cannot_carry_does_not_fold_back(hertz: float, least: float, most: float) -> None:
+    loud = tone(0.5, 44100, hertz)
+    kept = audio.resample(loud, 44100, 16000)[800:-800]
+    assert least <= decibels(kept) - decibels(loud) <= most
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 440, 441, 442, 999])
+def test_resampled_lengths(length: int) -> None:
+    assert len(audio.resample(np.ones(length, np.float32), 22050, 16000)) == -(-length * 16000 // 22050)
+
+
+def test_the_header_is_read_without_samples(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", np.zeros((441, 2)), 44100)
+    assert audio.info(tmp_path / "a.flac") == (441, 44100, 2)
+    assert audio.info(tmp_path / "a.flac").seconds == 0.01
+
+
+def write_broken(folder: Path, kind: str) -> Path:
+    path = folder / f"{kind}.wav"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "empty":
+        path.touch()
+    elif kind == "no samples":
+        soundfile.write(path, np.zeros(0), 16000)
+    elif kind == "text":
+        path.write_text("version https://git-lfs.github.com/spec/v1\n")
+    elif kind == "junk":
+        path.write_bytes(bytes(range(256)) * 8)
+    elif kind == "shorten":
+        soundfile.write(path, tone(0.1, 16000), 16000, format="NIST")
+        raw = path.read_bytes()
+        header = raw[:1024].replace(b"-s3 pcm", b"-s26 pcm,embedded-shorten-v2.00")[:1024]
+        path.write_bytes(header + raw[1024:])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "no such file"),
+        ("folder", "a folder, not a recording"),
+        ("empty", "the file is empty"),
+        ("no samples", "it holds 0 samples"),
+        ("text", "text, not audio"),
+        ("junk", "not audio that libsndfile reads.*ffmpeg"),
+        ("shorten", "SPHERE compressed with shorten.*sph2pipe"),
+    ],
+)
+def test_what_is_no_recording_is_said_with_its_path(tmp_path: Path, kind: str, message: str) -> None:
+    path = write_broken(tmp_path, kind)
+    for attempt in (lambda: audio.read(path, 16000), lambda: audio.info(path)):
+        with pytest.raises(InputError, match=f"{kind}.wav: {message}"):
+            attempt()
+
+
+def test_a_flac_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 32000)
+    soundfile.write(tmp_path / "a.flac", noise, 16000)
+    whole = (tmp_path / "a.flac").read_bytes()
+    (tmp_path / "half.flac").write_bytes(whole[: len(whole) // 2])
+    assert audio.info(tmp_path / "half.flac").frames == 32000, "the header alone does not tell"
+    with pytest.raises(InputError, match=r"half.flac: cut short or damaged: .* of 2.0 s"):
+        audio.read(tmp_path / "half.flac", 16000)
+
+
+@pytest.mark.parametrize("format", ["WAV", "AIFF"])
+def test_a_wav_cut_short_is_read_as_far_as_it_goes_and_can_be_told(tmp_path: Path, format: str) -> None:
+    path, half = tmp_path / "a.wav", tmp_path / "half.wav"
+    soundfile.write(path, tone(1.0, 16000), 16000, format=format)
+    half.write_bytes(path.read_bytes()[:16100])
+    samples, seconds = audio.read(half, 16000)
+    assert 8000 <= len(samples) <= 8050 and seconds == len(samples) / 16000
+    assert "half.wav: cut short: the header promises 32,0" in audio.cut_short(half)
+    assert audio.cut_short(path) == ""
+
+
+def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(0.1, 16000), 16000)
+    raw = bytearray(path.read_bytes())
+    raw[4:8] = raw[40:44] = b"\xff" * 4
+    path.write_bytes(raw)
+    assert audio.cut_short(path) == ""
+    assert audio.read(path, 16000)[1] == 0.1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 7000, 15999])
+def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: float, place: int) -> None:
+    samples = np.stack([tone(1.0, 16000)] * 2, axis=1)
+    samples[place, 1] = value
+    soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
+    with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
+        audio.read(tmp_path / "a.wav", 16000)
+
+
+@pytest.mark.shared
+def test_timits_sphere_is_read_sample_by_sample(shared_data: Path) -> None:
+    path = shared_data / "timit-sample/TRAIN/DR1/FVMH0/SX206.WAV"
+    sound = path.read_bytes()[1024:]  # after the header; some of these files lack their last bytes
+    raw = np.frombuffer(sound, "<i2", len(sound) // 2)
+    samples, seconds = audio.read(path, 16000)
+    np.testing.assert_array_equal(samples, raw.astype(np.float32) / 2**15)
+    assert seconds == len(raw) / 16000
+
+
+@pytest.mark.shared
+def test_real_flac_is_read(shared_data: Path) -> None:
+    path = sorted((shared_data / "speechocean-adults/dev/audio").rglob("*.flac"))[0]
+    samples, seconds = audio.read(path, 8000)
+    assert len(samples) == pytest.approx(seconds * 8000, abs=1)
+    assert -60 < decibels(samples) < 0

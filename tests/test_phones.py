@@ -1,0 +1,152 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speechctc import phones
+from speechctc.corpora import Corpus, Utterance
+from speechctc.errors import InputError
+from speechctc.phones import CMU39, TIMIT39, TIMIT48, TIMIT61, Inventory, choose_folding, folding, found, inventory
+
+# The 39 classes as the literature prints them: those of more than one label; q belongs to none.
+CLASSES = """
+    aa: aa ao | ah: ah ax ax-h | er: er axr | hh: hh hv | ih: ih ix | l: l el | m: m em | n: n en nx | ng: ng eng
+    | sh: sh zh | uw: uw ux | sil: pcl tcl kcl bcl dcl gcl h# pau epi
+"""
+
+
+def published_classes() -> dict[str, str]:
+    classes = (entry.split(":") for entry in CLASSES.split("|"))
+    return {member: name.strip() for name, members in classes for member in members.split()}
+
+
+def test_the_sets_have_their_published_sizes() -> None:
+    assert [len(TIMIT61), len(TIMIT48), len(TIMIT39), len(CMU39)] == [61, 48, 39, 39]
+    assert all(len(set(labels)) == len(labels) for labels in (TIMIT61, TIMIT48, TIMIT39, CMU39))
+
+
+def test_61_labels_fold_to_the_published_39_classes() -> None:
+    expected = {label: published_classes().get(label, label) for label in TIMIT61 if label != "q"}
+    fold = folding("timit39")
+    assert {label: fold.apply([label])[0] for label in expected} == expected
+    assert set(expected.values()) == set(TIMIT39)
+    assert fold.apply(["q"]) == []
+
+
+def test_48_lies_between_61_and_39() -> None:
+    by_48 = [folding("timit48").apply([label]) for label in TIMIT61]
+    assert [folding("timit39").apply(labels) for labels in by_48] == [
+        folding("timit39").apply([label]) for label in TIMIT61
+    ]
+    assert {label for labels in by_48 for label in labels} == set(TIMIT48)
+
+
+@given(st.lists(st.sampled_from(TIMIT61)), st.sampled_from(["none", "timit48", "timit39", "cmu37"]))
+def test_folding_twice_is_folding_once(labels: list[str], name: str) -> None:
+    fold = folding(name)
+    assert fold.apply(fold.apply(labels)) == fold.apply(labels)
+
+
+def test_neighbours_made_alike_are_not_merged() -> None:
+    assert folding("timit39").apply(["tcl", "q", "h#", "ix", "ih"]) == ["sil", "sil", "ih", "ih"]
+
+
+def test_cmu_folds_to_37() -> None:
+    assert len({label for phone in CMU39 for label in folding("cmu37").apply([phone])}) == 37
+    assert folding("cmu37").apply(["ao", "zh", "aa"]) == ["aa", "sh", "aa"]
+
+
+def test_a_mapping_of_the_users_folds_and_drops() -> None:
+    fold = folding({"a:": "a", "sil": None})
+    assert fold.apply(["sil", "a:", "b", "a"]) == ["a", "b", "a"]
+    assert "a: as a" in fold.protocol and "sil dropped" in fold.protocol
+
+
+@pytest.mark.parametrize("mapping", [{"a": "b", "b": "c"}, {"a": "b", "b": None}])
+def test_a_mapping_that_chains_is_refused(mapping: dict[str, str | None]) -> None:
+    with pytest.raises(InputError, match="'a' to 'b', which it maps further"):
+        folding(mapping)
+
+
+def test_every_folding_says_its_protocol_in_one_line() -> None:
+    for name in ("none", "timit48", "timit39", "cmu37"):
+        assert folding(name).name == name
+        assert folding(name).protocol and "\n" not in folding(name).protocol
+
+
+def test_an_unknown_folding_names_those_there_are() -> None:
+    with pytest.raises(InputError, match="timit39, cmu37"):
+        folding("timit40")
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "expected"),
+    [("auto", "timit61", "timit39"), ("auto", "cmu39", "none"), ("auto", "found", "none"), ("cmu37", "cmu39", "cmu37")],
+)
+def test_auto_chooses_the_folding_of_the_set(spec: str, name: str, expected: str) -> None:
+    phones_of_it = found(["a"]) if name == "found" else inventory(name)
+    assert choose_folding(spec, phones_of_it).name == expected
+
+
+@given(st.lists(st.sampled_from(TIMIT61)))
+def test_decoding_undoes_encoding_and_blank_is_never_a_phone(labels: list[str]) -> None:
+    numbers = inventory("timit61").encode(labels)
+    assert all(1 <= number <= 61 for number in numbers)
+    assert inventory("timit61").decode(numbers) == labels
+
+
+@pytest.mark.parametrize("number", [0, -1, 62])
+def test_decoding_refuses_what_is_no_phone(number: int) -> None:
+    with pytest.raises(ValueError, match="1 to 61"):
+        inventory("timit61").decode([1, number])
+
+
+def test_an_unknown_label_is_named_with_its_nearest() -> None:
+    with pytest.raises(InputError, match=r"'axx' is not of the phone set timit61; .*ax"):
+        inventory("timit61").encode(["aa", "axx"])
+
+
+def test_a_label_of_another_set_says_which() -> None:
+    with pytest.raises(InputError, match="corpus.phones to a set that has it: timit48, timit39"):
+        inventory("timit61").encode(["sil"])
+
+
+def test_a_label_near_nothing_shows_the_set() -> None:
+    with pytest.raises(InputError, match="the set: aa ae ah"):
+        inventory("cmu39").encode(["@@@"])
+
+
+def test_cmu_labels_lose_case_and_stress() -> None:
+    cmu = inventory("cmu39")
+    assert cmu.decode(cmu.encode(["HH", "AH0", "L", "OW1", "er2"])) == ["hh", "ah", "l", "ow", "er"]
+
+
+def test_stress_digits_are_cmus_alone() -> None:
+    with pytest.raises(InputError, match="'ah0'"):
+        inventory("timit61").encode(["AH0"])
+    assert found(["AH0", "ah"]).encode(["AH0"]) == [1]
+
+
+def test_an_unknown_set_is_named_with_its_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'timit61'"):
+        inventory("timit-61")
+
+
+def test_a_found_set_is_in_order_whatever_the_labels_order() -> None:
+    assert found(["b", "a", "b", "ʃ"]) == found(["ʃ", "a", "b"]) == Inventory("found", ("a", "b", "ʃ"))
+
+
+def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
+    def corpus(phone_set: str) -> Corpus:
+        train = Utterance("1", phones.__file__, ("x", "aa"))  # type: ignore[arg-type]
+        return Corpus({"train": (train,), "dev": (), "test": ()}, phone_set)
+
+    assert phones.corpus_inventory(corpus("found")).phones == ("aa", "x")
+    assert phones.corpus_inventory(corpus("cmu39")) == inventory("cmu39")
+
+
+def test_labels_and_readers_load_no_torch() -> None:
+    source = "import sys, speechctc.phones, speechctc.audio, speechctc.corpora; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
