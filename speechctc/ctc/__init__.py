@@ -1,0 +1,40 @@
+"""Connectionist temporal classification: an exact, fast loss on CPUs and GPUs, and what else its lattice tells.
+
+`ctc_loss` and `CTCLoss` stand in for PyTorch's. To import this package loads torch and numpy; numba, or the CUDA
+bindings, are loaded when first needed.
+"""
+
+import torch
+
+from speechctc.ctc.alignment import BestPath, best_path, posteriors
+from speechctc.ctc.loss import CTCLoss, ctc_loss
+
+__all__ = ["BestPath", "CTCLoss", "best_path", "ctc_loss", "is_compiled", "posteriors", "warm_up"]
+
+
+def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
+    """Whether the CPU kernel for logits of a type is at hand, or on disk, and need not be compiled first.
+
+    Compiling takes some seconds, once per machine, version and type: when it is about to happen, say so.
+
+    Parameters
+    ----------
+    dtype : torch.dtype
+        The type of the logits.
+    """
+    from speechctc.ctc import native
+
+    return native.is_compiled(dtype)
+
+
+def warm_up(dtype: torch.dtype = torch.float32) -> None:
+    """Compile the CPU kernel for logits of a type, or load it from disk; the loss then starts at once.
+
+    Parameters
+    ----------
+    dtype : torch.dtype
+        The type of the logits.
+    """
+    from speechctc.ctc import native
+
+    native.entry(dtype)

@@ -1,0 +1,131 @@
+"""The CTC loss on CPUs: the compiled lattice, over the samples of a batch in parallel."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.ctc import native
+from speechctc.ctc.problem import Problem, loss_type
+from speechctc.ctc.threads import share_out
+
+# About how many nanoseconds a frame takes, and each class and label in it; only for planning.
+_FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
+_WORTH_THREADS = 100_000.0  # nanoseconds of work from which on it pays to share it
+_LARGE_PAGE = 2**21
+_MADV_HUGEPAGE = 14
+
+
+def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
+    """Compute the loss of each sample and its gradient by the logits.
+
+    Returns
+    -------
+    losses : Tensor
+        float32, or float64 for float64 logits, shape (N,); inf where no path fits.
+    gradient : Tensor or None
+        Like the logits. Zero in padded frames and where the loss is inf.
+    """
+    gradient = _large_empty_like(problem.logits) if want_gradient else None
+    return _solve(problem, gradient, None), gradient
+
+
+def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Compute the loss of each sample and the probability of each state in each frame.
+
+    Returns
+    -------
+    losses : Tensor
+        float32, or float64 for float64 logits, shape (N,).
+    posteriors : Tensor
+        Of the same type, shape (N, longest input, 2 * longest target + 1).
+    """
+    shape = (problem.samples, problem.longest_input, 2 * problem.longest_target + 1)
+    posteriors = torch.zeros(shape, dtype=loss_type(problem.logits))
+    return _solve(problem, None, posteriors), posteriors
+
+
+def _large_empty_like(tensor: Tensor) -> Tensor:
+    """Make an empty tensor, and ask Linux for large pages under it, or most of the time would go by page faults."""
+    empty = torch.empty_like(tensor)
+    size = empty.numel() * empty.element_size()
+    advise = _madvise() if size >= 4 * _LARGE_PAGE else None
+    if advise is not None:
+        start = -(-empty.data_ptr() // _LARGE_PAGE) * _LARGE_PAGE
+        end = (empty.data_ptr() + size) // _LARGE_PAGE * _LARGE_PAGE
+        advise(start, end - start, _MADV_HUGEPAGE)  # a wish: whether it is granted does not matter
+    return empty
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int] | None:
+    """The system's function of that name, on Linux."""
+    if sys.platform != "linux":
+        return None
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None) -> Tensor:
+    """Run all samples; results go into the tensors that are given."""
+    logits = problem.logits
+    if logits.device.type != "cpu":
+        raise ValueError(f"the CPU backend takes logits on the CPU; these are on {logits.device}")
+    results = logits if gradient is None else gradient
+    by_frame, by_sample, by_class = logits.stride()
+    results_by_frame, results_by_sample, results_by_class = results.stride()
+    packed = problem.frame_offsets is not None
+    frames, labels = problem.input_lengths, problem.target_lengths
+    states = 2 * problem.longest_target + 1
+    keeps_alpha = gradient is not None or posteriors is not None
+    weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
+    losses = torch.empty_like(weights)
+    order, threads = _plan(problem)
+    batch = native.Batch(
+        taken=0,
+        samples=problem.samples,
+        order=order.ctypes.data,
+        frames=frames.data_ptr(),
+        frame_offsets=0 if problem.frame_offsets is None else problem.frame_offsets.data_ptr(),
+        labels=labels.data_ptr(),
+        target_offsets=problem.target_offsets.data_ptr(),
+        weights=weights.data_ptr(),
+        losses=losses.data_ptr(),
+        logits=logits.data_ptr(),
+        gradient=0 if gradient is None else gradient.data_ptr(),
+        targets=problem.targets.data_ptr(),
+        posteriors=0 if posteriors is None else posteriors.data_ptr(),
+        sample_stride=0 if packed else by_sample,
+        frame_stride=by_frame,
+        class_stride=by_class,
+        gradient_sample_stride=0 if packed else results_by_sample,
+        gradient_frame_stride=results_by_frame,
+        gradient_class_stride=results_by_class,
+        posteriors_sample_stride=problem.longest_input * states,
+        posteriors_frame_stride=states,
+        length=0 if packed else logits.shape[0],
+        classes=logits.shape[2],
+        blank=problem.blank,
+        longest_input=problem.longest_input,
+        longest_target=problem.longest_target,
+        alpha=int((frames * (2 * labels + 1)).max()) if keeps_alpha else states,
+    )
+    share_out(native.entry(logits.dtype), np.array(batch, np.int64), threads)
+    return losses
+
+
+def _plan(problem: Problem) -> tuple[native.Integers, int]:
+    """In which order to take the samples, the longest first, and how many threads that is worth."""
+    if problem.samples == 1:
+        return np.zeros(1, np.int64), 1
+    frames, labels = problem.input_lengths.numpy(), problem.target_lengths.numpy()
+    costs = frames * (_FRAME + _CLASS * problem.classes + _LABEL * labels)
+    threads = torch.get_num_threads() if costs.sum() > _WORTH_THREADS else 1
+    return np.argsort(-costs, kind="stable"), threads

@@ -1,0 +1,215 @@
+"""How a CTC problem is put on a GPU: which variant of the kernels, how much memory, what they are told.
+
+Nothing here needs a GPU. `kernels/sweep.cu` says what the kernels do; what tells their variants apart are the macros.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from speechctc.ctc.cuda_layout import PLACES, Device, Layout, Size
+from speechctc.ctc.problem import Problem
+
+LOGIT_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # logits.cuh
+HELPERS = 4  # warps; emissions.cuh
+ROW_LANES = 8  # emissions.cuh
+FUSED_CLASSES = 128
+"""Up to so many classes the lattice's own block reads the logits; above, a kernel of its own does."""
+
+_GEOMETRIES = ((1, 1), (2, 1), (2, 2), (2, 4))
+"""Pairs of states per lane and warps per direction: for 32, 64, 128 and 256 pairs."""
+
+_IN_TURNS = (2, 2)
+"""The same for lattices that are wider, or too wide for shared memory: each warp takes several panels in turns."""
+
+_ARGUMENTS = struct.Struct(f"=11Q 6q 2q {len(PLACES)}q 4i")
+ARGUMENT_BYTES = _ARGUMENTS.size
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to run a problem.
+
+    Attributes
+    ----------
+    sweep, rows : tuple of (str, int)
+        The macros that each kernel is compiled with; none for `rows` where the sweep does it all in one launch.
+    threads, row_threads : int
+        Of a block of the sweep, of a block of the rows.
+    shared_bytes, workspace_bytes : int
+        Shared memory of a block of the sweep, and bytes to take from torch's allocator.
+    places : tuple of int
+        Where each buffer begins, as `Args` in `kernels/samples.cuh` has it.
+    longest : int
+        Labels that there is room for.
+    """
+
+    sweep: tuple[tuple[str, int], ...]
+    rows: tuple[tuple[str, int], ...]
+    threads: int
+    row_threads: int
+    shared_bytes: int
+    workspace_bytes: int
+    places: tuple[int, ...]
+    longest: int
+
+
+def workspace_bytes(size: Size, device: Device) -> int:
+    """Return the bytes of device memory that a call takes beside logits, losses and gradient.
+
+    With P = L + 1 pairs of states, D bytes to a number (8; 16 for float64 logits) and L the least of the longest
+    target and the longest input:
+
+    - emissions, only where C > 128 or L > 255 or shared memory is short: (rows + 8 N) * (min(C, L + 1) + 1) * D;
+    - boundaries of chunks, unless shared memory holds them: (rows / 8 + 3 N) * P * 2 D;
+    - borders of panels of 64 pairs, likewise, and only where there is more than one: (rows + 8 N) * borders * 3 D;
+    - where the lattice is cut in more panels than there are warps: the labels and their order, 16 N P, and the
+      posteriors of the chunks in flight, 8 N (panels + 1) (P + 32 panels) D.
+
+    Parameters
+    ----------
+    size : Size
+        The shape of the problem.
+    device : Device
+        The GPU.
+    """
+    return plan(size, device).workspace_bytes
+
+
+@lru_cache(maxsize=4096)
+def plan(size: Size, device: Device) -> Plan:
+    """Choose the variant of the kernels for a problem on a device.
+
+    The quickest that fits is taken: states of all frames in shared memory, else of every eighth; all in one kernel,
+    else rows first; all states in registers, else in turns.
+
+    Raises
+    ------
+    ValueError
+        If there are 2**31 frames or more.
+    """
+    if max(size.all_rows, size.samples) >= 2**31:
+        raise ValueError(f"{size.all_rows} frames in one call are too many; the kernels count to {2**31 - 1}")
+    for fused, pairs, warps, spacious in _variants(size):
+        layout = Layout(size, fused, pairs, warps, spacious)
+        if layout.least_shared <= device.shared_per_block:
+            layout.place_states(_shared_budget(size, device))
+            return _finish(size, layout)
+    raise AssertionError("the last variant fits any device")
+
+
+def _variants(size: Size) -> Iterator[tuple[bool, int, int, bool]]:
+    geometry = next(((p, w) for p, w in _GEOMETRIES if size.longest < 32 * p * w), None)
+    if geometry is not None:
+        if size.classes <= FUSED_CLASSES:
+            yield (True, *geometry, False)
+        yield (False, *geometry, False)
+    yield (False, *_IN_TURNS, True)
+
+
+def _shared_budget(size: Size, device: Device) -> int:
+    """Shared memory that a block may take so that no sample has to wait for another's to be done, if that can be."""
+    blocks = -(-size.samples // device.multiprocessors)
+    return min(device.shared_per_block, device.shared_per_multiprocessor // blocks - 1024)
+
+
+def _finish(size: Size, layout: Layout) -> Plan:
+    classes_per_lane = next(n for n in (4, 8, 16) if size.classes <= n * ROW_LANES) if layout.fused else 1
+    rows = _rows_macros(size)
+    common = {
+        "LOGIT_TYPE": LOGIT_TYPES[size.dtype],
+        "GRADIENT": int(size.gradient),
+        "BY_CLASS": int(layout.by_class),
+        "ARGS_BYTES": ARGUMENT_BYTES,
+    }
+    sweep = {
+        "PAIRS": layout.pairs,
+        "WARPS": layout.warps,
+        "FUSED": int(layout.fused),
+        "SPACIOUS": int(layout.spacious),
+        "HISTORY": int(layout.history),
+        "WHOLE": int(layout.whole),
+        "CLASSES_PER_LANE": classes_per_lane,
+    }
+    return Plan(
+        sweep=tuple((common | sweep).items()),
+        rows=() if layout.fused else tuple((common | rows).items()),
+        threads=256 if layout.warps == 1 else 32 * (2 * layout.warps + HELPERS),
+        row_threads=rows["ROW_THREADS"],
+        shared_bytes=layout.shared,
+        workspace_bytes=layout.workspace,
+        places=tuple(layout.places.values()),
+        longest=size.longest,
+    )
+
+
+def _rows_macros(size: Size) -> dict[str, int]:
+    """Threads to a row, and vectors of 16 bytes to a thread, so that registers hold the row if they can."""
+    elements = 16 // size.dtype.itemsize if size.contiguous else 1
+    vectors = -(-size.classes // elements) + 1
+    most = min(8, 32 // elements)
+    threads = next((n for n in (32, 128, 256) if vectors <= n * min(most, n // 16)), 512)
+    each = min(most, -(-vectors // threads))
+    return {
+        "ROW_THREADS": threads,
+        "ROW_VECTORS": each,
+        "CONTIGUOUS": int(size.contiguous),
+        "ONCE": int(vectors <= threads * each),
+    }
+
+
+def pack(
+    problem: Problem,
+    chosen: Plan,
+    gradient: Tensor | None,
+    losses: Tensor,
+    workspace: Tensor,
+    fault: int,
+) -> bytes:
+    """Lay out the arguments of the kernels.
+
+    Parameters
+    ----------
+    problem : Problem
+        All its tensors on one device.
+    chosen : Plan
+        What `plan` said.
+    gradient : Tensor or None
+        In the shape of the logits.
+    losses : Tensor
+        Shape (N,).
+    workspace : Tensor
+        `chosen.workspace_bytes` bytes.
+    fault : int
+        The address of eight bytes, 0 at first, that the kernels write to when a length or a label is bad.
+    """
+    logits, weights, offsets = problem.logits, problem.weights, problem.frame_offsets
+    into = logits if gradient is None else gradient
+    return _ARGUMENTS.pack(
+        logits.data_ptr(),
+        0 if gradient is None else gradient.data_ptr(),
+        losses.data_ptr(),
+        0 if weights is None else weights.data_ptr(),
+        problem.input_lengths.data_ptr(),
+        0 if offsets is None else offsets.data_ptr(),
+        problem.targets.data_ptr(),
+        problem.target_offsets.data_ptr(),
+        problem.target_lengths.data_ptr(),
+        fault,
+        workspace.data_ptr(),
+        *logits.stride(),
+        *into.stride(),
+        logits.shape[0],
+        problem.targets.shape[0],
+        *chosen.places,
+        problem.samples,
+        problem.classes,
+        problem.blank,
+        chosen.longest,
+    )

@@ -1,0 +1,109 @@
+"""Extended-range numbers, ``m * 2**e``: a float m in [1, 2) and an integer e of the same width, 16 at a time.
+
+Products multiply the m and add the e. Sums first bring all terms to the largest e, with `power`. Both end with
+`significand` and `exponent`, which bring m back to [1, 2). There is no zero: a number whose exponent is near `FLOOR`
+is as good as none beside any other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import types
+from numba.extending import overload
+
+from speechctc.ctc.lanes import maximum, nearest, polynomial, reinterpret, to_integer
+
+FLOOR = -(2**30)
+"""No exponent is smaller, so that sums and differences of two fit 32 bits."""
+ZERO = -(2**29)
+"""The exponent of the smallest emission; the likelihood of a path with one is below `LEAST_EXPONENT`, and counts as zero."""
+_FRACTION: dict[Any, int] = {types.float32: 23, types.float64: 52}
+_BIAS: dict[Any, int] = {types.float32: 127, types.float64: 1023}
+_TWIN: dict[Any, Any] = {types.int32: types.float32, types.int64: types.float64}
+_LOG2E = 1 / math.log(2)
+# ln 2 in two parts, of which the first has so few bits that its product with a whole number is exact.
+_LN2: dict[Any, tuple[float, float]] = {
+    types.float32: (355 / 512, math.log(2) - 355 / 512),
+    types.float64: (0x162E42FEE / 2**33, 1.9082149292705877e-10),
+}
+# What Taylor's series of exp leaves out on [-ln(2)/2, ln(2)/2] is below 2**-27 and 2**-57.
+_series = polynomial(
+    {
+        types.float32: [1 / math.factorial(k) for k in range(8)],
+        types.float64: [1 / math.factorial(k) for k in range(14)],
+    },
+)
+
+
+def significand(x: Any) -> Any:
+    """The m of positive floats."""
+
+
+def exponent(x: Any) -> Any:
+    """The e of positive floats."""
+
+
+def power(e: Any) -> Any:
+    """2**e, and 0 where that is too small for a float; e must not be too large for one."""
+
+
+def exponential(d: Any) -> Any:
+    """exp(d) for d <= 0, and 0 where that is too small for a float; NaN stays NaN."""
+
+
+def softened(x: Any, top: Any, scale: Any) -> Any:
+    """``scale * exp(x - top)`` as an extended-range number (m, e), for x <= top; -inf and NaN give e <= `ZERO`."""
+
+
+@overload(significand, strict=False)
+def _significand(x: Any) -> Any:
+    mask, one = (1 << _FRACTION[x.dtype]) - 1, _BIAS[x.dtype] << _FRACTION[x.dtype]
+    return lambda x: reinterpret((reinterpret(x) & mask) | one)
+
+
+@overload(exponent, strict=False)
+def _exponent(x: Any) -> Any:
+    fraction, bias = _FRACTION[x.dtype], _BIAS[x.dtype]
+    return lambda x: (reinterpret(x) >> fraction) - bias
+
+
+@overload(power, strict=False)
+def _power(e: Any) -> Any:
+    fraction, bias = _FRACTION[_TWIN[e.dtype]], _BIAS[_TWIN[e.dtype]]
+    return lambda e: reinterpret(maximum(e + bias, 0) << fraction)
+
+
+@overload(exponential, strict=False)
+def _exponential(d: Any) -> Any:
+    high, low = _LN2[d.dtype]
+    fraction, bias = _FRACTION[d.dtype], _BIAS[d.dtype]
+    least = -bias * math.log(2)  # here the exponent's bits are all zero, and so is the result
+    # Adding this leaves a whole number, biased, in the lowest bits, from where it is shifted into the exponent.
+    magic = 1.5 * 2**fraction + bias
+
+    def exponential(d: Any) -> Any:
+        clipped = maximum(least, d)
+        shifted = clipped * _LOG2E + magic
+        n = shifted - magic
+        r = (clipped - n * high) - n * low
+        return _series(r) * reinterpret(reinterpret(shifted) << fraction)
+
+    return exponential
+
+
+@overload(softened, strict=False)
+def _softened(x: Any, top: Any, scale: Any) -> Any:
+    high, low = _LN2[x.dtype]
+
+    def softened(x: Any, top: Any, scale: Any) -> Any:
+        d = x - top
+        shift = d - x
+        lost = (x - (d - shift)) - (top + shift)  # what rounding took from x - top (Knuth's two-sum)
+        n = nearest(maximum(d * _LOG2E, ZERO))
+        r = ((d - n * high) + lost) - n * low
+        m = _series(r) * scale
+        return significand(m), exponent(m) + to_integer(n)
+
+    return softened

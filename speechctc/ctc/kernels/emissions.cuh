@@ -1,0 +1,132 @@
+// Helper warps bring the emissions of a chunk to shared memory while the lattice warps are busy with an earlier one.
+// FUSED: they read logits, a chunk ahead of that, and turn them into probabilities of all classes. Else the rows
+// kernel has done so, for the labels of the target only, and a copy is left to do.
+
+#pragma once
+
+#include "halves.cuh"
+
+constexpr int HELPERS = 4;      // warps
+constexpr int ROW_LANES = 8;    // lanes to a frame; all helpers together hold a chunk of either direction
+static_assert(HELPERS * 32 == 2 * CHUNK * ROW_LANES, "a row for every group of lanes");
+
+struct Schedule {
+    int alpha, beta;  // jobs (chunks) of each direction in the first half
+    int jobs;         // in both halves
+    int middle;       // the tick at which the second half begins
+
+    __device__ __forceinline__ int first(int direction) const { return direction == 0 ? alpha : beta; }
+};
+
+// The job that a direction's first panel begins at a tick, or -1. Panel p begins it p ticks later.
+__device__ __forceinline__ int job_at(const Schedule& s, int direction, int tick) {
+    if (tick < 0) return -1;
+    const int first = s.first(direction);
+    if (tick < first) return tick;
+    const int job = first + tick - s.middle;
+    return GRADIENT && tick >= s.middle && job < s.jobs ? job : -1;
+}
+
+// The same for the emissions: the second half needs none where the first has left them all.
+__device__ __forceinline__ int emissions_at(const Schedule& s, int direction, int tick) {
+    const int job = job_at(s, direction, tick);
+    return ALL_FRAMES && job >= s.first(direction) ? -1 : job;
+}
+
+// A helper's own row: one frame of a chunk, of one direction; eight lanes share it.
+struct Helper {
+    int direction, frame, lane;
+    real x[CLASSES_PER_LANE];
+};
+
+__device__ __forceinline__ int frame_of(const Block& b, const Helper& h, int job) {
+    return (h.direction == 0 ? job : b.s.chunks - 1 - job) * CHUNK + h.frame;
+}
+
+__device__ __forceinline__ Number* helper_row(const Block& b, const Helper& h, int job) {
+    if (ALL_FRAMES) return b.table + static_cast<long long>(frame_of(b, h, job)) * b.width;
+    return b.table + static_cast<long long>((h.direction * RING + job % RING) * CHUNK + h.frame) * b.width;
+}
+
+__device__ __forceinline__ real row_max(real x) {
+    for (int step = ROW_LANES / 2; step > 0; step /= 2) x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
+    return x;
+}
+
+__device__ __forceinline__ real row_sum(real x) {
+    for (int step = ROW_LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+    return x;
+}
+
+#if SPACIOUS
+
+__device__ __forceinline__ void bring(const Block&, const Schedule&, Helper&, int) {}
+
+#elif FUSED
+
+// At a tick: probabilities for the job that begins at the next, then loads for the one after it.
+__device__ __forceinline__ void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
+    int job = emissions_at(schedule, h.direction, tick + 1);
+    if (__any_sync(ALL_LANES, job >= 0)) {
+        real top = -infinity(), total = 0;
+#pragma unroll
+        for (int i = 0; i < CLASSES_PER_LANE; ++i) top = fmax(top, h.x[i]);
+        top = row_max(top);
+#pragma unroll
+        for (int i = 0; i < CLASSES_PER_LANE; ++i) total += power_of_two((h.x[i] - top) * LOG2_E);
+        const real inverse = 1 / row_sum(total);
+        if (job >= 0) {
+            const bool rest = frame_of(b, h, job) >= b.s.frames;
+            Number* row = helper_row(b, h, job);
+#pragma unroll
+            for (int i = 0; i < CLASSES_PER_LANE; ++i) {
+                const int k = h.lane + i * ROW_LANES;
+                if (k < b.args.classes)
+                    row[k] = rest ? at_rest(k == b.args.blank) : probability(h.x[i], top, inverse);
+            }
+            if (h.lane == 0) row[b.dead_column] = at_rest(false);
+        }
+    }
+    job = emissions_at(schedule, h.direction, tick + 2);
+    const bool wanted = job >= 0 && frame_of(b, h, job) < b.s.frames;
+    const logit* from = b.args.logits + b.s.in + (wanted ? frame_of(b, h, job) : 0) * b.args.logit_strides.frame;
+#pragma unroll
+    for (int i = 0; i < CLASSES_PER_LANE; ++i) {
+        const int label = h.lane + i * ROW_LANES;
+        h.x[i] = wanted && label < b.args.classes ? to_real(from[label * b.args.logit_strides.label]) : -infinity();
+    }
+}
+
+#else
+
+// A copy of one number from global to shared memory that nobody waits for, until `wait_for_copies`.
+__device__ __forceinline__ void copy_later(Number* to, const Number* from) {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Number)) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+// Waits for all copies but those of the last call.
+__device__ __forceinline__ void wait_for_copies() {
+#if !defined(EMULATED) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// At a tick: copies for the job that begins in two ticks; those for the next one have arrived.
+__device__ __forceinline__ void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
+    const int job = emissions_at(schedule, h.direction, tick + 2);
+    if (job >= 0) {
+        const Number* from = table_row(b.args, b.s, b.n) + static_cast<long long>(frame_of(b, h, job)) * b.width;
+        Number* to = helper_row(b, h, job);
+        for (int i = h.lane; i < b.width; i += ROW_LANES)
+            if (BY_CLASS || i < b.s.labels || i >= b.blank_column) copy_later(to + i, from + i);
+    }
+    wait_for_copies();
+}
+
+#endif

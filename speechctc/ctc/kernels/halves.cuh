@@ -1,0 +1,120 @@
+// A chunk of the lattice, in the first half and in the second.
+
+#pragma once
+
+#include "lattice.cuh"
+
+// The rows of the table for a direction's j-th chunk.
+template <bool FORWARD>
+__device__ __forceinline__ const Number* rows_of(const Block& b, int job, int chunk) {
+    if (ALL_FRAMES) return b.table + static_cast<long long>(chunk) * CHUNK * b.width;
+    return b.table + static_cast<long long>((FORWARD ? 0 : RING) + job % RING) * CHUNK * b.width;
+}
+
+template <bool FORWARD>
+__device__ __forceinline__ int chunk_of(const Sample& s, int job) {
+    return FORWARD ? job : s.chunks - 1 - job;
+}
+
+// The states of the lane at the first frame of a chunk in the order of the direction. A lane beyond the last pair
+// reads what is there: its own states are nothing, and so is every product with them.
+template <bool FORWARD>
+__device__ __forceinline__ Pair* history_at(const Block& b, const Lane& lane, int chunk) {
+    if constexpr (!HISTORY) return nullptr;
+    const int t = chunk * CHUNK + (FORWARD ? 0 : CHUNK - 1);
+    return b.history + t * (b.args.longest + 1) + min(lane.pair, b.s.labels);
+}
+
+// A chunk of the first half: sweep it, and keep what the other direction will need of it.
+template <bool FORWARD>
+__device__ __forceinline__ void sweep(const Block& b, Lane& lane, int panel, int job) {
+    const int chunk = chunk_of<FORWARD>(b.s, job);
+    if (SPACIOUS) load(b, lane.state, lane.pair, boundary<FORWARD>(chunk));
+    Pair* past = history_at<FORWARD>(b, lane, chunk);
+    walk<FORWARD>(
+        b, lane, lane.state, panel, chunk, rows_of<FORWARD>(b, job, chunk),
+        [&](int) {
+            if constexpr (HISTORY) {
+#pragma unroll
+                for (int i = 0; i < PAIRS; ++i)
+                    if (lane.pair + i <= b.s.labels) past[i] = lane.state[i];
+                past += FORWARD ? b.args.longest + 1 : -(b.args.longest + 1);
+            }
+        },
+        [&](int f, const Edge<FORWARD>& edge) { edge.give(f, lane.state); });
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i)
+        lane.state[i] = {normalised(lane.state[i].blank), normalised(lane.state[i].label)};
+    const int next = chunk + 1;  // alpha enters chunk + 1, beta chunk - 1: the same number by `boundary`
+    if (!SPARSE || next == b.s.half + (FORWARD ? 0 : 1)) save(b, lane, next);
+}
+
+// The rows for the posteriors of a direction's j-th chunk: one is read while the panels write the others.
+__device__ __forceinline__ real* posteriors_of(const Block& b, int direction, int job) {
+    const int ring = b.s.panels + 1;
+    return b.posteriors + static_cast<long long>(direction * ring + job % ring) * CHUNK * b.posterior_width;
+}
+
+// Posteriors of the lane's pairs at one frame, and its part of the blank's.
+__device__ __forceinline__ void leave_posteriors(const Block& b, const Lane& lane, const Pair (&other)[PAIRS], int panel,
+                                                 real* row, Number z) {
+    real blank = 0;
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i) {
+        const Number x = product(lane.state[i].blank, other[i].blank);
+        const Number y = product(lane.state[i].label, other[i].label);
+        blank += aligned(x.m, x.e, z.e);
+        if (lane.pair + i < b.s.labels) row[lane.rank[i]] = aligned(y.m, y.e, z.e);
+    }
+    row[b.args.longest + 1 + panel * 32 + lane_id()] = blank;
+}
+
+// A chunk of the second half: bring back the other direction's states of it, sweep it, multiply.
+template <bool FORWARD>
+__device__ __forceinline__ void sweep_and_meet(const Block& b, Lane& lane, int panel, int job, Number z) {
+    const Sample& s = b.s;
+    const int chunk = chunk_of<FORWARD>(s, job);
+    const bool fresh = chunk == (FORWARD ? s.half : s.half - 1);
+    const Number* rows = rows_of<FORWARD>(b, job, chunk);
+    real* posteriors = posteriors_of(b, FORWARD ? 0 : 1, job);
+    if (SPACIOUS) load(b, lane.state, lane.pair, fresh ? boundary<FORWARD>(chunk) : chunk + 1);
+#if HISTORY
+    Pair other[PAIRS];
+    const Pair* past = history_at<FORWARD>(b, lane, chunk);
+    const int last = max(s.labels - lane.pair, 0);
+    walk<FORWARD>(
+        b, lane, lane.state, panel, chunk, rows,
+        [&](int) {
+#pragma unroll
+            for (int i = 0; i < PAIRS; ++i) other[i] = past[min(i, last)];
+            past += FORWARD ? b.args.longest + 1 : -(b.args.longest + 1);
+        },
+        [&](int f, const Edge<FORWARD>& edge) {
+            edge.give(f, lane.state);
+            leave_posteriors(b, lane, other, panel, posteriors + f * b.posterior_width, z);
+        });
+#else
+    Pair other[CHUNK][PAIRS];
+    if (SPACIOUS || fresh) load(b, lane.met, lane.pair, boundary<!FORWARD>(chunk));
+    walk<!FORWARD>(
+        b, lane, lane.met, panel, chunk, rows,
+        [&](int f) {
+#pragma unroll
+            for (int i = 0; i < PAIRS; ++i) other[f][i] = lane.met[i];
+        },
+        [](int, const Edge<!FORWARD>&) {});
+    if (!SPACIOUS && (FORWARD ? chunk + 1 < s.chunks : chunk > 0))
+        load(b, lane.met, lane.pair, boundary<!FORWARD>(FORWARD ? chunk + 1 : chunk - 1));
+    walk<FORWARD>(
+        b, lane, lane.state, panel, chunk, rows, [](int) {},
+        [&](int f, const Edge<FORWARD>& edge) {
+            edge.give(f, lane.state);
+            leave_posteriors(b, lane, other[f], panel, posteriors + f * b.posterior_width, z);
+        });
+#endif
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i)
+        lane.state[i] = {normalised(lane.state[i].blank), normalised(lane.state[i].label)};
+    // The boundary just replayed from is free now: the state goes there, to be found by the next chunk.
+    if (SPACIOUS) save(b, lane, boundary<!FORWARD>(chunk));
+}

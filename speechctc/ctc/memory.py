@@ -1,0 +1,188 @@
+"""Memory as compiled code sees it: raw pointers, as in C.
+
+`memory` makes a pointer from an address, ``p + i`` moves it, ``p[i]`` is one number, `load` and `store` are 16. numba
+has neither float16 nor bfloat16: here, memory of int16 is read and written as float16 and memory of uint16 as bfloat16,
+and both become float32 on the way.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.datamodel import models
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import lower_builtin, register_model
+
+from speechctc.ctc.lanes import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Lanes, instruction, vector
+
+_FLOAT16, _BFLOAT16 = types.int16, types.uint16
+_STORED = {**LLVM, _FLOAT16: ir.IntType(16), _BFLOAT16: ir.IntType(16)}
+
+
+class Memory(types.Type):  # type: ignore[misc, unused-ignore]
+    """The numba type of a pointer to numbers."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.half = dtype in (_FLOAT16, _BFLOAT16)
+        self.value = types.float32 if self.half else dtype
+        super().__init__(name=f"Memory({dtype})")  # type: ignore[no-untyped-call, unused-ignore]
+
+
+@register_model(Memory)
+class _MemoryModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
+    """A `Memory` value is held as a pointer."""
+
+    def __init__(self, manager: Any, kind: Memory) -> None:
+        super().__init__(manager, kind, _STORED[kind.dtype].as_pointer())  # type: ignore[no-untyped-call, unused-ignore]
+
+
+# ------------------------------------------------------------------------------------ numbers of 16 bits
+
+
+def _widen(builder: Any, kind: Memory, raw: Any) -> Any:
+    """What was read, one number or 16, as something to compute with: halves become float32."""
+
+    def like(element: Any) -> Any:
+        return vector(element) if isinstance(raw.type, ir.VectorType) else element
+
+    if kind.dtype == _FLOAT16:
+        return builder.fpext(builder.bitcast(raw, like(ir.HalfType())), like(F32))
+    if kind.dtype == _BFLOAT16:
+        upper = builder.shl(builder.zext(raw, like(I32)), _constant(like(I32), 16))
+        return builder.bitcast(upper, like(F32))
+    return raw
+
+
+def _narrow(builder: Any, kind: Memory, value: Any) -> Any:
+    """What is to be written: a float32 rounds to the nearest half, to the even one of two."""
+
+    def like(element: Any) -> Any:
+        return vector(element) if isinstance(value.type, ir.VectorType) else element
+
+    if kind.dtype == _FLOAT16:
+        return builder.bitcast(builder.fptrunc(value, like(ir.HalfType())), like(ir.IntType(16)))
+    if kind.dtype == _BFLOAT16:
+        bits = builder.bitcast(value, like(I32))
+        upper = builder.lshr(bits, _constant(bits.type, 16))
+        odd = builder.and_(upper, _constant(bits.type, 1))
+        up = builder.add(bits, builder.add(odd, _constant(bits.type, 0x7FFF)))
+        rounded = builder.lshr(up, _constant(bits.type, 16))
+        quiet = builder.or_(upper, _constant(bits.type, 0x40))  # rounding might make an infinity of a NaN
+        chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+        return builder.trunc(chosen, like(ir.IntType(16)))
+    return value
+
+
+def _constant(kind: Any, number: int) -> Any:
+    return ir.Constant(kind, [number] * WIDTH if isinstance(kind, ir.VectorType) else number)
+
+
+# ------------------------------------------------------------------------------------------- operators
+
+
+def _template(op: Any, result: Any) -> None:
+    """Make an operator known to numba for a pointer, an integer, and perhaps a value."""
+
+    class Template(AbstractTemplate):  # type: ignore[misc, unused-ignore]
+        def generic(self, args: Any, kws: Any) -> Any:
+            pointer, index, *value = args
+            if not isinstance(pointer, Memory) or not isinstance(index, types.Integer):
+                return None
+            written = [pointer.value] if value else []
+            return signature(result(pointer), pointer, types.intp, *written)  # type: ignore[no-untyped-call, unused-ignore]
+
+    infer_global(op)(Template)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+_template(operator.add, lambda pointer: pointer)
+_template(operator.getitem, lambda pointer: pointer.value)
+_template(operator.setitem, lambda pointer: types.none)
+
+
+def _move(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.gep(args[0], [args[1]])
+
+
+def _read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return _widen(builder, sig.args[0], builder.load(builder.gep(args[0], [args[1]])))
+
+
+def _write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    builder.store(_narrow(builder, sig.args[0], args[2]), builder.gep(args[0], [args[1]]))
+    return NOTHING
+
+
+lower_builtin(operator.add, Memory, types.Integer)(_move)  # type: ignore[no-untyped-call, unused-ignore]
+lower_builtin(operator.getitem, Memory, types.Integer)(_read)  # type: ignore[no-untyped-call, unused-ignore]
+lower_builtin(operator.setitem, Memory, types.Integer, types.Number)(_write)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+# ------------------------------------------------------------------------------------------- functions
+
+
+@instruction(lambda address, like: Memory(like)(types.intp, like))
+def memory(builder: Any, sig: Any, address: Any, like: Any) -> Any:
+    """A pointer to numbers of the type of `like`."""
+    return builder.inttoptr(address, _STORED[sig.return_type.dtype].as_pointer())
+
+
+@instruction(lambda like: types.intp(like))
+def size_of(builder: Any, sig: Any, like: Any) -> Any:
+    """How many bytes a number takes in memory."""
+    return I64(sig.args[0].bitwidth // 8)
+
+
+@instruction(lambda pointer: types.boolean(pointer))
+def is_half(builder: Any, sig: Any, pointer: Any) -> Any:
+    """Whether the numbers in memory have 16 bits."""
+    return ir.IntType(1)(sig.args[0].half)
+
+
+def _block(builder: Any, pointer: Any, index: Any) -> Any:
+    """Where 16 numbers begin, as a pointer to a vector."""
+    return builder.bitcast(builder.gep(pointer, [index]), vector(pointer.type.pointee).as_pointer())
+
+
+@instruction(lambda pointer, index: Lanes(pointer.value)(pointer, types.intp))
+def load(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
+    """The 16 numbers from ``pointer[index]`` on, at any alignment."""
+    kind = sig.args[0]
+    return _widen(builder, kind, builder.load(_block(builder, pointer, index), align=kind.dtype.bitwidth // 8))
+
+
+@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
+def store(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+    """Write 16 numbers from ``pointer[index]`` on, at any alignment."""
+    kind = sig.args[0]
+    builder.store(_narrow(builder, kind, lanes), _block(builder, pointer, index), align=kind.dtype.bitwidth // 8)
+    return NOTHING
+
+
+@instruction(lambda pointer, places, index: Lanes(pointer.value)(pointer, places, types.intp))
+def gather(builder: Any, sig: Any, pointer: Any, places: Any, index: Any) -> Any:
+    """``pointer[p]`` for the 16 places p that stand in memory from ``places[index]`` on."""
+    raw = ir.Constant(vector(pointer.type.pointee), ir.Undefined)
+    for lane in range(WIDTH):
+        place = builder.load(builder.gep(places, [builder.add(index, I64(lane))]))
+        raw = builder.insert_element(raw, builder.load(builder.gep(pointer, [place])), I32(lane))
+    return _widen(builder, sig.args[0], raw)
+
+
+@instruction(lambda pointer, index: types.none(pointer, types.intp))
+def prefetch(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
+    """Ask for the cache line of ``pointer[index]`` ahead of time; any address will do."""
+    line = builder.bitcast(builder.gep(pointer, [index]), I8.as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [line.type, I32, I32, I32])
+    called = builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind)
+    builder.call(called, [line, I32(0), I32(3), I32(1)])  # to read, keep in all caches, data
+    return NOTHING
+
+
+@instruction(lambda counter, amount: types.int64(counter, types.int64))
+def fetch_and_add(builder: Any, sig: Any, counter: Any, amount: Any) -> Any:
+    """Add to the number at ``counter[0]`` and return what was there before, in one step for all threads."""
+    return builder.atomic_rmw("add", counter, amount, "monotonic")

@@ -1,0 +1,202 @@
+"""The compiled entry to the lattice, and numba's cache of it on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import torch
+from numba import types
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+from numpy.typing import NDArray
+
+from speechctc.ctc.lattice import solve
+from speechctc.ctc.memory import fetch_and_add, memory, size_of
+from speechctc.ctc.sample import Sample, Workspace, compiled
+
+Integers = NDArray[np.int64]
+
+# By type of the logits: what stands for it in memory (see `speechctc.ctc.memory`), and the numbers to compute with.
+KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
+    torch.float32: (np.float32(0), np.float32(0), np.int32(0)),
+    torch.float64: (np.float64(0), np.float64(0), np.int64(0)),
+    torch.float16: (np.int16(0), np.float32(0), np.int32(0)),
+    torch.bfloat16: (np.uint16(0), np.float32(0), np.int32(0)),
+}
+
+_SIGNATURE = types.none(types.intp)
+
+
+class Batch(NamedTuple):
+    """A batch as the compiled code sees it: addresses, 0 for what is not there, and strides, in numbers."""
+
+    taken: int  # samples that some thread has begun with
+    samples: int
+    order: int  # address: which sample to take first, second, ...
+    frames: int  # address: of each sample, and so on down to `losses`
+    frame_offsets: int
+    labels: int
+    target_offsets: int
+    weights: int
+    losses: int
+    logits: int
+    gradient: int
+    targets: int
+    posteriors: int
+    sample_stride: int  # of the logits; 0 when packed
+    frame_stride: int
+    class_stride: int
+    gradient_sample_stride: int
+    gradient_frame_stride: int
+    gradient_class_stride: int
+    posteriors_sample_stride: int
+    posteriors_frame_stride: int
+    length: int  # frames of the gradient, padded ones included; 0 when packed
+    classes: int
+    blank: int
+    longest_input: int
+    longest_target: int
+    alpha: int  # numbers of alpha to make room for
+
+
+@compiled
+def unpack(at: Any) -> Batch:
+    """Read a batch from memory."""
+    return Batch(
+        at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
+        at[15], at[16], at[17], at[18], at[19], at[20], at[21], at[22], at[23], at[24], at[25], at[26],
+    )  # fmt: skip
+
+
+@compiled
+def workspace(batch: Batch, width: int) -> Integers:
+    """Lay out the memory of one thread; return where each part of `Workspace` begins, and how large all is.
+
+    Beside alpha, ``2 * width * batch.alpha`` bytes, these are a few rows of logits and of states. `width` is that of
+    a number, 4 or 8 bytes.
+    """
+    alpha, frames = batch.alpha + 64, batch.longest_input
+    row, states = batch.classes + 32, batch.longest_target + 64
+    offsets = np.zeros(18, np.int64)
+    for part in range(17):
+        numbers = states
+        if part < 7:
+            numbers = (alpha, alpha, frames, frames, row, row, 32)[part]
+        size = numbers * (8 if part == 7 else width)  # part 7, the places, are indices
+        offsets[part + 1] = offsets[part] + (size + 63) // 64 * 64
+    return offsets
+
+
+@compiled
+def carve(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
+    """Give the parts of a workspace their names and types."""
+    w = Workspace(
+        alpha_m=memory(start + offsets[0], real),
+        alpha_e=memory(start + offsets[1], integer),
+        top=memory(start + offsets[2], real),
+        scale=memory(start + offsets[3], real),
+        row=memory(start + offsets[4], real),
+        soft=memory(start + offsets[5], real),
+        fresh=memory(start + offsets[6], real),
+        places=memory(start + offsets[7], 0),
+        skip=memory(start + offsets[8], integer),
+        p_m=memory(start + offsets[9], real),
+        p_e=memory(start + offsets[10], integer),
+        b_m=memory(start + offsets[11], real),
+        b_e=memory(start + offsets[12], integer),
+        l_m=memory(start + offsets[13], real),
+        l_e=memory(start + offsets[14], integer),
+        b_gamma=memory(start + offsets[15], real),
+        l_gamma=memory(start + offsets[16], real),
+    )
+    for i in range(16):
+        w.fresh[i] = 0
+        w.fresh[16 + i] = 1
+    return w
+
+
+@compiled
+def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
+    """Pick a sample out of a batch."""
+    offset = memory(b.frame_offsets, 0)[n] if b.frame_offsets else 0
+    logits = n * b.sample_stride + offset * b.frame_stride
+    gradient = n * b.gradient_sample_stride + offset * b.gradient_frame_stride
+    return Sample(
+        logits=memory(b.logits, like) + logits,
+        frame_stride=b.frame_stride,
+        class_stride=b.class_stride,
+        gradient=memory(b.gradient, like) + gradient,
+        gradient_frame_stride=b.gradient_frame_stride,
+        gradient_class_stride=b.gradient_class_stride,
+        targets=memory(b.targets, 0) + memory(b.target_offsets, 0)[n],
+        posteriors=memory(b.posteriors, real) + n * b.posteriors_sample_stride,
+        posteriors_stride=b.posteriors_frame_stride,
+        frames=memory(b.frames, 0)[n],
+        labels=memory(b.labels, 0)[n],
+        classes=b.classes,
+        blank=b.blank,
+        weight=memory(b.weights, real)[n],
+        wants_gradient=b.gradient != 0,
+        wants_posteriors=b.posteriors != 0,
+    )
+
+
+def _sources() -> str:
+    """What the compiled code depends on; numba by itself would look at this file only."""
+    folder = Path(__file__).parent
+    names = ("native", "lattice", "rows", "sample", "extended", "memory", "lanes")
+    return hashlib.sha256(b"".join((folder / f"{name}.py").read_bytes() for name in names)).hexdigest()
+
+
+def _source(dtype: torch.dtype) -> Callable[[int], None]:
+    """The entry for logits of one type, to be compiled."""
+    like, real, integer = KINDS[dtype]
+    sources = _sources()
+
+    def entry(address: int) -> None:
+        """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
+        sources  # noqa: B018 - what a function captures is part of its key in numba's cache
+        shared = memory(address, 0)
+        batch = unpack(shared)
+        offsets = workspace(batch, size_of(real))
+        room = np.zeros(offsets[-1] + 64, np.uint8)
+        w = carve((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
+        k = fetch_and_add(shared, 1)
+        while k < batch.samples:
+            n = memory(batch.order, 0)[k]
+            memory(batch.losses, real)[n] = solve(sample_of(batch, n, like, real), w, batch.length)
+            k = fetch_and_add(shared, 1)
+        room[0] = 0  # keeps the room until here, of which only the address is in use above
+
+    return entry
+
+
+@cache
+def entry(dtype: torch.dtype) -> Any:
+    """Compile the entry for logits of one type, or fetch it from the cache on disk.
+
+    Returns
+    -------
+    function
+        It takes the address of a `Batch`, as a row of int64, and lets go of Python's lock while it works.
+    """
+    cfunc: Any = numba.cfunc
+    try:
+        return cfunc(_SIGNATURE, cache=True, error_model="numpy")(_source(dtype)).ctypes
+    except RuntimeError:  # no folder of this machine can be written to: compile in each process
+        return cfunc(_SIGNATURE, error_model="numpy")(_source(dtype)).ctypes
+
+
+def is_compiled(dtype: torch.dtype) -> bool:
+    """Whether `entry` is quick, because this process or the cache on disk has the machine code."""
+    try:
+        stored: Any = FunctionCache(_source(dtype))  # type: ignore[no-untyped-call, unused-ignore]
+        return stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None
+    except RuntimeError:
+        return False

@@ -1,0 +1,145 @@
+"""CTC by the book, in float64: slow, clear, and what every other backend is tested against.
+
+Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", ICML 2006, section 4.1. The
+recursions run in logarithms here, which float64 can afford.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from speechctc.ctc.problem import LEAST_EXPONENT, Problem
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
+    """Compute the loss of each sample and its gradient by the logits.
+
+    Returns
+    -------
+    losses : Tensor
+        float64, shape (N,), on the CPU; inf where no path fits.
+    gradient : Tensor or None
+        Like the logits. Zero in padded frames and where the loss is inf.
+    """
+    problem = problem.on_host()
+    losses = torch.zeros(problem.samples, dtype=torch.float64)
+    gradient = torch.zeros_like(problem.logits) if want_gradient else None
+    for sample in range(problem.samples):
+        frames, labels = sample_of(problem, sample)
+        loss, by_logits, _ = forward_backward(frames.numpy(force=True), labels, problem.blank)
+        losses[sample] = loss
+        if gradient is not None:
+            weight = 1.0 if problem.weights is None else float(problem.weights[sample])
+            rows = rows_of(problem, gradient, sample)
+            rows.copy_(torch.from_numpy(by_logits * weight))
+    return losses, gradient
+
+
+def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Compute the loss of each sample and the probability of each state in each frame.
+
+    Returns
+    -------
+    losses : Tensor
+        float64, shape (N,), on the CPU.
+    posteriors : Tensor
+        float64, shape (N, longest input, 2 * longest target + 1), on the CPU.
+    """
+    problem = problem.on_host()
+    losses = torch.zeros(problem.samples, dtype=torch.float64)
+    posteriors = torch.zeros(problem.samples, problem.longest_input, 2 * problem.longest_target + 1).double()
+    for sample in range(problem.samples):
+        frames, labels = sample_of(problem, sample)
+        losses[sample], _, gamma = forward_backward(frames.numpy(force=True), labels, problem.blank)
+        posteriors[sample, : gamma.shape[0], : gamma.shape[1]] = torch.from_numpy(gamma)
+    return losses, posteriors
+
+
+def rows_of(problem: Problem, tensor: Tensor, sample: int) -> Tensor:
+    """The rows of one sample in a tensor that is laid out like the logits: shape (frames, C), a view."""
+    frames = int(problem.input_lengths[sample])
+    if problem.frame_offsets is None:
+        return tensor[:frames, sample]
+    start = int(problem.frame_offsets[sample])
+    return tensor[start : start + frames, 0]
+
+
+def sample_of(problem: Problem, sample: int) -> tuple[Tensor, Labels]:
+    """One sample of a problem on the host: its logits, float64, shape (frames, C), and its labels."""
+    start, count = int(problem.target_offsets[sample]), int(problem.target_lengths[sample])
+    labels = problem.targets[start : start + count].numpy()
+    return rows_of(problem, problem.logits.detach(), sample).double(), labels
+
+
+def forward_backward(logits: Array, labels: Labels, blank: int) -> tuple[float, Array, Array]:
+    """Sum over all paths of one sample.
+
+    Parameters
+    ----------
+    logits : ndarray
+        float64, shape (T, C).
+    labels : ndarray
+        Shape (L,).
+    blank : int
+        The class of the blank.
+
+    Returns
+    -------
+    loss : float
+        ``-log p(labels | logits)``; inf where no path fits.
+    gradient : ndarray
+        Its derivative by the logits, shape (T, C): softmax less the posterior of each class (equation 16).
+    posteriors : ndarray
+        Of the states blank, label, blank, ..., blank; shape (T, 2L+1).
+    """
+    frames, states = len(logits), 2 * len(labels) + 1
+    nothing = np.zeros_like(logits), np.zeros((frames, states))
+    if frames == 0 or not fits(labels, frames):
+        return (0.0 if frames == len(labels) == 0 else np.inf), *nothing
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        log_p = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        if np.isnan(log_p).any():
+            return np.nan, np.full_like(logits, np.nan), np.full((frames, states), np.nan)
+        path = np.full(states, blank)
+        path[1::2] = labels
+        alpha = _alpha(log_p[:, path], labels)
+        likelihood = np.logaddexp.reduce(alpha[-1, -2:])
+        if likelihood < LEAST_EXPONENT * np.log(2):
+            return np.inf, *nothing
+        beta = _alpha(log_p[::-1, path[::-1]], labels[::-1])[::-1, ::-1]
+        # Alpha and beta both hold the probability of their own frame (equation 14).
+        log_gamma = alpha + beta - np.where(np.isinf(log_p[:, path]), 0.0, log_p[:, path]) - likelihood
+    posteriors = np.exp(log_gamma)
+    gradient = np.exp(log_p)
+    for state, label in enumerate(path):
+        gradient[:, label] -= posteriors[:, state]
+    return -float(likelihood), gradient, posteriors
+
+
+def fits(labels: Labels, frames: int) -> bool:
+    """Whether there are frames enough: one for each label, and one more between two that are the same."""
+    return bool(len(labels) + np.count_nonzero(labels[1:] == labels[:-1]) <= frames)
+
+
+def _alpha(log_p: Array, labels: Labels) -> Array:
+    """Log of the probability of all beginnings of paths that end in each state (equations 6 to 8).
+
+    `log_p` holds the emissions of the states, shape (T, 2L+1).
+    """
+    states = log_p.shape[1]
+    may_skip = np.zeros(states, bool)
+    may_skip[3::2] = labels[1:] != labels[:-1]
+    alpha = np.full_like(log_p, -np.inf)
+    alpha[0, :2] = log_p[0, :2]
+    for t in range(1, len(log_p)):
+        stay = alpha[t - 1]
+        step = np.concatenate(([-np.inf], stay[:-1]))
+        skip = np.where(may_skip, np.concatenate(([-np.inf, -np.inf], stay[:-2]))[:states], -np.inf)
+        alpha[t] = np.logaddexp(np.logaddexp(stay, step), skip) + log_p[t]
+    return alpha

@@ -1,0 +1,97 @@
+"""One sample of a batch, and the memory to solve it in, as compiled code sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+
+from speechctc.ctc.extended import FLOOR
+from speechctc.ctc.memory import load, store
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Have a function compiled, for use by others that are."""
+    return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]
+
+
+OPEN = 2**31 - 1
+"""A cap that no exponent exceeds."""
+
+
+class Sample(NamedTuple):
+    """A sample. Strides are in numbers, not bytes."""
+
+    logits: Any  # where its first frame begins
+    frame_stride: int
+    class_stride: int
+    gradient: Any
+    gradient_frame_stride: int
+    gradient_class_stride: int
+    targets: Any
+    posteriors: Any  # by state, in the order b_0 l_0 b_1 l_1 ... b_L
+    posteriors_stride: int  # from frame to frame
+    frames: int  # T
+    labels: int  # L
+    classes: int
+    blank: int
+    weight: Any  # a factor on its gradient
+    wants_gradient: bool
+    wants_posteriors: bool
+
+
+class Workspace(NamedTuple):
+    """The memory that one thread works in; `speechctc.ctc.native` says how large each part is."""
+
+    alpha_m: Any  # alpha of all frames, rows of 2L+1: the blanks, then the labels
+    alpha_e: Any
+    top: Any  # by frame, the largest logit
+    scale: Any  # by frame, 1 / sum of exp(logit - top)
+    row: Any  # the logits of a frame
+    soft: Any  # their exp(logit - top)
+    fresh: Any  # 16 zeros, then 16 ones
+    places: Any  # by label, where its logit is in a frame; behind the last, where that of the blank is
+    skip: Any  # by label, a cap on the exponent of l_{i-1} on its way to l_i: FLOOR closes it
+    p_m: Any  # by label, its probability in this frame
+    p_e: Any
+    b_m: Any  # by blank, alpha or beta in this frame
+    b_e: Any
+    l_m: Any  # by label, the same
+    l_e: Any
+    b_gamma: Any  # by blank, the posterior in this frame
+    l_gamma: Any  # by label, the same
+
+
+@compiled
+def prepare(s: Sample, w: Workspace) -> int:
+    """Look at the labels once; return the fewest frames that hold them."""
+    repeats = 0
+    for i in range(s.labels):
+        again = i > 0 and s.targets[i] == s.targets[i - 1]
+        repeats += again
+        w.places[i] = s.targets[i] * s.class_stride
+        w.skip[i] = FLOOR if again else OPEN
+    for i in range(s.labels, s.labels + 32):
+        w.places[i] = s.blank * s.class_stride
+        w.skip[i] = FLOOR
+    return s.labels + repeats
+
+
+@compiled
+def band(s: Sample, t: int) -> tuple[int, int]:
+    """Where the states begin and end that matter in a frame: b_i and l_i for begin <= i < end."""
+    return max(0, s.labels - s.frames + t), min(s.labels, t) + 1
+
+
+@compiled
+def clear(s: Sample, w: Workspace) -> None:
+    """Make the probability of each state zero (see `FLOOR`)."""
+    one, floor = load(w.fresh, 16), load(w.skip, 0) * 0 + FLOOR
+    for i in range(0, s.labels + 32, 16):
+        store(w.b_m, i, one)
+        store(w.b_e, i, floor)
+        store(w.l_m, i, one)
+        store(w.l_e, i, floor)

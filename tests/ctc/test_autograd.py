@@ -1,0 +1,121 @@
+"""The loss as a part of PyTorch: derivatives, autocast, torch.compile."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.ctc import ctc_loss
+from tests.ctc.cases import Case, random_case
+from tests.ctc.conftest import Backend
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    """Three samples of unequal lengths."""
+    return random_case(9, 3, 5, 3, seed=2)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_gradcheck(backend: Backend, case: Case, reduction: str) -> None:
+    leaf = case.logits.double().to(backend.device).requires_grad_()
+    torch.autograd.gradcheck(lambda x: backend.loss(x, *case[1:], reduction=reduction), leaf, fast_mode=True)
+
+
+def test_each_loss_has_its_own_factor(backend: Backend, case: Case) -> None:
+    plain = backend.both(*case)[1]
+    leaf = case.logits.clone().to(backend.device).requires_grad_()
+    factors = torch.tensor([2.0, 0.0, -0.5])
+    losses = backend.loss(leaf, *case[1:], reduction="none")
+    (gradient,) = torch.autograd.grad(losses, leaf, factors.to(backend.device))
+    torch.testing.assert_close(gradient.cpu(), plain * factors[:, None])
+
+
+def test_twice_through_one_graph(backend: Backend, case: Case) -> None:
+    leaf = case.logits.clone().to(backend.device).requires_grad_()
+    loss = backend.loss(leaf, *case[1:])
+    (first,) = torch.autograd.grad(3 * loss, leaf, retain_graph=True)
+    kept = first.clone()
+    (second,) = torch.autograd.grad(loss, leaf)
+    assert torch.equal(first, kept)
+    torch.testing.assert_close(3 * second, first)
+
+
+def test_two_losses_of_one_tensor(case: Case) -> None:
+    leaf = case.logits.clone().requires_grad_()
+    (ctc_loss(leaf, *case[1:], reduction="sum") + ctc_loss(leaf, *case[1:], reduction="sum")).backward()  # type: ignore[no-untyped-call]
+    alone = case.logits.clone().requires_grad_()
+    ctc_loss(alone, *case[1:], reduction="sum").backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None and alone.grad is not None
+    torch.testing.assert_close(leaf.grad, 2 * alone.grad)
+
+
+def test_no_second_derivative(case: Case) -> None:
+    leaf = case.logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(ctc_loss(leaf, *case[1:]), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="first derivative only"):
+        gradient.sum().backward()  # type: ignore[no-untyped-call]
+
+
+def test_no_gradient_is_computed_when_none_is_wanted(case: Case) -> None:
+    assert not ctc_loss(*case).requires_grad
+    leaf = case.logits.clone().requires_grad_()
+    with torch.no_grad():
+        assert not ctc_loss(leaf, *case[1:]).requires_grad
+
+
+def test_autocast(case: Case) -> None:
+    layer = torch.nn.Linear(5, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = layer(case.logits)
+        loss = ctc_loss(logits, *case[1:])
+    assert logits.dtype == torch.bfloat16 and loss.dtype == torch.float32
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
+
+
+def operator_loss(logits: Tensor, case: Case, want: bool = True) -> tuple[Tensor, Tensor]:
+    """The registered operator, as torch.compile calls it."""
+    found: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(logits, *case[1:], 0, False, "mean", False, "cpu", want)
+    return found
+
+
+def test_operator_is_well_made(case: Case) -> None:
+    for leaf in (case.logits.clone(), case.logits.clone().requires_grad_()):
+        arguments = (leaf, *case[1:], 0, False, "mean", False, "cpu", leaf.requires_grad)
+        tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+        torch.library.opcheck(torch.ops.speechctc.ctc_loss, arguments, test_utils=tests)
+
+
+def test_operator_has_no_second_derivative(case: Case) -> None:
+    leaf = case.logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(operator_loss(leaf, case)[0], leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="first derivative only"):
+        gradient.sum().backward()  # type: ignore[no-untyped-call]
+
+
+def test_packed_operator() -> None:
+    case = random_case(6, 3, 5, 2, ragged=False)
+    packed = case.logits.transpose(0, 1).reshape(18, 5)
+    factors = torch.tensor([1.0, 2.0, 3.0])
+    gradients = []
+    for call in (ctc_loss, torch.compile(ctc_loss, fullgraph=True, backend="aot_eager")):
+        leaf = packed.clone().requires_grad_()
+        losses = call(leaf, *case[1:], reduction="none", packed=True)
+        gradients += torch.autograd.grad(losses, leaf, factors)
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_compiles_into_one_graph(case: Case, reduction: str) -> None:
+    def step(logits: Tensor) -> Tensor:
+        losses = ctc_loss(logits * 2, case.targets, case.input_lengths, [3, 2, 1], reduction=reduction)
+        return losses.square().sum()
+
+    plain, compiled = (case.logits.clone().requires_grad_() for _ in range(2))
+    expected = step(plain)
+    expected.backward()  # type: ignore[no-untyped-call]
+    found = torch.compile(step, fullgraph=True, backend="aot_eager")(compiled)
+    found.backward()
+    torch.testing.assert_close(found, expected)
+    assert plain.grad is not None
+    torch.testing.assert_close(compiled.grad, plain.grad)

@@ -1,0 +1,209 @@
+"""The CPU backend as a neighbour: of other threads, of forks, of memory, of processors, of numba's cache."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numba
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.ctc import ctc_loss, is_compiled, native, threads, warm_up
+from speechctc.ctc.native import Batch
+from tests.ctc.cases import Case, random_case, reference
+
+PACKAGE = Path(__file__).resolve().parent.parent.parent
+
+
+def both(case: Case) -> tuple[Tensor, Tensor]:
+    """Losses, and the gradient of their sum."""
+    leaf = case.logits.clone().requires_grad_()
+    losses = ctc_loss(leaf, *case[1:], reduction="none", backend="cpu")
+    (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+    return losses.detach(), gradient
+
+
+@pytest.fixture
+def two_threads() -> object:
+    """Let torch, and so the loss, use two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    """Enough work to be shared."""
+    return random_case(300, 17, 40, 30, temperature=4)
+
+
+@pytest.mark.parametrize("openmp", [True, False])
+def test_any_number_of_threads_gives_the_same_bits(
+    case: Case, openmp: bool, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not openmp:
+        monkeypatch.setattr(threads, "_openmp", lambda: None)
+    elif threads._openmp() is None:
+        pytest.skip("torch has no OpenMP with GNU's interface here")
+    shared = both(case)
+    torch.set_num_threads(1)
+    alone = both(case)
+    assert torch.equal(shared[0], alone[0]) and torch.equal(shared[1], alone[1])
+
+
+def test_work_is_shared(case: Case, two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    entry = native.entry(torch.float32)
+
+    def look(address: int) -> None:
+        asked.append(threading.get_ident())
+        entry(address)
+
+    monkeypatch.setattr(threads, "_openmp", lambda: None)
+    monkeypatch.setattr(native, "entry", lambda dtype: look)
+    both(case)
+    assert len(set(asked)) in (1, 2)  # the other thread may come too late to be asked
+    assert len(asked) >= 1
+
+
+def test_several_callers_at_once(case: Case, two_threads: None) -> None:
+    expected = both(case)
+    with ThreadPoolExecutor(4) as callers:
+        for losses, gradient in callers.map(lambda _: both(case), range(12)):
+            assert torch.equal(losses, expected[0]) and torch.equal(gradient, expected[1])
+
+
+def _in_child(queue: "multiprocessing.Queue[float]", case: Case) -> None:
+    torch.set_num_threads(2)
+    queue.put(float(both(case)[0].sum()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_after_a_fork(case: Case, two_threads: None) -> None:
+    expected = float(both(case)[0].sum())  # brings up the threads that the child will not have
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_child, args=(queue, case))
+    child.start()
+    try:
+        assert queue.get(timeout=60) == expected
+    finally:
+        child.kill()
+        child.join()
+
+
+def test_memory(case: Case) -> None:
+    # T*S*8 bytes for alpha, and a few rows: what `workspace` says is what a thread allocates.
+    frames, labels, classes = 1500, 200, 62
+    batch = Batch(*(0 for _ in Batch._fields))._replace(
+        classes=classes, longest_input=frames, longest_target=labels, alpha=frames * (2 * labels + 1)
+    )
+    size = native.workspace(batch, 4)[-1]
+    rows = 8 * frames + 8 * (classes + 32) + 12 * 8 * (labels + 64) + 2048
+    assert frames * (2 * labels + 1) * 8 <= size <= frames * (2 * labels + 1) * 8 + rows
+
+
+def test_peak_memory() -> None:
+    # The whole process: alpha of one sample, and the gradient.
+    script = """
+import resource, torch
+from speechctc.ctc import ctc_loss
+torch.set_num_threads(1)
+def run(frames, labels):
+    logits = torch.randn(frames, 2, 62, requires_grad=True)
+    targets = torch.randint(1, 62, (2, labels))
+    ctc_loss(logits, targets, [frames] * 2, [labels] * 2).backward()
+run(100, 10)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(6000, 1000)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    used = int(run_python(script))
+    alpha, tensors = 6000 * 2001 * 8, 3 * 6000 * 2 * 62 * 4
+    assert used < 1.1 * alpha + 2 * tensors
+
+
+def run_python(script: str, **environment: str) -> str:
+    """Run a script in a process of its own, from the checkout; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_torch_and_numpy_only() -> None:
+    script = """
+import sys
+import torch, numpy
+before = set(sys.modules)
+import speechctc.ctc
+new = {name for name in set(sys.modules) - before if not name.startswith(("torch.", "numpy."))}
+ours = {name for name in new if name.split(".")[0] == "speechctc"}
+allowed = {"speechctc"} | {f"speechctc.ctc{part}" for part in ("", ".alignment", ".loss", ".problem", ".reference")}
+assert ours <= allowed, ours - allowed
+assert not {"numba", "llvmlite", "cuda"} & {name.split(".")[0] for name in sys.modules}
+print("fine")
+"""
+    assert run_python(script) == "fine"
+
+
+COLD = """
+import torch
+from speechctc.ctc import ctc_loss, is_compiled, warm_up
+known = is_compiled()
+warm_up()
+logits = torch.linspace(-3, 3, 240).reshape(8, 2, 15).cos() * 4
+logits.requires_grad_()
+loss = ctc_loss(logits, torch.tensor([[1, 2, 2], [3, 4, 5]]), [8, 7], [3, 2])
+loss.backward()
+print(known, is_compiled(), loss.item(), logits.grad.abs().sum().item())
+"""
+
+
+def test_cache_and_an_old_processor(tmp_path: Path) -> None:
+    # A processor without AVX, whose code lands in a folder of its own: compiled once, then found.
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
+    first, second = (run_python(COLD, **environment).split() for _ in range(2))
+    assert first[:2] == ["False", "True"] and second[:2] == ["True", "True"]
+    assert first[2:] == second[2:]
+    here = run_python(COLD).split()
+    assert [float(x) for x in first[2:]] == pytest.approx([float(x) for x in here[2:]], rel=1e-6)
+
+
+def test_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = numba.cfunc
+
+    def cfunc(signature: object, cache: bool = False, **options: object) -> object:
+        if cache:  # what numba does where neither its own folders nor the user's can be written to
+            raise RuntimeError("cannot cache function: no locator available")
+        return kept(signature, **options)
+
+    monkeypatch.setattr(numba, "cfunc", cfunc)
+    assert callable(native.entry.__wrapped__(torch.float32))
+
+
+def test_warm_up() -> None:
+    warm_up(torch.float32)
+    assert is_compiled(torch.float32)
+
+
+def test_gradient_of_a_large_batch() -> None:
+    # Beyond the size from which large pages are asked for.
+    case = random_case(60, 3, 13000, 4, ragged=False)
+    wanted = reference(case)
+    losses, gradient = both(case)
+    torch.testing.assert_close(losses.double(), wanted[0], rtol=1e-6, atol=0)
+    assert (gradient.double() - wanted[1]).abs().max() < 5e-6
