@@ -7,6 +7,7 @@ state.safetensors      only in a run's ``last/``: what training needs to go on
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import subprocess
@@ -153,6 +154,7 @@ def provenance() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _git_revision() -> str | None:
     """Return the revision of the package's own checkout, marked where files were changed since."""
     command = [

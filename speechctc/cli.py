@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -40,10 +41,22 @@ class Split(str, Enum):
 
 
 class Format(str, Enum):
-    """How decoded phones are written."""
+    """How phones in time are written."""
 
     text = "text"
     json = "json"
+    ctm = "ctm"
+    textgrid = "textgrid"
+    tsv = "tsv"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="What to write.")]
+OutOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--out", help="A file for all; or a folder (a name without an ending) for a file of each."),
+]
+JobsOption = Annotated[int, typer.Option("--jobs", min=0, help="Recordings at a time; 0: one per core.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 
 @app.command()
@@ -67,6 +80,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
     ] = False,
+    profile: Annotated[
+        int, typer.Option("--profile", metavar="N", min=0, help="Only take N steps and say where the time goes.")
+    ] = 0,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves; --resume goes on from there."""
     from speechctc.config import load_config
@@ -74,14 +90,45 @@ def train(
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     from speechctc.train import Stopped
+    from speechctc.train import profile as profile_stage
     from speechctc.train import train as run_stage
 
+    if profile:
+        typer.echo(profile_stage(loaded, profile, Reporter()).to_text())
+        return
     try:
         run_stage(loaded, resume, Reporter())
     except Stopped as stop:
-        typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
+        if _speaks():
+            typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
         raise typer.Exit(stop.status) from None
-    typer.echo(f"trained: {loaded.run}/best")
+    if _speaks():
+        typer.echo(f"trained: {loaded.run}/best")
+
+
+@app.command()
+def sweep(
+    config: ConfigOption,
+    settings: Settings = None,
+    run: Annotated[Optional[Path], typer.Option("--run", help="Folder of the run folders.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many train at a time.")] = 1,
+) -> None:
+    """Train every combination of settings (train.lr=1e-4,3e-4) side by side and print them by dev PER.
+
+    Stopped or cut off, the same command goes on where it was.
+    """
+    from speechctc.config import load_config
+    from speechctc.progress import Reporter
+    from speechctc.sweep import sweep as run_stage
+    from speechctc.sweep import table
+
+    chosen = load_config(config).run
+    assert chosen is not None
+    folder = run or chosen.with_name(f"{chosen.name}-sweep")
+    outcomes = run_stage(config, settings or (), folder, jobs, Reporter())
+    typer.echo(table(outcomes))
+    if all(outcome.per is None for outcome in outcomes):
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -105,18 +152,96 @@ def evaluate(
 
 @app.command()
 def decode(
-    audio: Annotated[list[Path], typer.Argument(help="Recordings, in any format and at any rate.")],
+    audio: Annotated[
+        list[Path], typer.Argument(help="Recordings, folders of them, patterns; or -, to read standard input.")
+    ],
     model: ModelOption = None,
-    form: Annotated[Format, typer.Option("--format", help="A line of phones per file, or JSON.")] = Format.text,
+    form: FormatOption = Format.text,
+    out: OutOption = None,
+    jobs: JobsOption = 0,
+    alternatives: Annotated[
+        int, typer.Option("--alternatives", min=0, help="Name so many other phones for each, in JSON and TextGrid.")
+    ] = 0,
+    raw: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--raw", metavar="RATE", min=1, help="- is raw 16-bit little-endian mono at this rate, Hz."),
+    ] = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Recognise the phones of recordings."""
+    if "-" in map(str, audio) and len(audio) > 1:
+        raise InputError("- reads standard input and cannot be named with others", "decode it alone")
+    if raw and str(audio[0]) != "-":
+        raise InputError("--raw is for standard input", "name - instead of a file")
     from speechctc.decode import decode as run_stage
+    from speechctc.decode import decode_stdin
     from speechctc.progress import Reporter
     from speechctc.recogniser import Recogniser
+    from speechctc.results import Wanted
 
-    failed = run_stage(Recogniser.load(model), audio, form.value, sys.stdout, Reporter())
-    if failed:
-        raise typer.Exit(2 if failed == len(audio) else 1)
+    recogniser, wanted = Recogniser.load(model, device), Wanted(form.value, out, jobs, alternatives)
+    if str(audio[0]) == "-":
+        decode_stdin(recogniser, wanted, raw, Reporter())
+    elif status := run_stage(recogniser, audio, wanted, Reporter()):
+        raise typer.Exit(status)
+
+
+@app.command()
+def align(
+    audio: Annotated[Optional[list[Path]], typer.Argument(help="Recordings, folders of them, patterns.")] = None,  # noqa: UP045
+    phones: Annotated[Optional[str], typer.Option("--phones", help='The phones of the recording: "sh iy hh".')] = None,  # noqa: UP045
+    transcripts: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--transcripts", help="A table with id, audio and phones; else .PHN, .lab or .txt files beside."),
+    ] = None,
+    model: ModelOption = None,
+    form: FormatOption = Format.text,
+    out: OutOption = None,
+    jobs: JobsOption = 0,
+    device: DeviceOption = "auto",
+) -> None:
+    """Place known phones in recordings."""
+    from speechctc.align import align as run_stage
+    from speechctc.align import find_tasks
+    from speechctc.progress import Reporter
+    from speechctc.recogniser import Recogniser
+    from speechctc.results import Wanted
+
+    tasks = find_tasks(audio or (), phones, transcripts)
+    status = run_stage(Recogniser.load(model, device), tasks, Wanted(form.value, out, jobs), Reporter())
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
+def calibrate(
+    settings: Settings = None,
+    model: ModelOption = None,
+    split: Annotated[Split, typer.Option("--split", help="What to learn from; not the training split.")] = Split.dev,
+    device: DeviceOption = "auto",
+) -> None:
+    """Learn what a model's posteriors and boundaries are worth, and keep that in its checkpoint."""
+    from speechctc.calibrate import calibrate as run_stage
+    from speechctc.progress import Reporter
+
+    typer.echo(run_stage(model, Reporter(), split.value, settings or (), device).to_text())
+
+
+@app.command("score-boundaries")
+def score_boundaries(
+    reference: Annotated[Path, typer.Argument(help="A TextGrid or .PHN file, or a folder of them.")],
+    hypothesis: Annotated[Path, typer.Argument(help="What to compare with it; files of the same name.")],
+    tier: Annotated[str, typer.Option("--tier", help="Of the TextGrids.")] = "phones",
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the score there too.")] = None,  # noqa: UP045
+) -> None:
+    """Compare the boundaries of two sets of files: median error, shares within 10, 20 and 50 ms, by class."""
+    from speechctc import files
+    from speechctc.boundaries import score_boundaries as run_stage
+
+    result = run_stage(reference, hypothesis, tier)
+    typer.echo(result.to_text())
+    if json_file:
+        files.write_json(json_file, result.to_dict())
 
 
 @app.command()
@@ -127,6 +252,11 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     from speechctc.config import load_config
 
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
+
+
+def _speaks() -> bool:
+    """Tell whether this is the process that speaks for all, where torchrun started several."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _version(wanted: bool) -> None:

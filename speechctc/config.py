@@ -74,12 +74,13 @@ class DemoConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "demo"] = Field(description="how the corpus is laid out on disk")
+    kind: Literal["timit", "table", "textgrid", "demo"] = Field(description="how the corpus is laid out on disk")
     root: Path | None = Field(None, description="the corpus's folder; for tables, what audio paths are relative to")
     tables: TablesConfig = TablesConfig()
     phones: str = Field(
         "auto", description="phone set: timit61, timit48, timit39, cmu39, found, or auto (the kind's own)"
     )
+    tier: str = Field("phones", description="tier of the TextGrids that has the phones (`corpus.kind: textgrid`)")
     dev_share: float = Field(0.1, gt=0, lt=1, description="share of training speakers held out when no dev is given")
     demo: DemoConfig = DemoConfig()
 
@@ -183,11 +184,16 @@ class TrainConfig(Section):
     """How the net is trained."""
 
     epochs: int = Field(10, ge=1, description="passes over the training split")
+    minutes: float = Field(0.0, ge=0, description="end the run after so much training, if that comes first; 0: never")
+    patience: int = Field(0, ge=0, description="end a stage after so many epochs without a better dev PER; 0: never")
+    save_minutes: float = Field(10.0, gt=0, description="last/ is saved this often inside an epoch, and at its end")
+    keep_best: int = Field(1, ge=1, description="checkpoints of the lowest dev PER to keep; above 1 in top/")
     seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["float32", "bfloat16"] = Field(
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="of the net's matrix products; weights and the loss stay in float32"
     )
+    tf32: bool = Field(False, description="CUDA: let float32 products round their factors to 10 bits")
     batch_size: int = Field(20, ge=1, description="utterances in a batch, at most")
     batch_frames: int = Field(20_000, ge=1, description="frames in a batch, padding included, at most")
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -195,8 +201,13 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0)
     warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises, at most a tenth of all")
     schedule: Literal["constant", "cosine"] = Field("constant", description="cosine: to 0 at the planned end")
+    scale_lr: Literal["none", "linear", "sqrt"] = Field(
+        "none", description="how lr grows with the number of processes that train together"
+    )
+    ema: float = Field(0.0, ge=0, lt=1, description="decay a step of averaged weights, scored in their place; 0: none")
     clip: float = Field(5.0, ge=0, description="the gradient's norm is held to this; 0: not held")
     loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
+    tensorboard: bool = Field(False, description="log to tensorboard/ in the run's folder too")
     finetune: FinetuneConfig = FinetuneConfig()
 
 

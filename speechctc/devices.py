@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import torch
 
 from speechctc.errors import InputError
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device that ``train.device`` means; ``auto`` is CUDA where there is one.
 
+    Under torchrun each process of a machine takes the GPU of its own number.
+
     Raises
     ------
     InputError
-        ``cuda`` was asked for and there is none.
+        ``cuda`` was asked for and there is none, or there are fewer GPUs than processes.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise InputError("train.device=cuda: torch finds no CUDA GPU here", "use train.device=cpu or auto")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    if not available or name == "cpu":
+        return torch.device("cpu")
+    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= gpus:
+        raise InputError(f"process {number} of this machine has no GPU; there are {gpus}", "lower --nproc-per-node")
+    return torch.device("cuda", number)
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return a context in which matrix products are done in this precision; weights stay float32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    return torch.autocast(device.type, dtype=DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Let float32 products on CUDA GPUs round their factors to 10 bits (TensorFloat-32), or not."""
+    wanted = "tf32" if allowed else "ieee"
+    torch.backends.cudnn.conv.fp32_precision = wanted
+    torch.backends.cuda.matmul.fp32_precision = wanted
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of memory that a device has."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+
+
+def resident_memory() -> int:
+    """Return the bytes of physical memory this process holds; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an allocator refused: CUDA's has a type of its own, the CPU's only words."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speechctc.config import override, parse_config
-from speechctc.corpora import read_corpus
-from speechctc.errors import InputError
-from speechctc.phones import choose_folding
+from speechctc.calibration import expected_calibration_error
+from speechctc.judged import judge
 from speechctc.progress import Reporter
 from speechctc.recogniser import Recogniser
-from speechctc.score import EditCounts, edit_counts
+from speechctc.score import EditCounts
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,18 @@ class Evaluation:
         How phones were folded and aligned, in words.
     skipped : tuple of (str, str)
         Utterances that could not be scored, and why.
+    calibration_error : float
+        Expected calibration error of the confidences on this split, from 0 to 1.
+    calibrated : bool
+        Whether those are of a calibrated model, or posteriors as they are.
     """
 
     split: str
     counts: EditCounts
     protocol: str
     skipped: tuple[tuple[str, str], ...]
+    calibration_error: float
+    calibrated: bool
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as the JSON report has them."""
@@ -46,6 +50,8 @@ class Evaluation:
             "utterances": counts.utterances,
             "protocol": self.protocol,
             "split": self.split,
+            "calibration_error": self.calibration_error,
+            "calibrated": self.calibrated,
             "skipped": [{"id": id, "reason": reason} for id, reason in self.skipped],
         }
 
@@ -57,6 +63,8 @@ class Evaluation:
             f"  substitutions {counts.substitutions}, deletions {counts.deletions}, insertions {counts.insertions}"
             f" in {counts.reference_phones} phones of {counts.utterances} utterances",
             f"  protocol: {self.protocol}",
+            f"  expected calibration error of confidences {100 * self.calibration_error:.1f} %"
+            + ("" if self.calibrated else " (the model is not calibrated)"),
         ]
         lines += [f"  not scored: {id}: {reason}" for id, reason in self.skipped]
         return "\n".join(lines)
@@ -78,24 +86,7 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     InputError
         The split is empty, or nothing of it can be decoded.
     """
-    config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
-    corpus = read_corpus(config.corpus)
-    folding = choose_folding(config.score.fold, recogniser.inventory)
-    utterances = corpus.splits[split]
-    skipped = [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
-    if not utterances:
-        raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
-    counts = EditCounts()
-    with reporter.progress(f"evaluating {split}", len(utterances)) as advance:
-        for utterance in utterances:
-            try:
-                hypothesis = recogniser.decode(utterance.audio).phones
-            except InputError as error:
-                skipped.append((utterance.id, error.what))
-                continue
-            counts += edit_counts(folding.apply(utterance.phones), folding.apply(hypothesis))
-            advance(1, f"PER {counts.per:.2f} %")
-    if not counts.utterances:
-        raise InputError(f"none of the {len(utterances)} recordings of {split} can be decoded", skipped[-1][1])
-    protocol = f"{folding.protocol}; best path; minimal edit distance, every phone counted alike"
-    return Evaluation(split, counts, protocol, tuple(skipped))
+    judged = judge(recogniser, split, overrides, reporter, "evaluating")
+    error = expected_calibration_error(judged.confidences, judged.right)
+    calibrated = recogniser.calibration.phones > 0
+    return Evaluation(split, judged.counts, judged.protocol, tuple(judged.skipped), error, calibrated)

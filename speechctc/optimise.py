@@ -1,9 +1,10 @@
-"""The optimiser, its learning rate over the run, and its state as plain tensors."""
+"""The optimiser, its learning rate over the run, averaged weights, and the state of all of it as plain tensors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -53,14 +54,19 @@ class Stage:
         return self.lr * rise * fall
 
 
-def stages(config: TrainConfig) -> list[Stage]:
-    """Return the config's stages: the main one, and the paper's second one with plain SGD if it has epochs."""
+def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
+    """Return the config's stages: the main one, and the paper's second one with plain SGD if it has epochs.
+
+    A batch of `ranks` processes is so many times larger; ``train.scale_lr`` says whether the rate follows (linear:
+    Goyal et al. 2017, section 2.1; sqrt: as the gradient's deviation falls).
+    """
+    growth = {"none": 1.0, "linear": float(ranks), "sqrt": math.sqrt(ranks)}[config.scale_lr]
     main = Stage(
         "main",
         0,
         config.epochs,
         config.optimizer,
-        config.lr,
+        config.lr * growth,
         config.weight_decay,
         config.schedule,
         config.warmup_steps,
@@ -70,7 +76,7 @@ def stages(config: TrainConfig) -> list[Stage]:
         return [main]
     return [
         main,
-        Stage("finetune", config.epochs, tuning.epochs, "sgd", tuning.lr, tuning.weight_decay, "constant", 0),
+        Stage("finetune", config.epochs, tuning.epochs, "sgd", tuning.lr * growth, tuning.weight_decay, "constant", 0),
     ]
 
 
@@ -81,8 +87,8 @@ def build_optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
         {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
     ]
     if stage.optimizer == "adam":
-        return torch.optim.AdamW(groups, lr=stage.lr)
-    return torch.optim.SGD(groups, lr=stage.lr)
+        return torch.optim.AdamW(groups, lr=stage.lr, fused=True)
+    return torch.optim.SGD(groups, lr=stage.lr, fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -103,11 +109,63 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` returned."""
+    """Put back what `optimizer_tensors` returned.
+
+    The fused optimisers walk through memory, so a state must lie as its parameter does (channels last, say).
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition(".")
         if kind == "optimizer":
             number, _, key = rest.partition(".")
-            state.setdefault(int(number), {})[key] = tensor
+            like = parameters[int(number)]
+            laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
+            state.setdefault(int(number), {})[key] = laid_out
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+class Average:
+    """An exponential moving average of a net's weights (Polyak and Juditsky 1992, with forgetting).
+
+    Parameters
+    ----------
+    net : nn.Module
+    decay : float
+        Share of the old average that a step keeps; less in the first steps, (1 + step) / (10 + step), so that the
+        random weights of the start are soon forgotten.
+    """
+
+    def __init__(self, net: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: value.detach().clone() for name, value in net.named_parameters()}
+
+    def update(self, net: nn.Module, step: int) -> None:
+        """Take in the weights after step number `step` (from 0)."""
+        keep = min(self.decay, (1 + step) / (10 + step))
+        now = [value.detach() for value in net.parameters()]
+        torch._foreach_lerp_(list(self.weights.values()), now, 1 - keep)
+
+    @contextmanager
+    def in_place(self, net: nn.Module) -> Iterator[None]:
+        """Let the net have the averaged weights for a while."""
+        own = {name: value.detach().clone() for name, value in net.named_parameters()}
+        with torch.no_grad():
+            for name, value in net.named_parameters():
+                value.copy_(self.weights[name])
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, value in net.named_parameters():
+                    value.copy_(own[name])
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return its state: ``average.<parameter>``."""
+        return {f"average.{name}": value.contiguous() for name, value in self.weights.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `to_tensors` returned; weights of a run begun without an average stay as they are."""
+        for name, value in self.weights.items():
+            if f"average.{name}" in tensors:
+                value.copy_(tensors[f"average.{name}"])

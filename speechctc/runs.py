@@ -1,18 +1,23 @@
 """A run's folder: its config, its log of epochs, its checkpoints, and the link to the latest.
 
 config.yaml      the config as resolved
+run.json         all that the run was made from: that config, seed, versions, hardware, command lines, data fingerprint
 metrics.jsonl    a line an epoch
 best/ last/      checkpoints: of the lowest dev PER, and of the last state saved
+top/             the best few, where train.keep_best asks for more than one
+tensorboard/     the lines of metrics.jsonl, where train.tensorboard asks for it
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -21,12 +26,21 @@ from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
 MAY_CHANGE = (
     "run",
     "train.epochs",
+    "train.minutes",
+    "train.patience",
+    "train.save_minutes",
+    "train.keep_best",
+    "train.tensorboard",
     "train.device",
     "train.finetune",
     "score",
+    "data.dir",
     "data.workers",
     "data.chunk_mib",
 )
@@ -46,6 +60,8 @@ class Run:
         self.last = folder / "last"
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
+        self.record = folder / "run.json"
+        self.top = folder / "top"
 
     def check(self, config: Config, resume: bool) -> None:
         """See that the folder is free for this config, or holds a run to go on with.
@@ -66,11 +82,41 @@ class Run:
         for checkpoint in (self.best, self.last):
             files.settle_folder(checkpoint)
 
-    def begin(self, config: Config) -> None:
-        """Note the config, and make ``runs/latest`` mean this run: from here on the folder is a run's."""
+    def begin(self, config: Config, record: dict[str, Any]) -> None:
+        """Note what the run is made from, and make ``runs/latest`` mean it: from here on the folder is a run's.
+
+        A run taken up again keeps its record; the new session is added to it.
+
+        Raises
+        ------
+        InputError
+            It was begun on other data.
+        """
+        whole = {**record, "resumed": []}
+        if self.record.exists():
+            whole = json.loads(self.record.read_text(encoding="utf-8"))
+            self._check_data(whole["data"], record["data"])
+            session = {key: value for key, value in record.items() if key not in ("config", "data")}
+            whole = {**whole, "config": record["config"], "resumed": [*whole["resumed"], session]}
+        files.write_json(self.record, whole)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
-        self._point_latest()
+        point_latest(self.folder)
+
+    def keep_top(self, count: int, line: dict[str, Any], save: Callable[[Path], None]) -> None:
+        """Save an epoch's checkpoint among the best few if its dev PER belongs there, and drop what is too much.
+
+        One alone is ``best/``, and needs no place here.
+        """
+        if count == 1:
+            return
+        new, per = self.top / f"epoch-{line['epoch']:04d}", line["dev_per"]
+        kept = [(_dev_per(path), path) for path in sorted(self.top.glob("epoch-????")) if path != new]
+        ranked = sorted([*kept, (per, new)], key=lambda entry: (entry[0], entry[1].name))
+        if new in (path for _, path in ranked[:count]):
+            save(new)
+        for _, path in ranked[count:]:
+            shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -92,15 +138,13 @@ class Run:
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
 
-    def _point_latest(self) -> None:
-        LATEST.parent.mkdir(parents=True, exist_ok=True)
-        beside = LATEST.with_name("latest.partial")
-        beside.unlink(missing_ok=True)
-        try:
-            beside.symlink_to(os.path.relpath(self.folder, LATEST.parent), target_is_directory=True)
-            os.replace(beside, LATEST)
-        except OSError:  # no links on this file system: the model must then be named
-            beside.unlink(missing_ok=True)
+    def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:
+        for split in stored:
+            if stored[split]["sha256"] != new[split]["sha256"]:
+                raise InputError(
+                    f"{self.folder}: the features of {split} are not those this run was begun with",
+                    "give the data.dir it had, or name another folder with --run DIR",
+                )
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
         new, old = _flat(config.to_dict()), _flat(stored)
@@ -115,6 +159,45 @@ class Run:
                 f"{self.folder}: this run was begun with another config: {said}",
                 "go on with the config it has, or name another folder with --run DIR",
             )
+
+
+def point_latest(folder: Path) -> None:
+    """Make ``runs/latest`` mean this run's folder."""
+    LATEST.parent.mkdir(parents=True, exist_ok=True)
+    beside = LATEST.with_name(f"latest.{os.getpid()}.partial")
+    beside.unlink(missing_ok=True)
+    try:
+        beside.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
+        os.replace(beside, LATEST)
+    except OSError:  # no links on this file system: the model must then be named
+        beside.unlink(missing_ok=True)
+
+
+def open_board(folder: Path, wanted: bool) -> SummaryWriter | None:
+    """Return a writer of TensorBoard's logs into ``tensorboard/`` of a run's folder, if wanted.
+
+    Raises
+    ------
+    InputError
+        It is wanted and not installed.
+    """
+    if not wanted:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError(
+            "train.tensorboard=true: tensorboard is not installed", "pip install 'speechctc[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+def _dev_per(checkpoint: Path) -> float:
+    """Return a checkpoint's dev PER, infinite for a folder that holds none."""
+    try:
+        return float(json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))["dev_per"])
+    except (OSError, ValueError, KeyError):
+        return math.inf
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -13,8 +13,11 @@ is the shard wanted: the feature config, the phone set, what it was made from, a
 from __future__ import annotations
 
 import json
+import mmap
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,8 @@ from speechctc.errors import InputError
 from speechctc.features import Moments
 
 FORMAT = 1
+CHECKED = "checked.json"  # beside the shards: which were found whole, by size and time of change
+SETTLED = 2.0  # seconds after which a file's time of change tells it from a later version of itself
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or delete this folder and extract again"
 
@@ -65,7 +70,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard, its features memory-mapped."""
+    """One shard, its tensors memory-mapped."""
 
     path: Path
     recipe: Recipe
@@ -77,6 +82,13 @@ class Shard:
     moments: Moments
     seconds: float
     skipped: tuple[tuple[str, str], ...]
+    checksum: str
+    mapping: mmap.mmap
+
+    def release(self) -> None:
+        """Give back the memory of what was read; the next use reads it from the file again."""
+        if hasattr(self.mapping, "madvise"):  # not on Windows, which takes pages back by itself
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def write_shard(
@@ -112,8 +124,14 @@ def write_shard(
     files.write_file(path, lambda beside: save_file(tensors, beside, metadata=header))
 
 
-def read_shard(path: Path) -> Shard:
+def read_shard(path: Path, checked: bool = False) -> Shard:
     """Open a shard and check that it is whole.
+
+    Parameters
+    ----------
+    path : Path
+    checked : bool
+        Its checksum is known to be right; only its form is looked at.
 
     Raises
     ------
@@ -123,14 +141,38 @@ def read_shard(path: Path) -> Shard:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        mapping, tensors = _map(path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: cannot be read as a shard ({error})", REMAKE) from None
     if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
         raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)
-    if header["checksum"] != _checksum(tensors):
+    if not checked and header["checksum"] != _checksum(tensors):
         raise InputError(f"{path}: damaged, its checksum does not match", REMAKE)
-    return _assemble(path, header, tensors)
+    shard = _assemble(path, header, tensors, mapping)
+    shard.release()
+    return shard
+
+
+def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
+    """Map a file that safetensors has found well-formed: 8 bytes of length, a header in JSON, then the tensors."""
+    dtypes = {"F16": torch.float16, "F32": torch.float32, "F64": torch.float64, "I32": torch.int32, "I64": torch.int64}
+    with open(path, "rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    start = 8 + int.from_bytes(mapping[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(mapping[8:start]).items():
+        if name == "__metadata__":
+            continue
+        first, end = entry["data_offsets"]
+        dtype = dtypes[entry["dtype"]]
+        empty = torch.empty(0, dtype=dtype)
+        flat = (
+            empty
+            if first == end
+            else torch.frombuffer(mapping, dtype=dtype, count=(end - first) // dtype.itemsize, offset=start + first)
+        )
+        tensors[name] = flat.reshape(entry["shape"])
+    return mapping, tensors
 
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
@@ -155,16 +197,45 @@ def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
     if not paths:
         raise InputError(f"{folder}: no features there", "run speechctc extract with this config first")
     total = int(paths[0].stem.rpartition("-of-")[2])
-    shards: list[Shard] = []
-    for path in (shard_path(folder, number, total) for number in range(total)):
+    paths = [shard_path(folder, number, total) for number in range(total)]
+    for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: missing", REMAKE)
-        shard = read_shard(path)
+    known = _read_stamps(folder)
+    stamps = {path.name: _stamp(path) for path in paths}
+    with ThreadPoolExecutor(2) as readers:  # the checksums of a large corpus take seconds
+        shards = list(readers.map(lambda path: read_shard(path, known.get(path.name) == stamps[path.name]), paths))
+    for shard in shards:
         check_features(shard, features)
-        if shards and shard.recipe.phones != shards[0].recipe.phones:
-            raise InputError(f"{path}: made with another phone set than {shards[0].path.name}", REMAKE)
-        shards.append(shard)
+        if shard.recipe.phones != shards[0].recipe.phones:
+            raise InputError(f"{shard.path}: made with another phone set than {shards[0].path.name}", REMAKE)
+    _write_stamps(folder, known, stamps)
     return shards
+
+
+def _stamp(path: Path) -> list[int]:
+    """Return what tells a file from other versions of itself; nothing where it is too new to tell."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns] if time.time() - status.st_mtime > SETTLED else []
+
+
+def _read_stamps(folder: Path) -> dict[str, list[int]]:
+    try:
+        stamps = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: stamp for name, stamp in stamps.items() if stamp} if isinstance(stamps, dict) else {}
+
+
+def _write_stamps(folder: Path, known: Mapping[str, list[int]], stamps: Mapping[str, list[int]]) -> None:
+    """Remember which shards are whole, so that their checksums need not be made again."""
+    settled = {name: stamp for name, stamp in stamps.items() if stamp}
+    if settled == known:
+        return
+    try:
+        files.write_json(folder / CHECKED, settled)
+    except OSError:  # a folder that may only be read: they are checked again next time
+        pass
 
 
 def frames_needed(labels: Sequence[int]) -> int:
@@ -177,11 +248,11 @@ def shard_path(folder: Path, number: int, total: int) -> Path:
     return folder / f"{number:05d}-of-{total:05d}.safetensors"
 
 
-def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Shard:
+def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor], mapping: mmap.mmap) -> Shard:
     features = json.loads(header["features"])
     if "moment_count" in tensors:
         count = float(tensors["moment_count"])
-        moments = Moments(count, tensors["moment_total"], tensors["moment_square"])
+        moments = Moments(count, tensors["moment_total"].clone(), tensors["moment_square"].clone())
     else:  # every utterance was skipped
         zero = torch.zeros(1 + features["deltas"], tensors["static"].shape[1], dtype=torch.float64)
         moments = Moments(0.0, zero, zero)
@@ -197,6 +268,8 @@ def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) ->
         moments=moments,
         seconds=float(header["seconds"]),
         skipped=tuple((id, reason) for id, reason in json.loads(header["skipped"])),
+        checksum=header["checksum"],
+        mapping=mapping,
     )
 
 

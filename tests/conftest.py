@@ -28,3 +28,31 @@ def _no_gpu_for_the_skipped(request: pytest.FixtureRequest) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("no CUDA GPU here")
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run whose model names tones; made once."""
+    from tests.taught import teach
+
+    return teach(tmp_path_factory.mktemp("taught"))
+
+
+@pytest.fixture(scope="session")
+def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the config of a small net over a corpus of tones whose features are extracted."""
+    from speechctc.config import load_config
+    from speechctc.extract import extract
+    from tests.tones import write_config
+    from tests.training import Recorder
+
+    config = write_config(tmp_path_factory.mktemp("tones"))
+    extract(load_config(config), Recorder())
+    return config
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

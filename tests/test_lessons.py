@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.batches import Limits, plan_epoch
 from speechctc.config import CorpusConfig, FeatureConfig
 from speechctc.corpora import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.features import Moments, derivatives, net_input, static_features
+from speechctc.plan import Limits, plan_epoch
 from speechctc.score import edit_counts
 from speechctc.search import collapse
 from speechctc.shards import Extracted, Recipe, read_split, shard_path, write_shard

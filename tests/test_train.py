@@ -15,57 +15,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from speechctc.batches import Batch
+from speechctc.chunks import Batch
 from speechctc.config import load_config
 from speechctc.errors import InputError
-from speechctc.extract import extract
-from speechctc.progress import Reporter
-from speechctc.train import Stopped, Trainer, train
-from tests.tones import write_config
-
-
-class Recorder(Reporter):
-    """Keeps what would be said."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-    def warn(self, text: str) -> None:
-        self.said.append(f"warning: {text}")
-
-
-@pytest.fixture(scope="module")
-def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    config = write_config(folder)
-    extract(load_config(config), Recorder())
-    return config
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run_once(config: Path, run: Path, *settings: str, resume: bool = False) -> dict[str, torch.Tensor]:
-    train(load_config(config, [f"run={run}", *settings]), resume, Recorder())
-    return load_file(run / "last" / "weights.safetensors")
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+from speechctc.learner import Learner
+from speechctc.train import Stopped, train
+from speechctc.trainer import Trainer
+from tests.training import Recorder, run_once, same, score_once, trainer_of
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
     dev = train(load_config(extracted, ["run=r"]), False, Recorder())
     assert dev is not None and dev.counts.per < 10
     assert (here / "runs" / "latest").resolve() == here / "r"
-    assert {path.name for path in (here / "r").iterdir()} == {"best", "last", "config.yaml", "metrics.jsonl", "lock"}
+    assert {path.name for path in (here / "r").iterdir()} == {
+        *("best", "last", "config.yaml", "run.json", "metrics.jsonl", "lock")
+    }
     lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, 13))
     assert lines[-1]["loss"] < lines[0]["loss"]
@@ -89,11 +54,12 @@ def test_stopped_at_any_step_it_goes_on_to_the_bit(
     step = Trainer._step
     stop_at = {3, 6, 11}
 
-    def stopping(self: Trainer, batch: Batch, rate: float) -> None:
-        step(self, batch, rate)
+    def stopping(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
+        done = step(self, batch, phones, rate)
         if self.place.step + 1 in stop_at:
             stop_at.discard(self.place.step + 1)
             self.request_stop(130)
+        return done
 
     monkeypatch.setattr(Trainer, "_step", stopping)
     for _ in range(3):
@@ -160,13 +126,14 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = run_once(extracted, here / "r", "train.epochs=2")
-    forward = Trainer._forward
+    forward = Learner.forward
+    calls = iter(range(100))
 
-    def poisoned(self: Trainer, batch: Batch) -> Any:
+    def poisoned(self: Learner, batch: Batch) -> Any:
         logits, frames = forward(self, batch)
-        return (logits * float("nan") if self.place.step >= 15 else logits), frames
+        return (logits * float("nan") if next(calls) >= 3 else logits), frames
 
-    monkeypatch.setattr(Trainer, "_forward", poisoned)
+    monkeypatch.setattr(Learner, "forward", poisoned)
     with pytest.raises(InputError, match=r"loss became nan at epoch 3, step 16, in the batch of u0-.*train\.lr"):
         run_once(extracted, here / "r", "train.epochs=4", resume=True)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))
@@ -177,16 +144,16 @@ def test_blank_collapse_is_explained_and_then_warned_of(extracted: Path, here: P
     settings = ["run=r", "train.epochs=5", "train.lr=1e-9", "train.schedule=constant"]
     config = load_config(extracted, settings)
     trainer_said = recorder.said
-    original = Trainer._forward
+    original = Learner.forward
 
-    def blanks(self: Trainer, batch: Batch) -> Any:
+    def blanks(self: Learner, batch: Batch) -> Any:
         logits, frames = original(self, batch)
         bias = torch.zeros(logits.shape[2])
         bias[0] = 100.0
         return logits + bias, frames
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_forward", blanks)
+        patch.setattr(Learner, "forward", blanks)
         train(config, False, recorder)
     assert sum("usual for the first epochs" in line for line in trainer_said) == 1
     assert sum("epochs of nothing but blanks" in line for line in trainer_said) == 1
@@ -248,3 +215,137 @@ def test_a_full_disk_keeps_the_old_checkpoint(extracted: Path, here: Path, monke
     monkeypatch.undo()
     monkeypatch.chdir(here)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))
+
+
+def test_the_time_given_ends_a_run_in_the_middle_of_an_epoch(extracted: Path, here: Path) -> None:
+    recorder = Recorder()
+    settings = ("train.epochs=100000", "train.minutes=0.03", "train.schedule=cosine")
+    score_once(extracted, here / "r", *settings, recorder=recorder)
+    lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert 1.8 <= 60 * lines[-1]["minutes"] < 4
+    assert lines[-1]["lr"] < 0.2 * max(line["lr"] for line in lines)  # the schedule ends with the time
+    again = Recorder()
+    assert train(load_config(extracted, ["run=r", *settings]), True, again) is None
+    assert any("done already" in line for line in again.said)
+    score_once(extracted, here / "r", "train.epochs=100000", "train.minutes=0.04")
+    after = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert after[-1]["step"] > lines[-1]["step"]
+
+
+def test_a_run_that_no_longer_gets_better_ends_early(extracted: Path, here: Path) -> None:
+    recorder = Recorder()
+    settings = ("train.epochs=50", "train.lr=1e-12", "train.patience=3", "train.finetune.epochs=1")
+    score_once(extracted, here / "r", *settings, recorder=recorder)
+    lines = (here / "r" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4, 51]  # then the second stage
+    assert any("has not fallen for 3 epochs" in line for line in recorder.said)
+
+
+def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Path) -> None:
+    last = run_once(extracted, here / "r", "train.epochs=1", "train.ema=0.9")
+    best = load_file(here / "r" / "best" / "weights.safetensors")
+    state = load_file(here / "r" / "last" / "state.safetensors")
+    name = "net.output.weight"
+    assert not torch.equal(best[name], last[name])
+    assert torch.equal(best[name], state[f"average.{name[4:]}"])
+
+
+def test_the_best_few_are_kept(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=6", "train.keep_best=3", "train.lr=0.003")
+    lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
+    wanted = sorted(lines, key=lambda line: (line["dev_per"], line["epoch"]))[:3]
+    kept = {path.name for path in (here / "r" / "top").iterdir()}
+    assert kept == {f"epoch-{line['epoch']:04d}" for line in wanted}
+
+
+def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r", "train.epochs=1")
+    trainer.learner.net.train()
+    trainer.place.batch = 2
+    done = set(trainer.plan().done(2).tolist())
+    trainer._save_last()
+    again = trainer_of(extracted, here / "r", "train.epochs=1", "data.chunk_mib=2")
+    assert again.place.batch == 0
+    rest = again.plan().done(again.plan().steps).tolist()
+    assert not done & set(rest) and len(done) + len(rest) == len(trainer.data.train.members)
+    same_limits = trainer_of(extracted, here / "r", "train.epochs=1")
+    assert same_limits.place.batch == 2
+
+
+def test_a_run_tells_what_it_was_made_from(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=1")
+    run_once(extracted, here / "r", "train.epochs=2", resume=True)
+    record = json.loads((here / "r" / "run.json").read_text())
+    assert record["config"]["train"]["epochs"] == 2 and record["seed"] == 1
+    assert {"torch", "numpy", "speechctc", "python"} <= set(record["versions"])
+    assert record["hardware"]["cores"] and record["command"] and "git" in record
+    assert record["data"]["train"]["utterances"] == 48 and len(record["data"]["train"]["sha256"]) == 64
+    assert len(record["resumed"]) == 1 and "config" not in record["resumed"][0]
+
+
+def test_other_features_are_refused_on_resume(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=1")
+    record = json.loads((here / "r" / "run.json").read_text())
+    record["data"]["dev"]["sha256"] = "another"
+    (here / "r" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match="features of dev are not those"):
+        run_once(extracted, here / "r", "train.epochs=2", resume=True)
+
+
+def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_once(extracted, here / "whole", "train.epochs=2")
+    forward, began = Learner.forward, Trainer._evaluate
+
+    def stopped_at_once(self: Trainer) -> Any:
+        self.request_stop(143)
+        return began(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_evaluate", stopped_at_once)
+        with pytest.raises(Stopped):
+            run_once(extracted, here / "parts", "train.epochs=2")
+    assert not (here / "parts" / "metrics.jsonl").exists()
+    assert Learner.forward is forward
+    assert same(whole, run_once(extracted, here / "parts", "train.epochs=2", resume=True))
+
+
+def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r")
+    with torch.no_grad():
+        trainer.learner.net.output.weight[0, 0] = float("nan")
+    with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
+        trainer._save_last()
+    assert not (here / "r" / "last").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_killed_at_random_instants_it_goes_on_to_the_bit() -> None:
+    proof = Path(__file__).parent.parent / "scripts" / "prove_resume"
+    done = subprocess.run([sys.executable, proof, "--kills", "3"], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "to the bit" in done.stdout
+
+
+def test_tensorboard_is_asked_for_where_it_is_not_installed(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InputError, match=r"speechctc\[tensorboard\]"):
+        run_once(extracted, here / "r", "train.tensorboard=true")
+
+
+def test_it_learns_in_bfloat16_too(extracted: Path, here: Path) -> None:
+    assert score_once(extracted, here / "r", "train.precision=bfloat16").counts.per < 15
+
+
+def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path, here: Path) -> None:
+    settings = ("train.precision=float16", "model.convs=[4]", "model.dense=[8]")
+    whole = run_once(extracted, here / "whole", "train.epochs=2", *settings)
+    run_once(extracted, here / "parts", "train.epochs=2", "train.minutes=1e-9", *settings)
+    state = load_file(here / "parts" / "last" / "state.safetensors")
+    assert trainer_of(extracted, here / "parts", *settings).learner.scaler.get_scale() == state["scaler.scale"] > 1
+    assert not same(whole, run_once(extracted, here / "parts", "train.epochs=2", *settings, resume=True))
+    losses = [json.loads(line)["loss"] for line in (here / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert losses[1] < losses[0]

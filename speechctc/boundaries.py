@@ -1,0 +1,168 @@
+"""How far two sets of labelled intervals are apart: boundary errors, by the kind of phone that begins there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+
+from speechctc import audio
+from speechctc.annotations import PHN_RATE, Interval, read_phn, read_textgrid
+from speechctc.errors import InputError
+from speechctc.phones import SILENCES
+from speechctc.recordings import ENDINGS, beside
+
+WITHIN_MS = (10, 20, 50)
+CLASSES = {
+    "vowel": "aa ae ah ao aw ax ax-h axr ay eh er ey ih ix iy ow oy uh uw ux",
+    "stop": "b d g p t k dx q",
+    "closure": "bcl dcl gcl pcl tcl kcl cl vcl",
+    "affricate": "ch jh",
+    "fricative": "s sh z zh f th v dh hh hv h",
+    "nasal": "m n ng nx em en eng",
+    "approximant": "l r w y el",
+    "silence": " ".join(sorted(SILENCES)),
+}
+"""Classes of the labels of TIMIT and CMU; other labels are in the class ``other``."""
+_CLASS_OF = {phone: name for name, phones in CLASSES.items() for phone in phones.split()}
+
+
+@dataclass(frozen=True)
+class BoundaryScore:
+    """Boundary errors of two sets of files.
+
+    Attributes
+    ----------
+    files : int
+        Pairs compared.
+    boundaries : int
+        Boundaries of the reference between two phones.
+    errors : dict of str to ndarray
+        Seconds by which the hypothesis is later, of each boundary found in both, by the class of the phone that
+        begins there.
+    unmatched : tuple of str
+        Files of either set without one in the other.
+    """
+
+    files: int
+    boundaries: int
+    errors: dict[str, NDArray[np.float64]]
+    unmatched: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as the JSON report has them."""
+        every = np.concatenate([*self.errors.values(), np.zeros(0)])
+        return {
+            "files": self.files,
+            "reference_boundaries": self.boundaries,
+            "unmatched_files": list(self.unmatched),
+            **_summary(every),
+            "by_class": {name: _summary(self.errors[name]) for name in sorted(self.errors)},
+        }
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        report = self.to_dict()
+        head = "class          boundaries  median error  median lag" + "".join(f"  <= {ms} ms" for ms in WITHIN_MS)
+        rows = [_line("all", report), *(_line(name, values) for name, values in report["by_class"].items())]
+        found = f"{report['boundaries']} of {self.boundaries} reference boundaries lie between phones found alike"
+        lines = [f"{self.files} pairs of files; {found}", head, *rows]
+        return "\n".join(lines + [f"no pair for {name}" for name in self.unmatched])
+
+
+def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") -> BoundaryScore:
+    """Compare two files, or two folders file by file.
+
+    Parameters
+    ----------
+    reference, hypothesis : Path
+        TextGrid or .PHN files, or folders of them; in folders files of the same path, but for the ending and upper
+        or lower case, belong together.
+    tier : str
+        Of the TextGrids.
+
+    Raises
+    ------
+    InputError
+        There is nothing to compare, or a file cannot be read.
+    """
+    pairs, unmatched = _pairs(reference, hypothesis)
+    errors: dict[str, list[float]] = {}
+    boundaries = 0
+    for first, second in pairs:
+        labelled, found = _read(first, tier), _read(second, tier)
+        boundaries += max(len(labelled) - 1, 0)
+        for phone, error in boundary_errors(labelled, found):
+            errors.setdefault(_CLASS_OF.get(phone, "other"), []).append(error)
+    return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched))
+
+
+def boundary_errors(reference: Sequence[Interval], hypothesis: Sequence[Interval]) -> Iterator[tuple[str, float]]:
+    """Yield the errors of boundaries whose two phones are both in the hypothesis, one after the other.
+
+    Yields
+    ------
+    (str, float)
+        The phone that begins at the boundary, and by how many seconds it begins later in the hypothesis.
+    """
+    labels = [[interval.label for interval in side] for side in (reference, hypothesis)]
+    place: dict[int, int] = {}
+    for block in Levenshtein.opcodes(*labels):
+        if block.tag == "equal":
+            span = zip(range(block.src_start, block.src_end), range(block.dest_start, block.dest_end), strict=True)
+            place |= dict(span)
+    for k in range(1, len(reference)):
+        if k in place and place.get(k - 1) == place[k] - 1:
+            yield reference[k].label, hypothesis[place[k]].start - reference[k].start
+
+
+def _summary(errors: NDArray[np.float64]) -> dict[str, Any]:
+    if not len(errors):
+        return {"boundaries": 0}
+    distance = np.abs(errors)
+    shares = {f"within_{ms}_ms": float(np.mean(distance <= ms / 1000 + 1e-9)) for ms in WITHIN_MS}
+    medians = {"median_error_ms": float(1000 * np.median(distance)), "median_lag_ms": float(1000 * np.median(errors))}
+    return {"boundaries": len(errors), **medians, **shares}
+
+
+def _line(name: str, values: dict[str, Any]) -> str:
+    if not values["boundaries"]:
+        return f"{name:<14} {0:>10}"
+    shares = "".join(f"  {100 * values[f'within_{ms}_ms']:6.1f} %" for ms in WITHIN_MS)
+    medians = f"{values['median_error_ms']:9.1f} ms  {values['median_lag_ms']:+7.1f} ms"
+    return f"{name:<14} {values['boundaries']:>10}  {medians}{shares}"
+
+
+def _read(path: Path, tier: str) -> list[Interval]:
+    if path.suffix.lower() == ".textgrid":
+        return read_textgrid(path, tier)
+    recording = beside(path, ENDINGS)  # whose rate the samples are counted in
+    return read_phn(path, audio.info(recording).rate if recording else PHN_RATE)
+
+
+def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
+    """Return the files that belong together, and those that stand alone."""
+    if reference.is_file() and hypothesis.is_file():
+        return [(reference, hypothesis)], []
+    sides = [_files(reference), _files(hypothesis)]
+    names = sorted(sides[0].keys() & sides[1].keys())
+    if not names:
+        few = ", ".join(sorted({*sides[0], *sides[1]})[:4])
+        raise InputError(f"{reference} and {hypothesis}: no file has the same name in both ({few})", "rename them")
+    alone = [str(path) for k in (0, 1) for name, path in sorted(sides[k].items()) if name not in sides[1 - k]]
+    return [(sides[0][name], sides[1][name]) for name in names], alone
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return a folder's TextGrids and .PHN files by their path below it, in lower case without the ending."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such {'folder' if not folder.exists() else 'folder; it is a file'}", "name two")
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".textgrid", ".phn"))
+    if not paths:
+        raise InputError(f"{folder}: no TextGrid or .PHN files in it", "name a folder that has some")
+    return {str(path.relative_to(folder).with_suffix("")).lower(): path for path in paths}

@@ -1,0 +1,179 @@
+"""From a posterior to the probability that the phone is right, and the model's lead or lag, learned on dev.
+
+A net that was trained well is usually too sure of itself [1]_. Platt's scaling [2]_, a logistic regression of "this
+phone is right" on the log odds of its posterior, mends that with two numbers, so a small dev split is enough.
+
+References
+----------
+.. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017: the
+   expected calibration error is its equation 3.
+.. [2] J. C. Platt, "Probabilistic outputs for support vector machines", Advances in Large Margin Classifiers, 1999.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc import files
+from speechctc.errors import InputError
+from speechctc.phones import Folding
+
+FILE = "calibration.json"
+FORMAT = 1
+BINS = 15  # as Guo et al.
+TINY = 1e-6  # posteriors are kept this far from 0 and 1
+FOLDS = 5
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What turns a phone's highest posterior into a probability, and frames' times into the labellers' times.
+
+    Attributes
+    ----------
+    slope, intercept : float
+        Of the log odds; 1 and 0 leave a posterior as it is.
+    shift : float
+        Seconds added to every boundary: by how much the net's boundaries come too early on dev, in the median; 0 for
+        a corpus without times.
+    phones : int
+        Phones of dev it was learned from; 0: not calibrated.
+    error_before, error_after : float
+        Expected calibration error on dev, from 0 to 1; after, each fifth of dev was told by the other four.
+    correct : float
+        Share of the phones that were right.
+    protocol : str
+        What "right" means, in words.
+    """
+
+    slope: float = 1.0
+    intercept: float = 0.0
+    shift: float = 0.0
+    phones: int = 0
+    error_before: float = math.nan
+    error_after: float = math.nan
+    correct: float = math.nan
+    protocol: str = ""
+
+    def probability(self, posterior: float) -> float:
+        """Return the probability that a phone with this posterior is right."""
+        return float(self.probabilities(np.array([posterior]))[0]) if self.phones else posterior
+
+    def probabilities(self, posteriors: Floats) -> Floats:
+        """Return those of many."""
+        odds: Floats = 1.0 / (1.0 + np.exp(-(self.slope * log_odds(posteriors) + self.intercept)))
+        return odds
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        before, after = 100 * self.error_before, 100 * self.error_after
+        return (
+            f"calibrated on {self.phones} phones, {100 * self.correct:.1f} % of them right ({self.protocol})\n"
+            f"  expected calibration error {before:.1f} % before, {after:.1f} % after (cross-validated)\n"
+            f"  boundaries moved by {1000 * self.shift:+.1f} ms"
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it into a checkpoint's folder."""
+        files.write_json(folder / FILE, {"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Calibration:
+        """Read that of a checkpoint's folder; one that leaves posteriors as they are where there is none.
+
+        Raises
+        ------
+        InputError
+            It is damaged, or of another version.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return cls()
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values.pop("format") != FORMAT:
+                raise ValueError
+            return cls(**values)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            fix = "make it again with speechctc calibrate, or delete it"
+            raise InputError(f"{path}: not a calibration that this version reads", fix) from None
+
+
+def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
+    """Return slope and intercept of the logistic regression, by Newton's method.
+
+    Parameters
+    ----------
+    posteriors, correct : ndarray, shape = (n,)
+        Each phone's posterior, and 1 where it is right, 0 where not. As Platt does, targets are drawn in by one
+        imagined phone of each kind, so that phones that are all right do not become certain.
+    """
+    right = float(correct.sum())
+    high, low = (right + 1) / (right + 2), 1 / (len(correct) - right + 2)
+    targets = np.where(correct > 0, high, low)
+    inputs = np.column_stack([log_odds(posteriors), np.ones(len(posteriors))])
+    weights = np.array([1.0, 0.0])
+    for _ in range(50):
+        told = 1.0 / (1.0 + np.exp(-inputs @ weights))
+        curvature = (inputs * (told * (1 - told))[:, None]).T @ inputs + 1e-6 * np.eye(2)
+        step = np.linalg.solve(curvature, inputs.T @ (targets - told))
+        weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
+        if np.abs(step).max() < 1e-8:
+            break
+    return float(weights[0]), float(weights[1])
+
+
+def cross_validated(posteriors: Floats, correct: Floats, utterances: NDArray[np.int64]) -> Floats:
+    """Return each phone's probability as told from the phones of other utterances."""
+    told = np.zeros(len(posteriors))
+    for fold in range(FOLDS):
+        left_out = utterances % FOLDS == fold
+        if left_out.any() and not left_out.all():
+            slope, intercept = fit(posteriors[~left_out], correct[~left_out])
+            told[left_out] = Calibration(slope, intercept).probabilities(posteriors[left_out])
+        elif left_out.all():
+            told[left_out] = posteriors[left_out]
+    return told
+
+
+def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
+    """Return how far, on average, probability and share of right phones lie apart, over 15 bins of equal width."""
+    if not len(probabilities):
+        return 0.0
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, weights=probabilities - correct, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(probabilities))
+
+
+def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: Folding) -> list[bool | None]:
+    """Say of each phone of a hypothesis whether a minimal alignment leaves it as it is.
+
+    Returns
+    -------
+    list of bool or None
+        As long as `hypothesis`; None of a phone that the folding drops from scoring.
+    """
+    from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
+
+    scored = [k for k, phone in enumerate(hypothesis) if phone not in folding.dropped]
+    right: list[bool | None] = [phone not in folding.dropped or None for phone in hypothesis]
+    for edit in Levenshtein.editops(folding.apply(reference), folding.apply(hypothesis)):
+        if edit.tag in ("replace", "insert"):
+            right[scored[edit.dest_pos]] = False
+    return right
+
+
+def log_odds(probabilities: Floats) -> Floats:
+    """Return ``log(p / (1 - p))``, of 0 and 1 too."""
+    inside = np.clip(probabilities, TINY, 1 - TINY)
+    odds: Floats = np.log(inside) - np.log1p(-inside)
+    return odds

@@ -1,0 +1,131 @@
+"""The order of an epoch: utterances dealt to ranks, cut into chunks, and grouped into batches of like length.
+
+Everything here is numbers on the host and depends on a seed alone, so every rank knows what the others do, and a run
+taken up again finds its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+LENGTH_JITTER = 0.02  # share by which lengths are blurred before sorting, so that batches differ between epochs
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a batch may be, in utterances and padded frames, and a chunk, in frames."""
+
+    batch_size: int
+    batch_frames: int
+    chunk_frames: int
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """The utterances of one chunk, and its batches as utterance numbers."""
+
+    utterances: Indices
+    batches: list[Indices]
+
+
+class EpochPlan:
+    """Who does what in an epoch: each rank its own share, batch by batch in step with the others.
+
+    Parameters
+    ----------
+    frames : ndarray, shape = (n_utterances,)
+        Frames of every utterance of the split.
+    members : ndarray
+        The utterances to use; each appears in exactly one batch of one rank.
+    limits : Limits
+    seed : int or None
+        Of the order; without one utterances keep theirs.
+    ranks : int
+        How many processes share the work.
+
+    Attributes
+    ----------
+    shares : list of list of ChunkPlan
+        A list of chunks for each rank.
+    steps : int
+        Batches of the rank that has most; the others have nothing to do in the last steps.
+    """
+
+    def __init__(self, frames: Indices, members: Indices, limits: Limits, seed: int | None, ranks: int = 1) -> None:
+        self.shares = [plan_epoch(frames, share, limits, seed) for share in _deal(frames, members, seed, ranks)]
+        self.steps = max(sum(len(plan.batches) for plan in share) for share in self.shares)
+
+    def batches(self, rank: int) -> list[Indices]:
+        """Return a rank's batches in order."""
+        return [batch for plan in self.shares[rank] for batch in plan.batches]
+
+    def done(self, steps: int) -> Indices:
+        """Return the utterances that all ranks together have seen after so many steps."""
+        seen = [batch for rank in range(len(self.shares)) for batch in self.batches(rank)[:steps]]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *seen])
+
+    def totals(self, counts: Indices) -> Indices:
+        """Return, for each step, the sum of an utterance's `counts` (labels, say) over the batches of all ranks."""
+        sums = np.zeros(self.steps, dtype=np.int64)
+        for rank in range(len(self.shares)):
+            for step, batch in enumerate(self.batches(rank)):
+                sums[step] += counts[batch].sum()
+        return sums
+
+
+def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | None) -> list[ChunkPlan]:
+    """Cut one rank's epoch into chunks and batches of utterances of like length.
+
+    Parameters
+    ----------
+    frames : ndarray, shape = (n_utterances,)
+        Frames of every utterance of the split.
+    members : ndarray
+        The utterances to use; each appears in exactly one batch.
+    limits : Limits
+        An utterance longer than a limit has a batch, or a chunk, of its own.
+    seed : int or None
+        Of the order; without one utterances keep theirs, sorted by length inside a chunk.
+    """
+    rng = None if seed is None else np.random.default_rng(seed)
+    order = members if rng is None else rng.permutation(members)
+    plans = []
+    for chunk in _cut(order, frames, limits.chunk_frames, len(members), padded=False):
+        lengths = frames[chunk].astype(np.float64)
+        if rng is not None:
+            lengths *= rng.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(chunk))
+        by_length = chunk[np.argsort(lengths, kind="stable")]
+        batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
+        if rng is not None:
+            rng.shuffle(batches)  # type: ignore[arg-type]  # a list is a mutable sequence to it
+        plans.append(ChunkPlan(chunk, batches))
+    if rng is not None:
+        rng.shuffle(plans)  # type: ignore[arg-type]
+    return plans
+
+
+def _deal(frames: Indices, members: Indices, seed: int | None, ranks: int) -> list[Indices]:
+    """Give each rank one of every `ranks` utterances of like length, by chance: shares of like size and make-up."""
+    if ranks == 1:
+        return [members]
+    by_length = members[np.argsort(frames[members], kind="stable")]
+    rounds = -(-len(members) // ranks)
+    keys = np.random.default_rng(0 if seed is None else seed).random((rounds, ranks))
+    turns = keys.argsort(axis=1).reshape(-1)[: len(members)]
+    return [by_length[turns == rank] for rank in range(ranks)]
+
+
+def _cut(order: Indices, frames: Indices, limit: int, size: int, padded: bool) -> list[Indices]:
+    """Cut `order` into runs of at most `size` utterances and `limit` frames (counted with padding, if `padded`)."""
+    cuts = []
+    longest = total = count = 0
+    for position, length in enumerate(frames[order].tolist()):
+        longest, total, count = max(longest, length), total + length, count + 1
+        if position and (count > size or (longest * count if padded else total) > limit):
+            cuts.append(position)
+            longest, total, count = length, length, 1
+    return [run for run in np.split(order, cuts) if len(run)]

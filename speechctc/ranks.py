@@ -1,0 +1,85 @@
+"""The processes that train one net together, as torchrun starts them; alone, a process is rank 0 of 1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The number of this process among those that train together.
+
+    Attributes
+    ----------
+    number, count : int
+    """
+
+    number: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes files and speaks."""
+        return self.number == 0
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sums of these numbers over all ranks, in float64: counts are exact."""
+        return self._reduce(values, dist.ReduceOp.SUM)
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        """Return the largest of each of these numbers over all ranks."""
+        return self._reduce(values, dist.ReduceOp.MAX)
+
+    def wait(self) -> None:
+        """Wait until every rank is here."""
+        if self.count > 1:
+            self.max([0.0])
+
+    def share_weights(self, net: nn.Module) -> None:
+        """Give every rank the first one's weights."""
+        if self.count > 1:
+            for parameter in net.parameters():
+                dist.broadcast(parameter.data, 0)
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add the gradients of all ranks, in one message; a rank without any adds nothing."""
+        if self.count == 1:
+            return
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        torch._foreach_copy_(gradients, [p.view(g.shape) for p, g in zip(parts, gradients, strict=True)])
+
+    def _reduce(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
+        if self.count == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64)  # on the host: gloo, whatever the device
+        dist.all_reduce(tensor, operation)
+        return [float(value) for value in tensor]
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Ranks]:
+    """Join the processes that torchrun started (it sets WORLD_SIZE, RANK and where to meet); alone without it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Ranks()
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,224 @@
+"""Many runs side by side: every combination of some settings, each a process with a run folder of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from speechctc import files
+from speechctc.config import load_config
+from speechctc.errors import InputError
+from speechctc.progress import Reporter
+from speechctc.runs import point_latest
+
+Process = subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of the settings.
+
+    Attributes
+    ----------
+    settings : tuple of str
+        ``key=value``, those that differ between trials.
+    run : Path
+    """
+
+    settings: tuple[str, ...]
+    run: Path
+
+    @property
+    def name(self) -> str:
+        """Return the settings in one line."""
+        return " ".join(self.settings)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended: its lowest dev PER and the epoch of it, or why there is none."""
+
+    trial: Trial
+    per: float | None
+    epoch: int | None
+    problem: str | None
+
+
+def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporter: Reporter) -> list[Outcome]:
+    """Train every combination, `jobs` at a time; return the outcomes, lowest dev PER first.
+
+    Trials that were finished in an earlier sweep are not done again, and those that were cut off go on.
+
+    Parameters
+    ----------
+    config : str
+        As for ``--config``.
+    settings : sequence of str
+        ``key=value`` for all trials, ``key=value,value`` for one of each.
+    folder : Path
+        The run folders lie in it.
+    jobs : int
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        A setting that the config does not know; nothing varies.
+    """
+    common, trials = plan_trials(settings, folder)
+    for trial in trials:  # all are checked before the first begins
+        load_config(config, [*common, *trial.settings])
+    waiting, running = list(trials), dict[Trial, Process]()
+    statuses: dict[Trial, int] = {}
+    with _SignalsPassedOn(running), reporter.progress("trials", len(trials)) as advance:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                trial = waiting.pop(0)
+                running[trial] = _start(config, common, trial, jobs)
+            for trial in [trial for trial, process in running.items() if process.poll() is not None]:
+                statuses[trial] = running.pop(trial).returncode
+                reporter.note(f"{trial.name}: {_said(trial, statuses[trial])}")
+                advance(1)
+            time.sleep(0.1)
+    outcomes = sorted((_outcome(trial, statuses[trial]) for trial in trials), key=_rank)
+    _write_table(folder, outcomes)
+    if outcomes[0].per is not None:
+        point_latest(outcomes[0].trial.run)
+    return outcomes
+
+
+def plan_trials(settings: Sequence[str], folder: Path) -> tuple[list[str], list[Trial]]:
+    """Return the settings that all trials share, and the trials."""
+    common, axes = [], []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        values = split_values(value)
+        if equals and len(values) > 1:
+            axes.append([f"{key}={one}" for one in values])
+        else:
+            common.append(setting)
+    if not axes:
+        raise InputError("nothing varies in this sweep", "give some key several values: train.lr=1e-4,3e-4")
+    combinations = list(itertools.product(*axes))
+    return common, [Trial(each, folder / _folder_name(each)) for each in combinations]
+
+
+def split_values(text: str) -> list[str]:
+    """Split at the commas outside brackets and quotes: ``[8,8],[16]`` is two values."""
+    values, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        depth += 0 if quote else (letter in "[{") - (letter in "]}")
+        if letter == "," and not depth and not quote:
+            values.append("")
+        else:
+            values[-1] += letter
+    return values
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Return the outcomes for people, a line each."""
+    rows = [("dev PER", "epoch", "settings", "run")]
+    for outcome in outcomes:
+        per = f"{outcome.per:.2f} %" if outcome.per is not None else "-"
+        problem = f"  ({outcome.problem})" if outcome.problem else ""
+        rows.append((per, str(outcome.epoch or "-"), outcome.trial.name, f"{outcome.trial.run}{problem}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join([row[0].rjust(widths[0]), row[1].rjust(widths[1]), row[2].ljust(widths[2]), row[3]]) for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _folder_name(settings: Sequence[str]) -> str:
+    """Name a folder after the settings, by the last part of their keys where that is enough."""
+    keys = [setting.partition("=")[0] for setting in settings]
+    short = [key.rpartition(".")[2] for key in keys]
+    names = short if len(set(short)) == len(short) else keys
+    parts = [f"{name}={setting.partition('=')[2]}" for name, setting in zip(names, settings, strict=True)]
+    return re.sub(r"[^\w.=,+-]+", "_", "_".join(parts)).strip("_")
+
+
+def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
+    trial.run.parent.mkdir(parents=True, exist_ok=True)
+    threads = str(max((os.cpu_count() or 1) // jobs, 1))
+    command = [sys.executable, "-m", "speechctc", "train", "--config", config, "--run", str(trial.run), "--resume"]
+    with open(_log(trial), "ab") as log:
+        return subprocess.Popen(
+            [*command, *common, *trial.settings],
+            stdout=log,
+            stderr=log,
+            env={"OMP_NUM_THREADS": threads, **os.environ},
+        )
+
+
+def _log(trial: Trial) -> Path:
+    return trial.run.with_name(f"{trial.run.name}.log")
+
+
+class _SignalsPassedOn:
+    """While trials run, Ctrl-C and SIGTERM make each of them save and leave; then the sweep leaves too."""
+
+    def __init__(self, running: dict[Trial, Process]) -> None:
+        self.running = running
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.running.values():
+            process.wait()
+        raise SystemExit(128 + number)
+
+
+def _said(trial: Trial, status: int) -> str:
+    outcome = _outcome(trial, status)
+    return outcome.problem or f"dev PER {outcome.per:.2f} %"
+
+
+def _outcome(trial: Trial, status: int) -> Outcome:
+    try:
+        best = json.loads((trial.run / "best" / "checkpoint.json").read_text(encoding="utf-8"))
+    except OSError:
+        best = {}
+    problem = None
+    if status:
+        lines = _log(trial).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        problem = lines[-1] if lines else f"ended with status {status}"
+    return Outcome(trial, best.get("dev_per"), best.get("epoch"), problem)
+
+
+def _rank(outcome: Outcome) -> tuple[bool, float]:
+    return outcome.per is None, outcome.per or 0.0
+
+
+def _write_table(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    rows = [
+        {
+            "dev_per": outcome.per,
+            "epoch": outcome.epoch,
+            "settings": outcome.trial.settings,
+            "run": str(outcome.trial.run),
+            "problem": outcome.problem,
+        }
+        for outcome in outcomes
+    ]
+    files.write_json(folder / "sweep.json", rows)

@@ -1,0 +1,94 @@
+"""Boundary errors against counts by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.annotations import Interval, textgrid_text
+from speechctc.boundaries import boundary_errors, score_boundaries
+from speechctc.errors import InputError
+
+
+def intervals(text: str) -> list[Interval]:
+    """Read ``"0 a 1 b 3"``: boundaries in tens of milliseconds around labels."""
+    parts = text.split()
+    times = [int(part) / 100 for part in parts[::2]]
+    return [Interval(*edges) for edges in zip(times, times[1:], parts[1::2], strict=False)]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = intervals(text)
+    if path.suffix == ".PHN":
+        lines = [f"{round(i.start * 16000)} {round(i.end * 16000)} {i.label}\n" for i in found]
+        path.write_text("".join(lines))
+    else:
+        path.write_text(textgrid_text(found[-1].end, {"phones": found, "other": found[:1]}))
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "errors"),
+    [
+        ("0 a 10 b 20 c 30", [("b", 0.0), ("c", 0.0)]),
+        ("0 a 11 b 18 c 30", [("b", 0.01), ("c", -0.02)]),
+        ("0 a 11 x 15 b 18 c 30", [("c", -0.02)]),  # something between a and b: no boundary of the two
+        ("0 a 11 x 18 c 30", []),
+        ("0 b 21 c 30", [("c", 0.01)]),
+        ("0 x 30", []),
+    ],
+)
+def test_errors_are_of_boundaries_between_the_same_two_phones(hypothesis: str, errors: list[tuple[str, float]]) -> None:
+    found = list(boundary_errors(intervals("0 a 10 b 20 c 30"), intervals(hypothesis)))
+    assert [phone for phone, _ in found] == [phone for phone, _ in errors]
+    assert [error for _, error in found] == pytest.approx([error for _, error in errors], abs=1e-9)
+
+
+def test_shares_medians_and_classes(tmp_path: Path) -> None:
+    write(tmp_path / "ref" / "s" / "A.PHN", "0 h# 10 s 20 iy 40 t 50 h# 60")
+    write(tmp_path / "hyp" / "s" / "a.TextGrid", "0 h# 11 s 17 iy 40 t 58 h# 60")
+    write(tmp_path / "hyp" / "s" / "b.TextGrid", "0 h# 11 s 17")
+    score = score_boundaries(tmp_path / "ref", tmp_path / "hyp")
+    report = score.to_dict()
+    assert (report["files"], report["reference_boundaries"], report["boundaries"]) == (1, 4, 4)
+    assert report["median_error_ms"] == pytest.approx(20.0) and report["median_lag_ms"] == pytest.approx(5.0)
+    assert [report[f"within_{ms}_ms"] for ms in (10, 20, 50)] == [0.5, 0.5, 0.75]
+    assert set(report["by_class"]) == {"fricative", "vowel", "stop", "silence"}
+    assert report["by_class"]["vowel"]["median_lag_ms"] == pytest.approx(-30.0)
+    assert report["unmatched_files"] == [str(tmp_path / "hyp" / "s" / "b.TextGrid")]
+    text = score.to_text()
+    assert "50.0 %" in text and "b.TextGrid" in text and "vowel" in text
+
+
+def test_two_files_and_another_tier(tmp_path: Path) -> None:
+    write(tmp_path / "a.TextGrid", "0 a 10 b 20")
+    write(tmp_path / "b.TextGrid", "0 a 12 b 20")
+    assert score_boundaries(tmp_path / "a.TextGrid", tmp_path / "b.TextGrid").to_dict()[
+        "median_error_ms"
+    ] == pytest.approx(20.0)
+    none = score_boundaries(tmp_path / "a.TextGrid", tmp_path / "b.TextGrid", tier="other")
+    assert none.to_dict()["boundaries"] == 0 and "all" in none.to_text()
+
+
+def test_phn_samples_are_counted_at_the_recordings_own_rate(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.PHN", "0 a 10 b 20")
+    write(tmp_path / "b" / "x.TextGrid", "0 a 20 b 40")
+    assert score_boundaries(tmp_path / "a", tmp_path / "b").to_dict()["median_error_ms"] == pytest.approx(100.0)
+    soundfile.write(tmp_path / "a" / "x.wav", np.zeros(4000), 8000)
+    assert score_boundaries(tmp_path / "a", tmp_path / "b").to_dict()["median_error_ms"] == pytest.approx(0.0)
+
+
+def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.PHN", "0 a 10 b 20")
+    write(tmp_path / "b" / "y.TextGrid", "0 a 10 b 20")
+    (tmp_path / "c").mkdir()
+    for other, said in (
+        ("b", "no file has the same name in both"),
+        ("c", "no TextGrid or .PHN"),
+        ("d", "no such folder"),
+    ):
+        with pytest.raises(InputError, match=said):
+            score_boundaries(tmp_path / "a", tmp_path / other)

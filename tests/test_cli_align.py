@@ -1,0 +1,171 @@
+"""Aligning, calibrating and scoring boundaries as a user would do it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from speechctc.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.config import CorpusConfig
+from speechctc.corpora import read_corpus
+from tests import test_cli
+from tests.taught import write_song
+from tests.test_cli import Command, one_line_error
+from tests.tones import PHONES
+
+SONG = ["low", "mid", "mid", "high", "low", "top"]
+
+speechctc = test_cli.speechctc
+
+
+@pytest.fixture
+def here(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to an empty folder where the taught model is the latest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to(taught)
+    return tmp_path
+
+
+def test_phones_named_on_the_command_line(speechctc: Command, here: Path) -> None:
+    times = write_song(here / "a.wav", SONG)
+    done = speechctc("align", "a.wav", "--phones", " ".join(SONG), "--format", "json")
+    (entry,) = json.loads(done.out)
+    assert done.status == 0 and entry["phones"] == SONG and -1 < entry["score"] <= 0
+    for segment, (start, end) in zip(entry["segments"], times, strict=True):
+        assert segment["start"] < (start + end) / 2 < segment["end"] and segment["confidence"] > 0.5
+    text = speechctc("align", "a.wav", "--phones", " ".join(SONG)).out
+    assert text.startswith("a.wav: log probability -") and len(text.splitlines()) == 7
+
+
+def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Path) -> None:
+    for k, (ending, content) in enumerate(
+        {".txt": "low top", ".lab": "low\ntop\n", ".PHN": "0 800 low\n800 1600 top\n"}.items()
+    ):
+        (here / "in").mkdir(exist_ok=True)
+        write_song(here / "in" / f"{k}.wav", ["low", "top"])
+        (here / "in" / f"{k}{ending}").write_text(content)
+    (here / "in" / "2.txt").write_text("The words, as TIMIT has them beside its .PHN.")
+    done = speechctc("align", "in", "--format", "textgrid", "--out", "grids", "--jobs", 2)
+    assert done.status == 0, done.err
+    for k in range(3):
+        assert [i.label for i in read_textgrid(here / "grids" / f"{k}.TextGrid", "phones")] == ["low", "top"]
+        assert len(read_textgrid(here / "grids" / f"{k}.TextGrid", "score")) == 1
+    write_song(here / "in" / "9.wav", ["low"])
+    done = speechctc("align", "in", "--format", "tsv")
+    assert done.status == 1 and "9.wav: no .phn, .lab, .txt file beside it" in done.err
+    assert done.out.count("low") == 3
+
+
+def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
+    (here / "audio").mkdir()
+    for name in "xy":
+        write_song(here / "audio" / f"{name}.wav", SONG)
+    rows = "".join(f"id-{name}\taudio/{name}.wav\t{' '.join(SONG)}\n" for name in "xy")
+    (here / "t.tsv").write_text("id\taudio\tphones\n" + rows)
+    done = speechctc("align", "--transcripts", "t.tsv", "--format", "ctm")
+    assert done.status == 0 and done.out.count(";;") == 2 and done.out.count("mid") == 4
+    one = speechctc("align", "audio/y.wav", "--transcripts", "t.tsv", "--format", "ctm")
+    assert one.out == done.out[done.out.index(";; audio/y.wav") :] if one.out in done.out else one.out.count("mid") == 2
+    write_song(here / "audio" / "z.wav", SONG)
+    done = speechctc("align", "audio", "--transcripts", "t.tsv")
+    assert done.status == 1 and "z.wav: t.tsv has no row of its name" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("a.wav", "--phones", "low hgih"),
+            "a.wav: the label 'hgih' is not of the phone set found; the model's are: high low mid top",
+        ),
+        (
+            ("a.wav", "--phones", "low " * 50),
+            "50 phones and 49 blanks between repeated ones need 99 frames, and its 0.2",
+        ),
+        (("a.wav", "--phones", ""), "no phones"),
+    ],
+)
+def test_phones_that_cannot_be_there(speechctc: Command, here: Path, arguments: tuple[str, ...], said: str) -> None:
+    write_song(here / "a.wav", ["low"])
+    done = speechctc("align", *arguments)
+    assert done.status == 2 and said in done.err and len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a.wav", "b.wav", "--phones", "low"), "--phones are of one recording, and 2 are named"),
+        (("a.wav", "--phones", "low", "--transcripts", "t.tsv"), "both --phones and --transcripts"),
+        ((), "no recording to align"),
+        (("--transcripts", "none.tsv"), "none.tsv: no such file"),
+        (("a.wav", "--phones", "low", "--model", "nowhere"), "nowhere: no such folder"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_said(
+    speechctc: Command, here: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in one_line_error(speechctc("align", *arguments))
+
+
+def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, taught: Path) -> None:
+    shutil.copytree(taught / "best", "model")
+    write_song(here / "a.wav", SONG)
+    (before,) = json.loads(speechctc("decode", "a.wav", "--model", "model", "--format", "json").out)
+    done = speechctc("calibrate", "--model", "model")
+    assert done.status == 0 and "expected calibration error" in done.out and "before" in done.out
+    kept = json.loads(Path("model/calibration.json").read_text())
+    assert kept["phones"] > 50 and 0 <= kept["error_after"] <= 1 and kept["shift"] == 0  # tables have no times
+    done = speechctc("decode", "a.wav", "--model", "model", "--format", "json")
+    (after,) = json.loads(done.out)
+    assert done.err == ""
+    assert [s["start"] for s in before["segments"]] == [s["start"] for s in after["segments"]]
+    assert [s["confidence"] for s in before["segments"]] != [s["confidence"] for s in after["segments"]]
+    evaluated = speechctc("evaluate", "--model", "model", "--split", "dev", "--json", "e.json")
+    score = json.loads(Path("e.json").read_text())
+    assert evaluated.status == 0 and score["calibrated"] is True and 0 <= score["calibration_error"] < 0.2
+
+
+def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, taught: Path) -> None:
+    shutil.copytree(taught / "best", "model")
+    write_song(here / "a.wav", ["low"])
+    (here / "t.tsv").write_text("id\taudio\tphones\na\ta.wav\tlow\n")
+    done = speechctc("calibrate", "--model", "model", "corpus.tables.dev=t.tsv")
+    assert "calibration needs 50" in one_line_error(done) and not Path("model/calibration.json").exists()
+
+
+def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: Path, taught: Path) -> None:
+    """The round trip: TextGrids are a corpus, its times calibrate the model, and its alignments score against them."""
+    rng = np.random.default_rng(8)
+    for split in ("train", "dev"):
+        for k in range(12):
+            (here / "corpus" / split).mkdir(parents=True, exist_ok=True)
+            song = [PHONES[j] for j in rng.integers(4, size=7)]
+            song = [phone for a, phone in enumerate(song) if a == 0 or phone != song[a - 1]]
+            times = write_song(here / "corpus" / split / f"{k}.wav", song, seed=k)
+            labels = [Interval(s - 0.01, e + 0.01, phone) for (s, e), phone in zip(times, song, strict=True)]
+            (here / "corpus" / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
+    assert len(read_corpus(CorpusConfig(kind="textgrid", root=here / "corpus")).splits["dev"]) == 12
+    shutil.copytree(taught / "best", "model")
+    settings = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
+    assert speechctc("calibrate", "--model", "model", *settings).status == 0
+    kept = json.loads(Path("model/calibration.json").read_text())
+    assert 0 < abs(kept["shift"]) <= 0.0125
+    for split in ("train", "dev"):
+        for k in range(12):
+            labels = read_textgrid(here / "corpus" / split / f"{k}.TextGrid", "phones")
+            (here / "corpus" / split / f"{k}.lab").write_text(" ".join(i.label for i in labels))
+    assert speechctc("align", "corpus", "--model", "model", "--format", "textgrid", "--out", "grids").status == 0
+    done = speechctc("score-boundaries", "corpus", "grids", "--json", "score.json")
+    score = json.loads(Path("score.json").read_text())
+    assert done.status == 0 and "24 pairs of files" in done.out
+    assert score["boundaries"] == score["reference_boundaries"] > 100
+    assert score["median_error_ms"] < 25 and score["within_50_ms"] > 0.9
+
+
+def test_boundaries_of_nothing_are_refused(speechctc: Command, here: Path) -> None:
+    assert "no such folder" in one_line_error(speechctc("score-boundaries", "a", "b"))

@@ -1,0 +1,285 @@
+"""Decoding as a user would do it: many files, every format, standard input, and what is wrong with a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.annotations import read_textgrid
+from tests import test_cli
+from tests.taught import sing, write_song
+from tests.test_cli import Command, one_line_error
+
+SONG = ["low", "mid", "mid", "high", "low", "top"]
+
+speechctc = test_cli.speechctc
+
+
+@pytest.fixture
+def here(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to an empty folder where the taught model is the latest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to(taught)
+    return tmp_path
+
+
+def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    """Start a command line in a process of its own."""
+    command = [sys.executable, "-m", "speechctc", *map(str, arguments)]
+    root = str(Path(__file__).parent.parent)
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+        **options,  # type: ignore[call-overload]
+    )
+    return process
+
+
+def wav(phones: list[str], subtype: str = "PCM_16", rate: int = 16000) -> bytes:
+    """Return a recording as the bytes of a WAV file."""
+    file = io.BytesIO()
+    soundfile.write(file, sing(phones, np.random.default_rng(0), rate)[0], rate, format="WAV", subtype=subtype)
+    return file.getvalue()
+
+
+def test_json_has_phones_with_times_and_confidence(speechctc: Command, here: Path) -> None:
+    times = write_song(here / "a.wav", SONG)
+    done = speechctc("decode", "a.wav", "--format", "json", "--alternatives", 2)
+    (entry,) = json.loads(done.out)
+    assert done.status == 0 and list(entry) == ["file", "seconds", "phones", "segments"]
+    assert entry["phones"] == SONG == [segment["phone"] for segment in entry["segments"]]
+    for segment, (start, end) in zip(entry["segments"], times, strict=True):
+        assert segment["start"] < (start + end) / 2 < segment["end"] and 0 < segment["confidence"] <= 1
+        assert len(segment["alternatives"]) == 2
+    assert "not calibrated" in done.err and "speechctc calibrate" in done.err
+
+
+def test_folders_and_patterns_keep_their_structure_in_a_folder_out(speechctc: Command, here: Path) -> None:
+    for name in ("talks/a/1.wav", "talks/b/1.wav", "talks/b/2.FLAC", "more/3.wav", "more/4.ogg"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        write_song(here / name, ["low", "top"])
+    (here / "talks" / "notes.txt").write_text("no recording")
+    done = speechctc("decode", "talks", "more/*.wav", "--format", "textgrid", "--out", "grids", "--jobs", 2)
+    assert done.status == 0 and done.out == ""
+    written = sorted(str(path.relative_to("grids")) for path in Path("grids").rglob("*") if path.is_file())
+    assert written == ["3.TextGrid", "a/1.TextGrid", "b/1.TextGrid", "b/2.TextGrid"]
+    assert [interval.label for interval in read_textgrid(Path("grids/b/2.TextGrid"), "phones")] == ["low", "top"]
+    assert speechctc("decode", "talks", "more/*", "--jobs", 1).out == "low top\n" * 5
+
+
+@pytest.mark.parametrize("form", ["text", "json", "ctm", "tsv"])
+def test_one_file_out_has_what_standard_output_would(speechctc: Command, here: Path, form: str) -> None:
+    for k in range(3):
+        write_song(here / f"{k}.wav", SONG[k:])
+    printed = speechctc("decode", "0.wav", "1.wav", "2.wav", "--format", form).out
+    assert speechctc("decode", "0.wav", "1.wav", "2.wav", "--format", form, "--out", f"o/all.{form}").out == ""
+    assert Path(f"o/all.{form}").read_text() == printed and printed.count("low") >= 2
+    speechctc("decode", "1.wav", "--format", form, "--out", "each")
+    (file,) = Path("each").iterdir()
+    assert file.name == {"text": "1.txt"}.get(form, f"1.{form}")
+    alone = speechctc("decode", "1.wav", "--format", form).out
+    assert json.loads(file.read_text()) == json.loads(alone)[0] if form == "json" else file.read_text() == alone
+
+
+def test_what_does_not_fit_the_output_is_said_before_any_work(speechctc: Command, here: Path) -> None:
+    for name in ("a/x.wav", "b/x.wav"):
+        (here / name).parent.mkdir()
+        write_song(here / name, ["low"])
+    said = one_line_error(speechctc("decode", "a", "b", "--format", "textgrid"))
+    assert "2 TextGrids do not go into one file" in said
+    assert "both a/x.wav and b/x.wav" in one_line_error(speechctc("decode", "a", "b", "--out", "o"))
+    assert not Path("o").exists()
+    (here / "empty").mkdir()
+    assert "no recordings in this folder" in one_line_error(speechctc("decode", "empty"))
+    assert "with others" in one_line_error(speechctc("decode", "-", "a"))
+    assert "--raw is for standard input" in one_line_error(speechctc("decode", "a", "--raw", 16000))
+
+
+def test_failures_are_listed_at_the_end(speechctc: Command, here: Path) -> None:
+    write_song(here / "good.wav", ["low"])
+    (here / "text.wav").write_text("this is text\n")
+    (here / "zero.wav").write_bytes(b"")
+    done = speechctc("decode", "text.wav", "good.wav", "zero.wav", "gone.wav", "--format", "json")
+    assert done.status == 1 and [entry["file"] for entry in json.loads(done.out)] == ["good.wav"]
+    lines = done.err.strip().splitlines()[-3:]
+    assert "text.wav: text, not audio" in lines[0] and "zero.wav: the file is empty" in lines[1]
+    assert "gone.wav: no such file" in lines[2]
+    assert speechctc("decode", "text.wav", "zero.wav").status == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "samples", "rate", "subtype"),
+    [
+        ("silence", np.zeros(32000), 16000, "PCM_16"),
+        ("click", np.eye(1, 16000, 8000)[0], 16000, "PCM_16"),
+        ("10 ms", np.zeros(160), 16000, "PCM_16"),
+        ("one sample", np.zeros(1), 16000, "PCM_16"),
+    ],
+)
+def test_recordings_without_speech_have_an_answer(
+    speechctc: Command, here: Path, name: str, samples: NDArray[np.float64], rate: int, subtype: str
+) -> None:
+    soundfile.write(here / "a.wav", samples, rate, subtype=subtype)
+    for form in ("text", "json", "ctm", "textgrid", "tsv"):
+        done = speechctc("decode", "a.wav", "--format", form)
+        assert done.status == 0
+    (entry,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
+    assert entry["seconds"] == pytest.approx(len(samples) / rate, abs=1e-6)
+    assert all(0 <= s["start"] < s["end"] <= entry["seconds"] for s in entry["segments"])
+    if name in ("10 ms", "one sample"):  # shorter than an analysis window
+        assert entry["phones"] == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "subtype", "channels"),
+    [(96000, "PCM_24", 1), (16000, "PCM_16", 8), (44100, "FLOAT", 2), (48000, "PCM_32", 3)],
+)
+def test_any_rate_depth_and_number_of_channels(
+    speechctc: Command, here: Path, rate: int, subtype: str, channels: int
+) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(1), rate)
+    soundfile.write(here / "a.wav", np.repeat(samples[:, None], channels, axis=1), rate, subtype=subtype)
+    assert speechctc("decode", "a.wav").out.split() == SONG
+
+
+def test_8_khz_has_the_tones_that_are_in_it(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "mid", "low"], rate=8000)
+    (entry,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
+    assert entry["phones"] and entry["segments"][-1]["end"] <= entry["seconds"]
+
+
+def test_nan_samples_and_no_samples_are_refused(speechctc: Command, here: Path) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(1))
+    samples[12_345] = np.nan
+    soundfile.write(here / "nan.wav", samples, 16000, subtype="FLOAT")
+    soundfile.write(here / "none.wav", np.zeros(0), 16000)
+    done = speechctc("decode", "nan.wav", "none.wav")
+    assert done.status == 2
+    assert "nan.wav: not a finite number (NaN or inf) at sample 12345" in done.err
+    assert "none.wav: it holds 0 samples" in done.err
+
+
+def test_a_file_cut_in_the_middle_is_read_as_far_as_it_goes_and_that_is_said(speechctc: Command, here: Path) -> None:
+    data = wav(SONG)
+    (here / "cut.wav").write_bytes(data[: len(data) // 2])
+    done = speechctc("decode", "cut.wav")
+    phones = done.out.split()
+    assert done.status == 0 and phones and phones == SONG[: len(phones)]
+    assert "cut.wav: cut short: the header promises" in done.err
+    write_song(here / "cut.flac", SONG)
+    (here / "cut.flac").write_bytes((here / "cut.flac").read_bytes()[:6000])
+    done = speechctc("decode", "cut.flac")
+    assert done.status == 2 and "cut.flac: cut short or damaged" in done.err
+
+
+@pytest.fixture
+def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Return a function that makes standard input a pipe from which some bytes come."""
+    pipes: list[TextIO] = []
+
+    def send(writing: int, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError), open(writing, "wb") as pipe:
+            pipe.write(data)
+
+    def pipe_in(data: bytes) -> None:
+        reading, writing = os.pipe()
+        threading.Thread(target=send, args=(writing, data), daemon=True).start()
+        pipes.append(open(reading))
+        monkeypatch.setattr(sys, "stdin", pipes[-1])
+
+    yield pipe_in
+    for pipe in pipes:
+        pipe.close()
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
+def test_wav_from_standard_input(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], subtype: str
+) -> None:
+    pipe_in(wav(SONG, subtype))
+    done = speechctc("decode", "-")
+    assert (done.status, done.out.split()) == (0, SONG)
+
+
+def test_raw_samples_come_out_as_phones_while_they_come_in(here: Path) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(0), 8000)
+    data = (np.concatenate([samples] * 4) * 32767).astype("<i2").tobytes()
+    with process("decode", "-", "--raw", 8000, "--format", "tsv", stdin=subprocess.PIPE) as running:
+        assert running.stdin and running.stdout
+        watchdog = threading.Timer(60, running.kill)
+        watchdog.start()
+        running.stdin.write(data[: len(data) // 2])
+        running.stdin.flush()
+        early = [running.stdout.readline().decode().split("\t") for _ in range(3)]  # the input is still open
+        running.stdin.write(data[len(data) // 2 :])
+        running.stdin.close()
+        late = running.stdout.read().decode().splitlines()
+        watchdog.cancel()
+    assert early[0] == ["file", "start", "end", "phone", "confidence\n"] and early[1][0] == "-"
+    assert float(late[-1].split("\t")[2]) <= 4 * len(samples) / 8000 and len(late) > 6
+
+
+@pytest.mark.parametrize("form", ["json", "ctm", "textgrid"])
+def test_standard_input_gives_what_the_file_gives(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], form: str
+) -> None:
+    (here / "a.wav").write_bytes(wav(SONG, rate=22050))
+    (expected,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
+    pipe_in((here / "a.wav").read_bytes())
+    assert speechctc("decode", "-", "--format", form, "--out", "out.x").out == ""
+    text = Path("out.x").read_text()
+    if form == "json":
+        (found,) = json.loads(text)
+        assert found["file"] == "-" and found["seconds"] == expected["seconds"]
+        starts = [segment["start"] for segment in found["segments"]]
+    elif form == "ctm":
+        starts = [float(line.split()[2]) for line in text.splitlines()]
+    else:
+        starts = [interval.start for interval in read_textgrid(Path("out.x"), "phones")]
+    assert starts == pytest.approx([segment["start"] for segment in expected["segments"]], abs=2e-4)
+
+
+@pytest.mark.parametrize("data", [b"", b"these are words, not samples"])
+def test_what_is_not_wav_on_standard_input_is_said(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], data: bytes
+) -> None:
+    pipe_in(data)
+    said = one_line_error(speechctc("decode", "-"))
+    assert "standard input: not WAV" in said and "--raw RATE" in said
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
+    write_song(here / "a.wav", ["low", "top"])
+    with process("decode", *["a.wav", "./a.wav", "../" + here.name + "/a.wav"]) as running:
+        assert running.stdout and running.stderr
+        running.stdout.close()
+        err = running.stderr.read()
+        running.wait(timeout=60)
+    assert running.returncode != 0 and err == b""
+
+
+def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None:
+    write_song(here / "a.wav", ["low"])
+    code = "import sys\nfrom speechctc.cli import main\n"
+    code += "for rest in (['decode', 'a.wav'], ['align', 'a.wav', '--phones', 'low', '--format', 'ctm']):\n"
+    code += "    sys.argv = ['speechctc', *rest]\n    try:\n        main()\n    except SystemExit:\n        pass\n"
+    code += "print({'numba', 'scipy', 'praatio', 'rapidfuzz', 'matplotlib'} & set(sys.modules))"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.startswith("low\n;; a.wav") and done.stdout.endswith("set()\n")
