@@ -5,11 +5,8 @@ WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged; other ra
 
 from __future__ import annotations
 
-import math
 import re
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,7 +55,7 @@ def info(path: Path) -> AudioInfo:
     InputError
         The file is missing, a folder, empty, not audio, or holds no samples.
     """
-    with _open(path) as file:
+    with open_sound(path) as file:
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
@@ -85,7 +82,7 @@ def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
     InputError
         As `info`; or a compressed stream breaks off or is damaged, or a sample is not a finite number.
     """
-    with _open(path) as file:
+    with open_sound(path) as file:
         mono, file_rate = _mono(file, path), int(file.samplerate)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
@@ -96,108 +93,8 @@ def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np
         return samples
     import torch  # late: those who read at the file's own rate should not wait for it
 
-    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
+    resampled: NDArray[np.float32] = resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
     return resampled
-
-
-class Blocks:
-    """A recording read block by block, in memory that does not grow with its length; see `opened`.
-
-    Attributes
-    ----------
-    seconds : float
-        Duration of what was read so far, as it is in the file.
-    """
-
-    def __init__(self, file: soundfile.SoundFile, path: Path, rate: int, size: int) -> None:
-        self._file, self._path, self._rate, self._size = file, path, rate, size
-        self.seconds = 0.0
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        """Read from where the last block ended."""
-        return resample_blocks(self._read(), int(self._file.samplerate), self._rate)
-
-    def _read(self) -> Iterator[NDArray[np.float32]]:
-        done = 0
-        for block in _mono_blocks(self._file, self._path, self._size):
-            done += len(block)
-            self.seconds = done / self._file.samplerate
-            yield block
-
-
-@contextmanager
-def opened(path: Path, rate: int) -> Iterator[Blocks]:
-    """Open a recording to read it in blocks; put together they are the samples of `read`, but for rounding.
-
-    Parameters
-    ----------
-    path : Path
-    rate : int
-        Samples per second wanted, Hz.
-
-    Raises
-    ------
-    InputError
-        As `read`; what is wrong within the recording is raised where it is reached.
-    """
-    with _open(path) as file:
-        yield Blocks(file, path, rate, BLOCK)
-
-
-@contextmanager
-def opened_stdin(rate: int, raw_rate: int | None = None, seconds: float = 0.1) -> Iterator[Blocks]:
-    """Open standard input to read it as it comes.
-
-    Parameters
-    ----------
-    rate : int
-        Samples per second wanted, Hz.
-    raw_rate : int, optional
-        What comes has no header: 16-bit little-endian mono samples at this rate, Hz. Otherwise it is WAV, with any
-        length in its header.
-    seconds : float
-        Length of a block.
-
-    Raises
-    ------
-    InputError
-        It is not WAV; or, where it is reached, a sample is not a finite number.
-    """
-    raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
-    try:
-        file = soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **(raw if raw_rate else {}))
-    except soundfile.LibsndfileError as error:
-        fix = "send WAV, or with --raw RATE 16-bit little-endian mono samples"
-        raise InputError(f"standard input: not WAV ({_words(error)})", fix) from None
-    with file:
-        yield Blocks(file, Path("-"), rate, max(int(file.samplerate * seconds), 1))
-
-
-def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
-    """Change the rate of samples that come in blocks; put together the result is that of `resample` on the whole.
-
-    `resample` makes samples in groups, each from one step of the input and what lies within the filter's width of it.
-    So pieces of whole steps are resampled together with that much on either side, which is then left out again.
-    """
-    if rate == wanted:
-        yield from blocks
-        return
-    common = math.gcd(rate, wanted)
-    step, group = rate // common, wanted // common
-    context = -(-int(_resampler(rate, wanted).width) // step) * step
-    waiting: NDArray[np.float32] = np.zeros(0, np.float32)
-    before = 0  # samples at the head of `waiting` that are done: context of those that follow
-    for block in blocks:
-        waiting = np.concatenate([waiting, block])
-        ready = (len(waiting) - before - context) // step * step
-        if ready > 0:
-            resampled = resample(waiting[: before + ready + context], rate, wanted)
-            yield resampled[before // step * group : (before + ready) // step * group]
-            done = before + ready
-            before = min(context, done)
-            waiting = waiting[done - before :]
-    if len(waiting) > before:
-        yield resample(waiting, rate, wanted)[before // step * group :]
 
 
 def cut_short(path: Path) -> str:
@@ -205,7 +102,7 @@ def cut_short(path: Path) -> str:
 
     A header with the largest size that fits, as programs write that do not know the length yet, promises nothing.
     """
-    with _open(path) as file:
+    with open_sound(path) as file:
         found = re.search(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
     if found is None:
         return ""
@@ -216,14 +113,14 @@ def cut_short(path: Path) -> str:
 
 
 @lru_cache(maxsize=16)
-def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
+def resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
     """Keep the filter: its making costs more than a sentence's filtering."""
     import torchaudio
 
     return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
 
 
-def _open(path: Path) -> soundfile.SoundFile:
+def open_sound(path: Path) -> soundfile.SoundFile:
     """Open a recording that has samples, or say why not."""
     path = Path(path)
     if not path.exists():
@@ -246,11 +143,11 @@ def _open(path: Path) -> soundfile.SoundFile:
 
 def _mono(file: soundfile.SoundFile, path: Path) -> NDArray[np.float32]:
     """Decode all blocks, each averaged over its channels."""
-    blocks = list(_mono_blocks(file, path, BLOCK))
+    blocks = list(mono_blocks(file, path, BLOCK))
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def _mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[NDArray[np.float32]]:
+def mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[NDArray[np.float32]]:
     """Decode block by block, each averaged over its channels."""
     done = 0
     while True:
@@ -258,7 +155,7 @@ def _mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[N
             block = file.read(size, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             where = f"after {done / file.samplerate:.1f} s of {file.frames / file.samplerate:.1f} s"
-            reason = f"{path}: cut short or damaged: {_words(error)} {where}"
+            reason = f"{path}: cut short or damaged: {words(error)} {where}"
             raise InputError(reason, "copy it again or remove it") from None
         if len(block) == 0:
             break
@@ -281,7 +178,7 @@ def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
         return InputError(f"{path}: SPHERE compressed with shorten", "expand it, for example with: sph2pipe -f wav")
     if b"\0" not in head and _is_text(head):
         return InputError(f"{path}: text, not audio", "check what was copied there; a pointer file of git-lfs is text")
-    return InputError(f"{path}: not audio that libsndfile reads ({_words(error)})", CONVERT)
+    return InputError(f"{path}: not audio that libsndfile reads ({words(error)})", CONVERT)
 
 
 def _is_text(head: bytes) -> bool:
@@ -292,5 +189,6 @@ def _is_text(head: bytes) -> bool:
     return True
 
 
-def _words(error: soundfile.LibsndfileError) -> str:
+def words(error: soundfile.LibsndfileError) -> str:
+    """Return libsndfile's own words for what is wrong, to stand within a sentence."""
     return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"

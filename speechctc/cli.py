@@ -40,6 +40,14 @@ class Split(str, Enum):
     test = "test"
 
 
+class Device(str, Enum):
+    """Where to compute; auto is a CUDA GPU where there is one."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 class Format(str, Enum):
     """How phones in time are written."""
 
@@ -56,7 +64,7 @@ OutOption = Annotated[
     typer.Option("--out", help="A file for all; or a folder (a name without an ending) for a file of each."),
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", min=0, help="Recordings at a time; 0: one per core.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute.")]
 
 
 @app.command()
@@ -103,6 +111,8 @@ def train(
             typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
         raise typer.Exit(stop.status) from None
     if _speaks():
+        assert loaded.run is not None
+        _calibrate(loaded.run)
         typer.echo(f"trained: {loaded.run}/best")
 
 
@@ -166,7 +176,7 @@ def decode(
         Optional[int],  # noqa: UP045
         typer.Option("--raw", metavar="RATE", min=1, help="- is raw 16-bit little-endian mono at this rate, Hz."),
     ] = None,
-    device: DeviceOption = "auto",
+    device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings."""
     if "-" in map(str, audio) and len(audio) > 1:
@@ -179,7 +189,7 @@ def decode(
     from speechctc.recogniser import Recogniser
     from speechctc.results import Wanted
 
-    recogniser, wanted = Recogniser.load(model, device), Wanted(form.value, out, jobs, alternatives)
+    recogniser, wanted = Recogniser.load(model, device.value), Wanted(form.value, out, jobs, alternatives)
     if str(audio[0]) == "-":
         decode_stdin(recogniser, wanted, raw, Reporter())
     elif status := run_stage(recogniser, audio, wanted, Reporter()):
@@ -198,7 +208,7 @@ def align(
     form: FormatOption = Format.text,
     out: OutOption = None,
     jobs: JobsOption = 0,
-    device: DeviceOption = "auto",
+    device: DeviceOption = Device.auto,
 ) -> None:
     """Place known phones in recordings."""
     from speechctc.align import align as run_stage
@@ -208,7 +218,7 @@ def align(
     from speechctc.results import Wanted
 
     tasks = find_tasks(audio or (), phones, transcripts)
-    status = run_stage(Recogniser.load(model, device), tasks, Wanted(form.value, out, jobs), Reporter())
+    status = run_stage(Recogniser.load(model, device.value), tasks, Wanted(form.value, out, jobs), Reporter())
     if status:
         raise typer.Exit(status)
 
@@ -218,13 +228,13 @@ def calibrate(
     settings: Settings = None,
     model: ModelOption = None,
     split: Annotated[Split, typer.Option("--split", help="What to learn from; not the training split.")] = Split.dev,
-    device: DeviceOption = "auto",
+    device: DeviceOption = Device.auto,
 ) -> None:
     """Learn what a model's posteriors and boundaries are worth, and keep that in its checkpoint."""
     from speechctc.calibrate import calibrate as run_stage
     from speechctc.progress import Reporter
 
-    typer.echo(run_stage(model, Reporter(), split.value, settings or (), device).to_text())
+    typer.echo(run_stage(model, Reporter(), split.value, settings or (), device.value).to_text())
 
 
 @app.command("score-boundaries")
@@ -252,6 +262,20 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     from speechctc.config import load_config
 
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
+
+
+def _calibrate(run: Path) -> None:
+    """Calibrate a run's best on its dev split, unless that is done; a dev split too small for it is no failure."""
+    from speechctc.calibrate import calibrate as run_stage
+    from speechctc.calibration import Calibration
+    from speechctc.progress import Reporter
+
+    if Calibration.load(run / "best").phones:
+        return
+    try:
+        typer.echo(run_stage(run, Reporter()).to_text())
+    except InputError as error:
+        typer.echo(f"not calibrated: {error}", err=True)
 
 
 def _speaks() -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from speechctc import audio
+from speechctc import audio, audio_blocks
+from speechctc.errors import InputError
 from speechctc.formats import TSV_HEADER, row, write_stream
 from speechctc.many import decode_many
 from speechctc.progress import Reporter
@@ -40,7 +41,7 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], wanted: Wanted, re
     say_if_uncalibrated(recogniser, wanted.form, reporter)
     if len(recordings) == 1 and wanted.folder is None and wanted.form in LIVE:
         path = recordings[0].path
-        with audio.opened(path, recogniser.config.features.sample_rate) as blocks:
+        with audio_blocks.opened(path, recogniser.config.features.sample_rate) as blocks:
             _write_live(recogniser.segments(blocks), str(path), wanted)
         if note := audio.cut_short(path):
             reporter.warn(note)
@@ -67,7 +68,7 @@ def decode_stdin(recogniser: Recogniser, wanted: Wanted, raw_rate: int | None, r
         It is not WAV.
     """
     say_if_uncalibrated(recogniser, wanted.form, reporter)
-    with audio.opened_stdin(recogniser.config.features.sample_rate, raw_rate) as blocks:
+    with audio_blocks.opened_stdin(recogniser.config.features.sample_rate, raw_rate) as blocks:
         segments = recogniser.segments(blocks, wanted.alternatives, LIVE_FRAMES)
         if wanted.form in LIVE:
             _write_live(segments, "-", wanted)
@@ -81,9 +82,13 @@ def _write_live(segments: Iterator[Segment], file: str, wanted: Wanted) -> None:
     """Write each phone as it comes, and keep none."""
     with opened_out(wanted.out) as out:
         out.write(TSV_HEADER if wanted.form == "tsv" else "")
-        between = ""
-        for segment in segments:
-            out.write(between + segment.phone if wanted.form == "text" else row(wanted.form, file, segment))
-            out.flush()
-            between = " "
-        out.write("\n" if wanted.form == "text" else "")
+        between, end = "", "\n" if wanted.form == "text" else ""
+        try:
+            for segment in segments:
+                out.write(between + segment.phone if wanted.form == "text" else row(wanted.form, file, segment))
+                out.flush()
+                between = " "
+        except InputError:
+            out.write(end if between else "")
+            raise
+        out.write(end)

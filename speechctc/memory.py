@@ -86,8 +86,8 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
 def _activations(learner: Learner, utterances: int, frames: int) -> int:
     """Run the net on shapes alone (torch's meta device) and add up what autograd keeps.
 
-    The backward pass needs, on top, gradients of about twice the largest of those; and the features and derivatives
-    before the net are held in float32.
+    The backward pass needs, on top, gradients of about the largest of those; and what stands before and behind the net
+    is held in float32.
     """
     config = learner.config
     low = DTYPES.get(config.train.precision)
@@ -106,5 +106,5 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
         logits, _ = net(features, lengths)
     sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
     share = 0.5 if low is not None else 1.0
-    inputs = 3 * features.numel() * 4 + 3 * logits.numel() * 4
-    return int(share * (sum(sizes) + 2 * max(sizes, default=0))) + inputs
+    inputs = features.numel() * 4 + 3 * logits.numel() * 4
+    return int(share * (sum(sizes) + max(sizes, default=0))) + inputs

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio
+from speechctc import audio, audio_blocks
 from speechctc.alignment import align_frames, check_fit
 from speechctc.calibration import Calibration
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
@@ -142,7 +142,7 @@ class Recogniser:
         InputError
             It cannot be read as audio.
         """
-        with audio.opened(Path(path), self.config.features.sample_rate) as blocks:
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(str(path), blocks.seconds, segments)
 
@@ -158,7 +158,7 @@ class Recogniser:
             labels = self.inventory.encode(phones)
         except InputError as error:
             raise InputError(f"{path}: {error.what}", f"the model's are: {' '.join(self.inventory.phones)}") from None
-        with audio.opened(Path(path), self.config.features.sample_rate) as blocks:
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
             log_probs = [_log_softmax(block) for block in self.logit_blocks(blocks)]
             seconds = blocks.seconds
         frames = sum(len(block) for block in log_probs)
@@ -172,7 +172,7 @@ class Recogniser:
         return Recognition(str(path), seconds, tuple(segments), score / len(labels))
 
     def segments(
-        self, blocks: audio.Blocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
+        self, blocks: audio_blocks.Blocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
     ) -> Iterator[Segment]:
         """Yield the phones of an opened recording as they become known."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)

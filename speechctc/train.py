@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
+from speechctc import ctc
 from speechctc.chunks import Batch
 from speechctc.config import Config
 from speechctc.dev_score import DevScore
@@ -46,6 +47,7 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
             run.check(config, resume)
         ranks.wait()
         trainer = Trainer(config, run, device, ranks, reporter if ranks.first else _WarningsOnly())
+        _compile_loss(trainer)
         with _stop_signals(trainer):
             return _in_memory(trainer)
 
@@ -72,6 +74,13 @@ def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
             learner.step(batch, int(batch.counts.sum()), trainer.stage.lr, number)
             frames += int(batch.lengths.sum())
     return StepTimes(steps, frames, clock.seconds, trace)
+
+
+def _compile_loss(trainer: Trainer) -> None:
+    """Compile the CPU's CTC loss where that has not been done on this machine, and say what takes the time."""
+    if trainer.device.type == "cpu" and trainer.config.train.loss_backend in ("auto", "cpu") and not ctc.is_compiled():
+        trainer.reporter.note("compiling the CTC loss for this machine; this happens once")
+        ctc.warm_up()
 
 
 def _endless(trainer: Trainer) -> Iterator[Batch]:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.checkpoint import Checkpoint, build_net, save_checkpoint
-from speechctc.config import parse_config
+from speechctc.config import load_config, parse_config
 from speechctc.features import Moments, net_input, static_features
-from speechctc.phones import found
+from speechctc.phones import found, inventory
 from tests.tones import HERTZ, PHONES, RATE, write_table
 
 Times = list[tuple[float, float]]
@@ -75,3 +75,13 @@ def teach(folder: Path, steps: int = 80) -> Path:
         optimizer.step()
     save_checkpoint(folder / "run" / "best", Checkpoint(config, inventory, net, mean, std, {"seed": 1}))
     return folder / "run"
+
+
+def untaught(name: str) -> Checkpoint:
+    """Return the net of a config that comes along, over TIMIT's phones, with weights at random."""
+    config = load_config(name)
+    torch.manual_seed(2)
+    some = static_features(0.1 * torch.randn(16000), config.features)
+    mean, std = Moments.of(some, config.features).normalisation()
+    phones = inventory("timit61")
+    return Checkpoint(config, phones, build_net(config, phones), mean, std)

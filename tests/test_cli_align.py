@@ -15,7 +15,7 @@ from speechctc.corpora import read_corpus
 from tests import test_cli
 from tests.taught import write_song
 from tests.test_cli import Command, one_line_error
-from tests.tones import PHONES
+from tests.tones import PHONES, write_config
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
@@ -169,3 +169,21 @@ def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: 
 
 def test_boundaries_of_nothing_are_refused(speechctc: Command, here: Path) -> None:
     assert "no such folder" in one_line_error(speechctc("score-boundaries", "a", "b"))
+
+
+def test_what_was_decoded_and_corrected_is_trained_on(speechctc: Command, here: Path) -> None:
+    """The Praat round trip by the commands: TextGrids beside the recordings, then a corpus of them."""
+    config = write_config(here / "tones", train=2, held_out=2)
+    (here / "talks").mkdir()
+    for k in range(10):
+        write_song(here / "talks" / f"{k}.wav", SONG, seed=k)
+    assert speechctc("decode", "talks", "--format", "textgrid", "--out", "talks").status == 0
+    for grid in (here / "talks").glob("*.TextGrid"):
+        grid.write_text(grid.read_text().replace('"high"', '"fixed"'))
+    settings = ("corpus.kind=textgrid", "corpus.root=talks", "data.dir=f", "run=r", "train.epochs=1")
+    done = speechctc("extract", "--config", config, *settings)
+    assert done.status == 0 and "0 skipped" in done.out.splitlines()[0], done.err
+    done = speechctc("train", "--config", config, *settings)
+    assert done.status == 0, done.err
+    phones = json.loads(Path("r/best/checkpoint.json").read_text())["phones"]["list"]
+    assert set(phones) == {*PHONES, "fixed"} - {"high"}

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 import speechctc
-from speechctc import audio
+from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
 from speechctc.many import decode_batched, decode_many, in_order
 from speechctc.recogniser import Recogniser, Recognition
@@ -77,8 +77,8 @@ def test_decoding_in_small_blocks_is_decoding(
     song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
     write_song(tmp_path / "a.wav", song, rate=22050)
     whole = model.decode(tmp_path / "a.wav", alternatives=1)
-    monkeypatch.setattr(audio, "BLOCK", 1000)
-    with audio.opened(tmp_path / "a.wav", 16000) as blocks:
+    monkeypatch.setattr(audio_blocks, "BLOCK", 1000)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
         found = list(model.segments(blocks, 1, block_frames=20))
     assert [segment.phone for segment in found] == list(whole.phones)
     for ours, expected in zip(found, whole.segments, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio
+from speechctc import audio, audio_blocks
 from speechctc.config import FeatureConfig, ModelConfig, load_config
 from speechctc.features import Moments, frame_count, net_input, static_features
 from speechctc.model import MaxoutNet, receptive_field
@@ -126,7 +128,7 @@ def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, l
     samples = noise(length, rate)
     expected = audio.resample(samples, rate, wanted)
     for sizes in ([777, 1, 5000], [length]):
-        found = np.concatenate(list(audio.resample_blocks(cut(samples, sizes), rate, wanted)))
+        found = np.concatenate(list(audio_blocks.resample_blocks(cut(samples, sizes), rate, wanted)))
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -140,8 +142,53 @@ def test_an_opened_recording_has_the_samples_of_a_read_one(
     samples = np.stack([noise(50_000, k) for k in range(channels)], axis=1)
     soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
     expected, seconds = audio.read(tmp_path / "a.wav", 16000)
-    monkeypatch.setattr(audio, "BLOCK", 4321)
-    with audio.opened(tmp_path / "a.wav", 16000) as blocks:
+    monkeypatch.setattr(audio_blocks, "BLOCK", 4321)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
         pieces = list(blocks)
     assert len(pieces) > 5 and blocks.seconds == pytest.approx(seconds)
     np.testing.assert_allclose(np.concatenate(pieces), expected, atol=1e-6)
+
+
+@pytest.mark.shared
+def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
+    """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 and phones exactly."""
+    import soundfile
+
+    from speechctc.recogniser import Recogniser
+    from tests.taught import untaught
+
+    recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]
+    speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])
+    recogniser = Recogniser(untaught("demo"), torch.device("cpu"))
+    for rate in (16000, 44100):
+        path = tmp_path / f"{rate}.wav"
+        soundfile.write(path, audio.resample(speech, 16000, rate), rate)
+        with audio_blocks.opened(path, 16000) as opened:
+            blocks = list(recogniser.logit_blocks(opened, block_frames=700))
+        samples, seconds = audio.read(path, 16000)
+        assert opened.seconds == seconds > 120 and len(blocks) > 15
+        (whole,) = recogniser.apply_batch([static_features(torch.from_numpy(samples), recogniser.config.features)])
+        torch.testing.assert_close(torch.from_numpy(np.concatenate(blocks)), whole, atol=1e-5, rtol=0)
+        with audio_blocks.opened(path, 16000) as opened:
+            segments = list(recogniser.segments(opened, block_frames=700))
+        expected = list(recogniser.segments_of(whole.numpy(), seconds))
+        assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 100
+
+
+def test_memory_does_not_grow_with_the_recording(taught: Path, tmp_path: Path) -> None:
+    """The peak of a process after a quarter of an hour is that after half a minute."""
+    import soundfile
+
+    for name, seconds in (("short", 30), ("long", 900)):
+        with soundfile.SoundFile(tmp_path / f"{name}.wav", "w", 16000, 1) as file:
+            for k in range(seconds // 30):
+                file.write(noise(30 * 16000, k % 5))
+    code = (
+        "import resource, sys, torch, speechctc\ntorch.set_num_threads(1)\nmodel = speechctc.load(sys.argv[1], 'cpu')\n"
+    )
+    code += "for path in sys.argv[2:]:\n    model.decode(path)\n"
+    code += "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    command = [sys.executable, "-c", code, str(taught), *(str(tmp_path / f"{name}.wav") for name in ("short", "long"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    short, long = map(int, done.stdout.split())
+    assert long <= 1.1 * short

@@ -342,10 +342,9 @@ def test_it_learns_in_bfloat16_too(extracted: Path, here: Path) -> None:
 
 def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path, here: Path) -> None:
     settings = ("train.precision=float16", "model.convs=[4]", "model.dense=[8]")
-    whole = run_once(extracted, here / "whole", "train.epochs=2", *settings)
+    run_once(extracted, here / "whole", "train.epochs=2", *settings)
     run_once(extracted, here / "parts", "train.epochs=2", "train.minutes=1e-9", *settings)
     state = load_file(here / "parts" / "last" / "state.safetensors")
     assert trainer_of(extracted, here / "parts", *settings).learner.scaler.get_scale() == state["scaler.scale"] > 1
-    assert not same(whole, run_once(extracted, here / "parts", "train.epochs=2", *settings, resume=True))
     losses = [json.loads(line)["loss"] for line in (here / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert losses[1] < losses[0]

@@ -17,7 +17,7 @@ from speechctc.ctc.threads import share_out
 
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
-_WORTH_THREADS = 100_000.0  # nanoseconds of work from which on it pays to share it
+_WORTH_THREADS = 500_000.0  # nanoseconds of work from which on it pays to share it
 _LARGE_PAGE = 2**21
 _MADV_HUGEPAGE = 14
 

@@ -20,6 +20,8 @@ from speechctc.ctc import cuda_layout, cuda_plan
 from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
 from speechctc.ctc.problem import Problem
 
+__all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]
+
 _SCALE_ARGUMENTS = struct.Struct("=QqQ")
 
 
@@ -55,7 +57,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     gpu.raise_fault()
     unclaimed = problem.packed and problem.input_lengths.device.type != "cpu"
     with torch.cuda.device(gpu.index):
-        problem = _on_device(problem, logits.device)
+        problem = on_device(problem, logits.device)
         gradient = None
         if want_gradient:  # packed frames that no sound sample claims keep what is there
             gradient = torch.zeros_like(logits) if unclaimed else torch.empty_like(logits)
@@ -137,7 +139,7 @@ class Gpu:
         self.architecture = f"sm_{properties.major}{properties.minor}"
         self.limits = cuda_layout.Device(
             multiprocessors=properties.multi_processor_count,
-            shared_per_block=properties.shared_memory_per_block_optin,
+            shared_per_block=properties.shared_memory_per_block_optin,  # type: ignore[attr-defined]
             shared_per_multiprocessor=properties.shared_memory_per_multiprocessor,
         )
         # Host memory that the device writes to: the host reads it when it comes by, and need not wait.
@@ -204,21 +206,27 @@ def explain(word: int, classes: int) -> str:
     return f"sample {sample}: {text} (an earlier call of the CTC loss; its loss was inf, its gradient 0)"
 
 
-def _on_device(problem: Problem, device: torch.device) -> Problem:
-    """The problem with lengths, offsets and targets on the device; all that is on the host goes in one copy."""
+def on_device(problem: Problem, device: torch.device) -> Problem:
+    """Return the problem with lengths, offsets and targets on the device; those of the host go there in one copy.
+
+    Raises
+    ------
+    ValueError
+        If any is on the host while a CUDA graph is captured.
+    """
     names = ("input_lengths", "frame_offsets", "targets", "target_offsets", "target_lengths")
     found = {name: tensor for name in names if (tensor := getattr(problem, name)) is not None}
     moved = {name: tensor for name, tensor in found.items() if tensor.device.type == "cpu"}
     if moved:
         if torch.cuda.is_current_stream_capturing():
             raise ValueError(
-                f"{', '.join(moved)} of the CTC loss are on the host, and a CUDA graph would keep their present values; "
-                f"put lengths and targets on {device} before the capture"
+                f"{', '.join(moved)} of the CTC loss are on the host, and a CUDA graph would keep their present "
+                f"values; put lengths and targets on {device} before the capture"
             )
         lengths = [tensor.shape[0] for tensor in moved.values()]
         staged = torch.empty(sum(lengths), dtype=torch.int64, pin_memory=True)
         torch.cat(list(moved.values()), out=staged)
-        pieces = staged.to(device, non_blocking=True).split(lengths)
+        pieces = torch.split(staged.to(device, non_blocking=True), lengths)
         found.update(zip(moved, pieces, strict=True))
     elsewhere = {name: tensor for name, tensor in found.items() if tensor.device != device}
     found.update((name, tensor.to(device, non_blocking=True)) for name, tensor in elsewhere.items())

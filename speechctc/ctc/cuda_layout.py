@@ -108,7 +108,29 @@ def size_of(problem: Problem, gradient: Tensor | None) -> Size:
 
 
 class Layout:
-    """Buffers put one after the other, in shared memory or in the workspace."""
+    """Buffers put one after the other, in shared memory or in the workspace.
+
+    Parameters
+    ----------
+    size : Size
+        The shape of the problem.
+    fused : bool
+        Whether the sweep reads the logits itself.
+    pairs, warps : int
+        Pairs of states per lane, warps per direction.
+    spacious : bool
+        Whether warps take panels in turns, with everything in the workspace.
+
+    Attributes
+    ----------
+    shared, workspace, least_shared : int
+        Bytes taken so far of either; bytes of shared memory without which the variant cannot be.
+    by_class, history, whole : bool
+        Whether the table of emissions has all classes; whether shared memory holds the states of all frames, and
+        their emissions.
+    places : dict of str to int
+        Where each buffer begins: bytes into the workspace, or -1 - bytes into shared memory.
+    """
 
     def __init__(self, size: Size, fused: bool, pairs: int, warps: int, spacious: bool) -> None:
         self.size, self.fused, self.pairs, self.warps, self.spacious = size, fused, pairs, warps, spacious
@@ -120,42 +142,31 @@ class Layout:
         self.by_class = fused or size.classes <= size.longest
         row = (size.classes + 1 if self.by_class else self.states + 1) * size.number
         if not fused:
-            self.in_workspace("emissions", (size.all_rows + CHUNK * size.samples) * row)
+            self._in_workspace("emissions", (size.all_rows + CHUNK * size.samples) * row)
         self.ring, self.frames = 2 * (warps + 3) * CHUNK * row, size.padded_frames * row
         each = size.samples if spacious else 1  # what is in shared memory belongs to one sample
-        place = self.in_workspace if spacious else self.in_shared
+        place = self._in_workspace if spacious else self._in_shared
         if size.gradient:
             of_row = (self.states + 32 * self.panels) * size.real
             place("posteriors", each * 2 * (self.panels + 1) * CHUNK * of_row)
         place("sorted", each * 4 * self.states * 4)
         if fused:
             place("first", (size.classes + 1) * 4)
-        self.least_shared = self.shared if spacious else self.shared + self.ring + 2 * self._states_of(1)
-
-    def in_shared(self, name: str, count: int) -> None:
-        self.places[name] = -1 - self.shared
-        self.shared += -(-count // 32) * 32
-
-    def in_workspace(self, name: str, count: int) -> None:
-        self.places[name] = self.workspace
-        self.workspace += -(-count // 256) * 256
-
-    def _states_of(self, frames: int) -> int:
-        return -(-frames * self.states * 2 * self.size.number // 32) * 32
+        self.least_shared = self.shared if spacious else self.shared + self.ring + self._states_of(2)
 
     def place_states(self, budget: int) -> None:
         """Find room for states and emissions: the more frames of them shared memory holds, the less is done twice."""
-        size = self.size
-        free = budget - self.shared - 2 * self._states_of(1) - 64
-        self.history = size.gradient and not self.spacious and self._states_of(size.padded_frames) + self.ring <= free
+        size, history = self.size, self._states_of(self.size.padded_frames)
+        free = budget - self.shared - self._states_of(2) - 64
+        self.history = size.gradient and not self.spacious and history + self.ring <= free
         if self.history:
-            self.in_shared("history", self._states_of(size.padded_frames))
-            free -= self._states_of(size.padded_frames)
+            self._in_shared("history", history)
+            free -= history
         self.whole = size.gradient and not self.spacious and self.frames <= free
         if not self.spacious:
-            self.in_shared("table", self.frames if self.whole else self.ring)
+            self._in_shared("table", self.frames if self.whole else self.ring)
         if self.history or not (size.gradient or self.spacious):
-            self.in_shared("checkpoints", self._states_of(2))
+            self._in_shared("checkpoints", self._states_of(2))
         else:
             rows, frames = size.all_rows // CHUNK + 3 * size.samples, size.padded_frames // CHUNK + 2
             self._in_either("checkpoints", self._states_of(frames), self._states_of(rows), budget)
@@ -164,8 +175,23 @@ class Layout:
             rows, frames = size.all_rows + CHUNK * size.samples, size.padded_frames + 1
             self._in_either(name, frames * borders * number, rows * borders * number, budget)
 
+    def _states_of(self, frames: int) -> int:
+        return _rounded(frames * self.states * 2 * self.size.number, 32)
+
+    def _in_shared(self, name: str, count: int) -> None:
+        self.places[name] = -1 - self.shared
+        self.shared += _rounded(count, 32)
+
+    def _in_workspace(self, name: str, count: int) -> None:
+        self.places[name] = self.workspace
+        self.workspace += _rounded(count, 256)
+
     def _in_either(self, name: str, of_sample: int, of_all: int, budget: int) -> None:
-        if not self.spacious and self.shared + of_sample + 32 <= budget:
-            self.in_shared(name, of_sample)
+        if not self.spacious and self.shared + _rounded(of_sample, 32) <= budget:
+            self._in_shared(name, of_sample)
         else:
-            self.in_workspace(name, of_all)
+            self._in_workspace(name, of_all)
+
+
+def _rounded(count: int, unit: int) -> int:
+    return -(-count // unit) * unit

@@ -114,8 +114,8 @@ def _variants(size: Size) -> Iterator[tuple[bool, int, int, bool]]:
 
 
 def _shared_budget(size: Size, device: Device) -> int:
-    """Shared memory that a block may take so that no sample has to wait for another's to be done, if that can be."""
-    blocks = -(-size.samples // device.multiprocessors)
+    """Shared memory that a block may take: all of it where each has a multiprocessor for itself, else half."""
+    blocks = 1 if size.samples <= device.multiprocessors else 2
     return min(device.shared_per_block, device.shared_per_multiprocessor // blocks - 1024)
 
 
@@ -187,7 +187,7 @@ def pack(
     workspace : Tensor
         `chosen.workspace_bytes` bytes.
     fault : int
-        The address of eight bytes, 0 at first, that the kernels write to when a length or a label is bad.
+        The address of two words, 0 at first, that the kernels write to when a length or a label is bad.
     """
     logits, weights, offsets = problem.logits, problem.weights, problem.frame_offsets
     into = logits if gradient is None else gradient

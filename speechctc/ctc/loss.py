@@ -254,14 +254,14 @@ _NO_SECOND = "ctc_loss has a first derivative only"
 
 def _scale_(gradient: Tensor, by_loss: Tensor, packed_lengths: Tensor | None) -> None:
     """Multiply a gradient, in place, by what the loss was multiplied by further on: most often by 1."""
-    if by_loss.dim() == 1:
-        gradient.mul_(_by_frame(gradient, by_loss, packed_lengths))
-    elif gradient.device.type == "cuda":
+    if gradient.device.type == "cpu" and bool((by_loss == 1).all()):
+        return
+    if gradient.device.type == "cuda" and by_loss.dim() == 0:
         from speechctc.ctc import cuda
 
         cuda.scale_(gradient, by_loss)
-    elif by_loss.item() != 1:
-        gradient.mul_(by_loss)
+    else:
+        gradient.mul_(_by_frame(gradient, by_loss, packed_lengths))
 
 
 def _by_frame(gradient: Tensor, by_loss: Tensor, packed_lengths: Tensor | None) -> Tensor:

@@ -73,11 +73,11 @@ def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes
     CannotStart
         If NVRTC is missing, or does not know the architecture.
     """
-    nvrtc = _nvrtc()
+    nvrtc = load_nvrtc()
     known = [f"sm_{number}" for number in _call(nvrtc.nvrtcGetSupportedArchs())]
     if architecture not in known:
         raise CannotStart(
-            f"the NVRTC library {nvrtc_version()} does not compile for this GPU ({architecture}), only for {', '.join(known)}",
+            f"NVRTC {nvrtc_version()} does not compile for this GPU ({architecture}), only for {', '.join(known)}",
             "install a build of torch made for this GPU",
         )
     headers = {name: text for name, text in _sources().items() if name.endswith(".cuh")}
@@ -118,7 +118,7 @@ def resources(report: str) -> Resources:
 
 
 def cache_folder() -> Path:
-    """Return where cubins are kept: ``$SPEECHCTC_CACHE``, else ``$XDG_CACHE_HOME/speechctc``, else ``~/.cache/speechctc``."""
+    """Return where cubins are kept: SPEECHCTC_CACHE if it is set, else speechctc in XDG_CACHE_HOME or ~/.cache."""
     if own := os.environ.get("SPEECHCTC_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
@@ -127,7 +127,7 @@ def cache_folder() -> Path:
 @lru_cache(maxsize=1)
 def nvrtc_version() -> str:
     """Return the version of the NVRTC library, such as ``"13.0"``."""
-    return ".".join(str(number) for number in _call_all(_nvrtc().nvrtcVersion()))
+    return ".".join(str(number) for number in _call_all(load_nvrtc().nvrtcVersion()))
 
 
 class Kernel:
@@ -185,7 +185,14 @@ def load_driver() -> ModuleType:
 
 
 @lru_cache(maxsize=1)
-def _nvrtc() -> ModuleType:
+def load_nvrtc() -> ModuleType:
+    """Return the bindings of NVRTC.
+
+    Raises
+    ------
+    CannotStart
+        If they are not installed, or the library is not.
+    """
     try:
         from cuda.bindings import nvrtc
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,7 @@ class Backend:
     def loss(self, logits: Tensor, *arguments: Any, **options: Any) -> Tensor:
         """The loss of logits that are brought to the device first."""
         backend = "cuda" if self.name == "emulated" else self.name
-        return ctc_loss(logits.to(self.device), *arguments, backend=backend, **options)
+        return partial(ctc_loss, backend=backend)(logits.to(self.device), *arguments, **options)
 
     def both(self, logits: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
         """Losses of the samples, and the gradient of their sum, on the CPU."""

@@ -181,7 +181,7 @@ TARGETS = torch.tensor([[1, 2, 3, 4], [1, 1, 0, 0], [5, 4, 3, 0]])
     ],
 )
 def test_what_does_not_fit_is_named(changed: dict[str, Any], message: str) -> None:
-    arguments = {
+    arguments: dict[str, Any] = {
         "logits": LOGITS,
         "targets": TARGETS,
         "input_lengths": [10, 10, 10],

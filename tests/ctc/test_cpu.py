@@ -7,14 +7,16 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import pytest
 import torch
 from torch import Tensor
 
-from speechctc.ctc import ctc_loss, is_compiled, native, threads, warm_up
+from speechctc.ctc import cpu, ctc_loss, is_compiled, native, threads, warm_up
 from speechctc.ctc.native import Batch
+from speechctc.ctc.problem import make_problem
 from tests.ctc.cases import Case, random_case, reference
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent
@@ -79,9 +81,9 @@ def test_several_callers_at_once(case: Case, two_threads: None) -> None:
             assert torch.equal(losses, expected[0]) and torch.equal(gradient, expected[1])
 
 
-def _in_child(queue: "multiprocessing.Queue[float]", case: Case) -> None:
-    torch.set_num_threads(2)
-    queue.put(float(both(case)[0].sum()))
+def _in_child(results: "multiprocessing.Queue[float]", case: Case) -> None:
+    # Straight to the backend: other operators of torch would wait for threads that the child does not have.
+    results.put(float(cpu.loss_and_gradient(make_problem(*case), True)[0].sum()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -89,11 +91,11 @@ def _in_child(queue: "multiprocessing.Queue[float]", case: Case) -> None:
 def test_after_a_fork(case: Case, two_threads: None) -> None:
     expected = float(both(case)[0].sum())  # brings up the threads that the child will not have
     context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_in_child, args=(queue, case))
+    results = context.Queue()
+    child = context.Process(target=_in_child, args=(results, case))
     child.start()
     try:
-        assert queue.get(timeout=60) == expected
+        assert results.get(timeout=30) == expected
     finally:
         child.kill()
         child.join()
@@ -111,23 +113,30 @@ def test_memory(case: Case) -> None:
 
 
 def test_peak_memory() -> None:
-    # The whole process: alpha of one sample, and the gradient.
+    # The whole process, on the system where it can be asked: alpha of one sample, and the gradient.
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("the highest mark of memory cannot be reset on this system")
     script = """
-import resource, torch
+import torch
+from pathlib import Path
 from speechctc.ctc import ctc_loss
 torch.set_num_threads(1)
+def highest():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 def run(frames, labels):
     logits = torch.randn(frames, 2, 62, requires_grad=True)
     targets = torch.randint(1, 62, (2, labels))
-    ctc_loss(logits, targets, [frames] * 2, [labels] * 2).backward()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = highest()
+    torch.autograd.grad(ctc_loss(logits, targets, [frames] * 2, [labels] * 2), logits)
+    return highest() - before
 run(100, 10)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-run(6000, 1000)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(run(3000, 1000))
 """
     used = int(run_python(script))
-    alpha, tensors = 6000 * 2001 * 8, 3 * 6000 * 2 * 62 * 4
-    assert used < 1.1 * alpha + 2 * tensors
+    alpha, gradient = 3000 * 2001 * 8, 3000 * 2 * 62 * 4
+    assert 0.9 * alpha < used < 1.05 * (alpha + gradient) + 2e6
 
 
 def run_python(script: str, **environment: str) -> str:
@@ -184,15 +193,13 @@ def test_cache_and_an_old_processor(tmp_path: Path) -> None:
 
 
 def test_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = numba.cfunc
-
     def cfunc(signature: object, cache: bool = False, **options: object) -> object:
         if cache:  # what numba does where neither its own folders nor the user's can be written to
             raise RuntimeError("cannot cache function: no locator available")
-        return kept(signature, **options)
+        return lambda function: SimpleNamespace(ctypes="compiled for this process")
 
     monkeypatch.setattr(numba, "cfunc", cfunc)
-    assert callable(native.entry.__wrapped__(torch.float32))
+    assert native.entry.__wrapped__(torch.float32) == "compiled for this process"
 
 
 def test_warm_up() -> None:

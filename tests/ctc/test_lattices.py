@@ -64,9 +64,8 @@ def test_more_exact_than_pytorch() -> None:
     case = random_case(400, 4, 62, 40, temperature=10, ragged=False)
     wanted = reference(case)[1]
     leaf = case.logits.clone().requires_grad_()
-    for compute, low, high in (
-        (lambda: ctc_loss(leaf, *case[1:], reduction="sum"), 0.0, GRADIENT),
-        (lambda: functional.ctc_loss(leaf.log_softmax(-1), *case[1:], reduction="sum"), 1e-4, 1.0),
-    ):
-        (gradient,) = torch.autograd.grad(compute(), leaf)
-        assert low <= (gradient.double() - wanted).abs().max() <= high
+    ours = ctc_loss(leaf, *case[1:], reduction="sum")
+    theirs = functional.ctc_loss(leaf.log_softmax(-1), *case[1:], reduction="sum")
+    errors = [(torch.autograd.grad(loss, leaf)[0].double() - wanted).abs().max() for loss in (ours, theirs)]
+    assert errors[0] <= GRADIENT
+    assert errors[1] > 1e-4

@@ -15,11 +15,11 @@ struct Schedule {
     int jobs;         // in both halves
     int middle;       // the tick at which the second half begins
 
-    __device__ __forceinline__ int first(int direction) const { return direction == 0 ? alpha : beta; }
+    DEVICE int first(int direction) const { return direction == 0 ? alpha : beta; }
 };
 
 // The job that a direction's first panel begins at a tick, or -1. Panel p begins it p ticks later.
-__device__ __forceinline__ int job_at(const Schedule& s, int direction, int tick) {
+DEVICE int job_at(const Schedule& s, int direction, int tick) {
     if (tick < 0) return -1;
     const int first = s.first(direction);
     if (tick < first) return tick;
@@ -28,7 +28,7 @@ __device__ __forceinline__ int job_at(const Schedule& s, int direction, int tick
 }
 
 // The same for the emissions: the second half needs none where the first has left them all.
-__device__ __forceinline__ int emissions_at(const Schedule& s, int direction, int tick) {
+DEVICE int emissions_at(const Schedule& s, int direction, int tick) {
     const int job = job_at(s, direction, tick);
     return ALL_FRAMES && job >= s.first(direction) ? -1 : job;
 }
@@ -39,33 +39,33 @@ struct Helper {
     real x[CLASSES_PER_LANE];
 };
 
-__device__ __forceinline__ int frame_of(const Block& b, const Helper& h, int job) {
+DEVICE int frame_of(const Block& b, const Helper& h, int job) {
     return (h.direction == 0 ? job : b.s.chunks - 1 - job) * CHUNK + h.frame;
 }
 
-__device__ __forceinline__ Number* helper_row(const Block& b, const Helper& h, int job) {
+DEVICE Number* helper_row(const Block& b, const Helper& h, int job) {
     if (ALL_FRAMES) return b.table + static_cast<long long>(frame_of(b, h, job)) * b.width;
     return b.table + static_cast<long long>((h.direction * RING + job % RING) * CHUNK + h.frame) * b.width;
 }
 
-__device__ __forceinline__ real row_max(real x) {
+DEVICE real row_max(real x) {
     for (int step = ROW_LANES / 2; step > 0; step /= 2) x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
     return x;
 }
 
-__device__ __forceinline__ real row_sum(real x) {
+DEVICE real row_sum(real x) {
     for (int step = ROW_LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
     return x;
 }
 
 #if SPACIOUS
 
-__device__ __forceinline__ void bring(const Block&, const Schedule&, Helper&, int) {}
+DEVICE void bring(const Block&, const Schedule&, Helper&, int) {}
 
 #elif FUSED
 
 // At a tick: probabilities for the job that begins at the next, then loads for the one after it.
-__device__ __forceinline__ void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
+DEVICE void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
     int job = emissions_at(schedule, h.direction, tick + 1);
     if (__any_sync(ALL_LANES, job >= 0)) {
         real top = -infinity(), total = 0;
@@ -100,7 +100,7 @@ __device__ __forceinline__ void bring(const Block& b, const Schedule& schedule, 
 #else
 
 // A copy of one number from global to shared memory that nobody waits for, until `wait_for_copies`.
-__device__ __forceinline__ void copy_later(Number* to, const Number* from) {
+DEVICE void copy_later(Number* to, const Number* from) {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(Number)) : "memory");
@@ -110,7 +110,7 @@ __device__ __forceinline__ void copy_later(Number* to, const Number* from) {
 }
 
 // Waits for all copies but those of the last call.
-__device__ __forceinline__ void wait_for_copies() {
+DEVICE void wait_for_copies() {
 #if !defined(EMULATED) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
     asm volatile("cp.async.wait_group 1;" ::: "memory");
@@ -118,7 +118,7 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 
 // At a tick: copies for the job that begins in two ticks; those for the next one have arrived.
-__device__ __forceinline__ void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
+DEVICE void bring(const Block& b, const Schedule& schedule, Helper& h, int tick) {
     const int job = emissions_at(schedule, h.direction, tick + 2);
     if (job >= 0) {
         const Number* from = table_row(b.args, b.s, b.n) + static_cast<long long>(frame_of(b, h, job)) * b.width;

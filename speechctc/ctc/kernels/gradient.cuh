@@ -8,7 +8,7 @@
 #include "emissions.cuh"
 
 // The same gradient throughout some of the sample's rows: 0 in padding, and where there is no path. All threads.
-__device__ __forceinline__ void fill_rows(const Block& b, long long begin, long long end, real value) {
+DEVICE void fill_rows(const Block& b, long long begin, long long end, real value) {
     if (!GRADIENT) return;
     const Strides& strides = b.args.gradient_strides;
     for (long long t = begin + threadIdx.x / 32; t < end; t += blockDim.x / 32)
@@ -18,7 +18,7 @@ __device__ __forceinline__ void fill_rows(const Block& b, long long begin, long 
 
 // Where the posterior of each position goes, so that those of one label lie together, in the order of positions: its
 // rank is the number of positions that come before it. All threads.
-__device__ __forceinline__ void sort_labels(const Block& b) {
+DEVICE void sort_labels(const Block& b) {
     const int labels = b.s.labels;
     for (int i = threadIdx.x; i < labels; i += blockDim.x) {
         const int label = b.labels[i];
@@ -40,8 +40,8 @@ __device__ __forceinline__ void sort_labels(const Block& b) {
 #if FUSED
 
 // The whole row of the gradient: CLASSES_PER_LANE classes to a lane, side by side, since each waits for its loads.
-__device__ __forceinline__ void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
-                                          const Number* emissions, logit* row) {
+DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
+                      const Number* emissions, logit* row) {
     real posterior[CLASSES_PER_LANE];
     int next[CLASSES_PER_LANE], end[CLASSES_PER_LANE];
     bool more = true;
@@ -72,8 +72,8 @@ __device__ __forceinline__ void leave_row(const Block& b, int lane, const real* 
 #else
 
 // The columns of the target's labels and of the blank; the others are as the rows kernel left them.
-__device__ __forceinline__ void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
-                                          const Number* emissions, logit* row) {
+DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
+                      const Number* emissions, logit* row) {
     const long long stride = b.args.gradient_strides.label;
     const real w = weight(b.args, b.n);
     for (int r = lane; r < b.s.labels; r += ROW_LANES) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void leave_row(const Block& b, int lane, const real* 
 #endif
 
 // One frame, by the ROW_LANES lanes of a row; `job` is -1 where there is none.
-__device__ __forceinline__ void leave_gradient(const Block& b, const Helper& h, int job) {
+DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
     const bool mine = job >= 0 && frame_of(b, h, job) < b.s.frames;
     const int labels = mine ? b.s.labels : 0, parts = mine ? 32 * b.s.panels : 0;
     const real* posteriors = posteriors_of(b, h.direction, mine ? job : 0) + h.frame * b.posterior_width;

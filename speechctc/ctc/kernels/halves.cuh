@@ -6,20 +6,20 @@
 
 // The rows of the table for a direction's j-th chunk.
 template <bool FORWARD>
-__device__ __forceinline__ const Number* rows_of(const Block& b, int job, int chunk) {
+DEVICE const Number* rows_of(const Block& b, int job, int chunk) {
     if (ALL_FRAMES) return b.table + static_cast<long long>(chunk) * CHUNK * b.width;
     return b.table + static_cast<long long>((FORWARD ? 0 : RING) + job % RING) * CHUNK * b.width;
 }
 
 template <bool FORWARD>
-__device__ __forceinline__ int chunk_of(const Sample& s, int job) {
+DEVICE int chunk_of(const Sample& s, int job) {
     return FORWARD ? job : s.chunks - 1 - job;
 }
 
 // The states of the lane at the first frame of a chunk in the order of the direction. A lane beyond the last pair
 // reads what is there: its own states are nothing, and so is every product with them.
 template <bool FORWARD>
-__device__ __forceinline__ Pair* history_at(const Block& b, const Lane& lane, int chunk) {
+DEVICE Pair* history_at(const Block& b, const Lane& lane, int chunk) {
     if constexpr (!HISTORY) return nullptr;
     const int t = chunk * CHUNK + (FORWARD ? 0 : CHUNK - 1);
     return b.history + t * (b.args.longest + 1) + min(lane.pair, b.s.labels);
@@ -27,7 +27,7 @@ __device__ __forceinline__ Pair* history_at(const Block& b, const Lane& lane, in
 
 // A chunk of the first half: sweep it, and keep what the other direction will need of it.
 template <bool FORWARD>
-__device__ __forceinline__ void sweep(const Block& b, Lane& lane, int panel, int job) {
+DEVICE void sweep(const Block& b, Lane& lane, int panel, int job) {
     const int chunk = chunk_of<FORWARD>(b.s, job);
     if (SPACIOUS) load(b, lane.state, lane.pair, boundary<FORWARD>(chunk));
     Pair* past = history_at<FORWARD>(b, lane, chunk);
@@ -50,14 +50,14 @@ __device__ __forceinline__ void sweep(const Block& b, Lane& lane, int panel, int
 }
 
 // The rows for the posteriors of a direction's j-th chunk: one is read while the panels write the others.
-__device__ __forceinline__ real* posteriors_of(const Block& b, int direction, int job) {
+DEVICE real* posteriors_of(const Block& b, int direction, int job) {
     const int ring = b.s.panels + 1;
     return b.posteriors + static_cast<long long>(direction * ring + job % ring) * CHUNK * b.posterior_width;
 }
 
 // Posteriors of the lane's pairs at one frame, and its part of the blank's.
-__device__ __forceinline__ void leave_posteriors(const Block& b, const Lane& lane, const Pair (&other)[PAIRS], int panel,
-                                                 real* row, Number z) {
+DEVICE void leave_posteriors(const Block& b, const Lane& lane, const Pair (&other)[PAIRS], int panel, real* row,
+                             Number z) {
     real blank = 0;
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void leave_posteriors(const Block& b, const Lane& lan
 
 // A chunk of the second half: bring back the other direction's states of it, sweep it, multiply.
 template <bool FORWARD>
-__device__ __forceinline__ void sweep_and_meet(const Block& b, Lane& lane, int panel, int job, Number z) {
+DEVICE void sweep_and_meet(const Block& b, Lane& lane, int panel, int job, Number z) {
     const Sample& s = b.s;
     const int chunk = chunk_of<FORWARD>(s, job);
     const bool fresh = chunk == (FORWARD ? s.half : s.half - 1);

@@ -9,11 +9,11 @@
 
 #include "samples.cuh"
 
-constexpr int PANEL = 32 * PAIRS;            // pairs
-constexpr int RING = WARPS + 3;              // chunks of emissions: being copied, ready, under WARPS panels, read last
-constexpr bool SPARSE = HISTORY || !(GRADIENT || SPACIOUS);  // whether only the middle states are kept
-constexpr bool ALL_FRAMES = WHOLE || SPACIOUS;  // whether the table holds the sample: in shared memory, in the workspace
-constexpr bool EDGES = WARPS > 1 || SPACIOUS;  // whether a panel can have a neighbour
+constexpr int PANEL = 32 * PAIRS;  // pairs
+constexpr int RING = WARPS + 3;    // chunks of emissions: being copied, ready, under WARPS panels, read last
+constexpr bool SPARSE = HISTORY || !(GRADIENT || SPACIOUS);  // only the states at the middle are kept
+constexpr bool ALL_FRAMES = WHOLE || SPACIOUS;               // the table holds the sample, and is no ring
+constexpr bool EDGES = WARPS > 1 || SPACIOUS;                // a panel can have a neighbour
 
 // What the threads of a block share.
 struct Block {
@@ -45,28 +45,28 @@ struct Lane {
     int pair;               // the first of this lane's
 };
 
-__device__ __forceinline__ int lane_id() { return threadIdx.x & 31; }
+DEVICE int lane_id() { return threadIdx.x & 31; }
 
-__device__ __forceinline__ int panels_of(int labels) { return labels / PANEL + 1; }
+DEVICE int panels_of(int labels) { return labels / PANEL + 1; }
 
 // Chunk boundaries are numbered so that both directions find room: alpha entering chunk c at c, beta at c + 2.
 template <bool FORWARD>
-__device__ __forceinline__ int boundary(int chunk) {
+DEVICE int boundary(int chunk) {
     return FORWARD ? chunk : chunk + 2;
 }
 
-__device__ __forceinline__ Pair* kept_at(const Block& b, int boundary) {
+DEVICE Pair* kept_at(const Block& b, int boundary) {
     return b.kept + static_cast<long long>(SPARSE ? boundary - b.s.half : boundary) * (b.args.longest + 1);
 }
 
-__device__ __forceinline__ void save(const Block& b, const Lane& lane, int boundary) {
+DEVICE void save(const Block& b, const Lane& lane, int boundary) {
     Pair* to = kept_at(b, boundary) + lane.pair;
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i)
         if (lane.pair + i <= b.s.labels) to[i] = lane.state[i];
 }
 
-__device__ __forceinline__ void load(const Block& b, Pair (&state)[PAIRS], int pair, int boundary) {
+DEVICE void load(const Block& b, Pair (&state)[PAIRS], int pair, int boundary) {
     const Pair* from = kept_at(b, boundary) + pair;
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i)
@@ -74,13 +74,13 @@ __device__ __forceinline__ void load(const Block& b, Pair (&state)[PAIRS], int p
 }
 
 // 0 where a label may be entered from the one before it, else NOTHING: between equal labels a blank must come.
-__device__ __forceinline__ int bar(const Block& b, int pair) {
+DEVICE int bar(const Block& b, int pair) {
     return 0 < pair && pair < b.s.labels && b.labels[pair] == b.labels[pair - 1] ? NOTHING : 0;
 }
 
 // Alpha starts in the first blank before the first frame, beta in the last blank after the last frame.
 template <bool FORWARD>
-__device__ __forceinline__ void enter(const Block& b, Lane& lane, int panel) {
+DEVICE void enter(const Block& b, Lane& lane, int panel) {
     const int labels = b.s.labels;
     lane.pair = panel * PANEL + lane_id() * PAIRS;
 #pragma unroll
@@ -104,7 +104,7 @@ struct Edge {
     Number* alpha;
     Pair* beta;
 
-    __device__ __forceinline__ Edge(const Block& b, int panel, int start) {
+    DEVICE Edge(const Block& b, int panel, int start) {
         taken = EDGES && (FORWARD ? lane_id() == 0 && panel > 0 : lane_id() == 31 && panel < b.s.panels - 1);
         given = EDGES && (FORWARD ? lane_id() == 31 && panel < b.s.panels - 1 : lane_id() == 0 && panel > 0);
         stride = panels_of(b.args.longest) - 1;
@@ -113,11 +113,11 @@ struct Edge {
         beta = b.beta_edges + place;
     }
     // What enters with frame f of the chunk.
-    __device__ __forceinline__ Pair take(int f) const {
+    DEVICE Pair take(int f) const {
         if (!taken) return {nothing(), nothing()};
         return FORWARD ? Pair{nothing(), alpha[f * stride - 1]} : beta[(f + 1) * stride];
     }
-    __device__ __forceinline__ void give(int f, const Pair (&state)[PAIRS]) const {
+    DEVICE void give(int f, const Pair (&state)[PAIRS]) const {
         if (!given) return;
         if (FORWARD) alpha[(f + 1) * stride] = state[PAIRS - 1].label;
         else beta[f * stride - 1] = state[0];
@@ -132,14 +132,14 @@ struct Reader {
     Number blank, label[PAIRS];
     Pair edge;
 
-    __device__ __forceinline__ Reader(const Block& b, const Lane& lane, const Number* rows) : width(b.width) {
+    DEVICE Reader(const Block& b, const Lane& lane, const Number* rows) : width(b.width) {
         if (!FORWARD) rows += (CHUNK - 1) * width;
         at_blank = rows + b.blank_column;
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) at_label[i] = rows + lane.column[i];
     }
     // Frame f of the chunk; calls come in the order of the direction.
-    __device__ __forceinline__ void read(const Edge<FORWARD>& border, int f) {
+    DEVICE void read(const Edge<FORWARD>& border, int f) {
         const int step = FORWARD ? width : -width;
         blank = *at_blank;
         at_blank += step;
@@ -154,7 +154,7 @@ struct Reader {
 
 // One frame without its emission: every state becomes the sum of those that lead to it.
 template <bool FORWARD>
-__device__ __forceinline__ void move(Pair (&state)[PAIRS], const Lane& lane, Pair edge) {
+DEVICE void move(Pair (&state)[PAIRS], const Lane& lane, Pair edge) {
     if (FORWARD) {
         Number entering = from_lane_below(state[PAIRS - 1].label);
         if (lane_id() == 0) entering = edge.label;
@@ -180,8 +180,8 @@ __device__ __forceinline__ void move(Pair (&state)[PAIRS], const Lane& lane, Pai
 // The frames of a chunk, in the order of the direction. `before` and `after` see the state of frame f of the chunk
 // before and after its emission.
 template <bool FORWARD, class Before, class After>
-__device__ __forceinline__ void walk(const Block& b, const Lane& lane, Pair (&state)[PAIRS], int panel, int chunk,
-                                     const Number* rows, Before before, After after) {
+DEVICE void walk(const Block& b, const Lane& lane, Pair (&state)[PAIRS], int panel, int chunk, const Number* rows,
+                 Before before, After after) {
     const Edge<FORWARD> edge(b, panel, chunk * CHUNK);
     Reader<FORWARD> next(b, lane, rows);
     next.read(edge, FORWARD ? 0 : CHUNK - 1);

@@ -6,20 +6,20 @@
 
 #if LOGIT_TYPE == 3  // float64
 typedef double logit;
-__device__ __forceinline__ real to_real(logit x) { return x; }
-__device__ __forceinline__ logit to_logit(real x) { return x; }
+DEVICE real to_real(logit x) { return x; }
+DEVICE logit to_logit(real x) { return x; }
 #elif LOGIT_TYPE == 2  // float16
 typedef unsigned short logit;
 #ifdef EMULATED
-__device__ __forceinline__ real to_real(logit x) { return emulated::half_to_float(x); }
-__device__ __forceinline__ logit to_logit(real x) { return emulated::float_to_half(x); }
+DEVICE real to_real(logit x) { return emulated::half_to_float(x); }
+DEVICE logit to_logit(real x) { return emulated::float_to_half(x); }
 #else
-__device__ __forceinline__ real to_real(logit x) {
+DEVICE real to_real(logit x) {
     real y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
     return y;
 }
-__device__ __forceinline__ logit to_logit(real x) {
+DEVICE logit to_logit(real x) {
     logit y;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
     return y;
@@ -27,14 +27,14 @@ __device__ __forceinline__ logit to_logit(real x) {
 #endif
 #elif LOGIT_TYPE == 1  // bfloat16
 typedef unsigned short logit;
-__device__ __forceinline__ real to_real(logit x) { return from_bits(static_cast<int>(static_cast<unsigned>(x) << 16)); }
-__device__ __forceinline__ logit to_logit(real x) {  // to the nearest, ties to even
+DEVICE real to_real(logit x) { return from_bits(static_cast<int>(static_cast<unsigned>(x) << 16)); }
+DEVICE logit to_logit(real x) {  // to the nearest, ties to even
     const unsigned bits = static_cast<unsigned>(to_bits(x));
     if (x != x) return static_cast<logit>((bits >> 16) | 0x40);
     return static_cast<logit>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 #else  // float32
 typedef float logit;
-__device__ __forceinline__ real to_real(logit x) { return x; }
-__device__ __forceinline__ logit to_logit(real x) { return x; }
+DEVICE real to_real(logit x) { return x; }
+DEVICE logit to_logit(real x) { return x; }
 #endif

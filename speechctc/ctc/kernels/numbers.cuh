@@ -7,6 +7,8 @@
 
 #pragma once
 
+#define DEVICE __device__ __forceinline__
+
 #ifndef EMULATED  // the emulation in the tests brings its own
 #define SHARED_MEMORY(name) extern __shared__ __align__(32) char name[]
 #endif
@@ -16,27 +18,27 @@ typedef double real;
 typedef long long real_bits;
 constexpr int MANTISSA_BITS = 52, BIAS = 1023;
 constexpr real LOG2_E = 1.4426950408889634, LOG2_E_REST = 2.0355273740931033e-17;
-__device__ __forceinline__ real from_bits(real_bits bits) { return __longlong_as_double(bits); }
-__device__ __forceinline__ real_bits to_bits(real x) { return __double_as_longlong(x); }
-__device__ __forceinline__ real power_of_two(real x) { return exp2(x); }
-__device__ __forceinline__ int to_int(real x) { return __double2int_rn(x); }
+DEVICE real from_bits(real_bits bits) { return __longlong_as_double(bits); }
+DEVICE real_bits to_bits(real x) { return __double_as_longlong(x); }
+DEVICE real power_of_two(real x) { return exp2(x); }
+DEVICE int to_int(real x) { return __double2int_rn(x); }
 #else
 typedef float real;
 typedef int real_bits;
 constexpr int MANTISSA_BITS = 23, BIAS = 127;
 constexpr real LOG2_E = 1.44269502f, LOG2_E_REST = 1.92596299e-8f;
-__device__ __forceinline__ real from_bits(real_bits bits) { return __int_as_float(bits); }
-__device__ __forceinline__ real_bits to_bits(real x) { return __float_as_int(x); }
+DEVICE real from_bits(real_bits bits) { return __int_as_float(bits); }
+DEVICE real_bits to_bits(real x) { return __float_as_int(x); }
 #ifdef EMULATED
-__device__ __forceinline__ real power_of_two(real x) { return exp2f(x); }
+DEVICE real power_of_two(real x) { return exp2f(x); }
 #else
-__device__ __forceinline__ real power_of_two(real x) {
+DEVICE real power_of_two(real x) {
     real y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 #endif
-__device__ __forceinline__ int to_int(real x) { return __float2int_rn(x); }
+DEVICE int to_int(real x) { return __float2int_rn(x); }
 #endif
 
 // Zero is 1 * 2**NOTHING: no mantissa is ever 0, so no step needs a branch. The three bounds leave room in an int
@@ -44,41 +46,41 @@ __device__ __forceinline__ int to_int(real x) { return __float2int_rn(x); }
 // impossible, a class whose log2-probability is below IMPOSSIBLE as one that cannot be.
 constexpr int NOTHING = -(1 << 28), IMPOSSIBLE = -(1 << 26), LOST = -(1 << 25);
 
-__device__ __forceinline__ real infinity() { return from_bits(static_cast<real_bits>(2 * BIAS + 1) << MANTISSA_BITS); }
+DEVICE real infinity() { return from_bits(static_cast<real_bits>(2 * BIAS + 1) << MANTISSA_BITS); }
 
 struct alignas(2 * sizeof(real)) Number {
     real m;
     int e;
 };
 
-__device__ __forceinline__ Number nothing() { return {1, NOTHING}; }
-__device__ __forceinline__ Number one() { return {1, 0}; }
+DEVICE Number nothing() { return {1, NOTHING}; }
+DEVICE Number one() { return {1, 0}; }
 
-__device__ __forceinline__ real value(Number a) {
+DEVICE real value(Number a) {
     return a.m * from_bits(static_cast<real_bits>(max(a.e + BIAS, 0)) << MANTISSA_BITS);
 }
 
-__device__ __forceinline__ Number product(Number a, Number b) { return {a.m * b.m, a.e + b.e}; }
+DEVICE Number product(Number a, Number b) { return {a.m * b.m, a.e + b.e}; }
 
 // m * 2**(e - base), by an addition to the bits of the float. Where that is too small for one, the smallest power of
 // two comes in its stead: beside the 1 or more that it is added to, neither counts.
-__device__ __forceinline__ real aligned(real m, int e, int base) {
+DEVICE real aligned(real m, int e, int base) {
     return from_bits(to_bits(m) + __viaddmax_s32(e, -base, 1 - BIAS) * (static_cast<real_bits>(1) << MANTISSA_BITS));
 }
 
-__device__ __forceinline__ Number sum(Number a, Number b) {
+DEVICE Number sum(Number a, Number b) {
     const int e = max(a.e, b.e);
     return {aligned(a.m, a.e, e) + aligned(b.m, b.e, e), e};
 }
 
 // a + b + c * 2**bar
-__device__ __forceinline__ Number sum(Number a, Number b, Number c, int bar) {
+DEVICE Number sum(Number a, Number b, Number c, int bar) {
     const int e = __viaddmax_s32(c.e, bar, max(a.e, b.e));
     return {aligned(a.m, a.e, e) + aligned(b.m, b.e, e) + aligned(c.m, c.e, e - bar), e};
 }
 
 // The same number with m in [1, 2); NaN stays NaN.
-__device__ __forceinline__ Number normalised(Number a) {
+DEVICE Number normalised(Number a) {
     const real_bits bits = to_bits(a.m);
     const int field = static_cast<int>(bits >> MANTISSA_BITS) & (2 * BIAS + 1);
     if (field == 2 * BIAS + 1) return a;
@@ -88,7 +90,7 @@ __device__ __forceinline__ Number normalised(Number a) {
 
 // exp(x - top) / total, of a class with logit x. The difference of two floats, and its product with log2(e), are
 // carried in two floats each: at x - top = -300 one alone would be off by 3e-5 of the probability.
-__device__ __forceinline__ Number probability(real x, real top, real inverse_total) {
+DEVICE Number probability(real x, real top, real inverse_total) {
     const real difference = x - top, back = difference - x;
     const real rest = (x - (difference - back)) - (top + back);
     const real high = difference * LOG2_E;
@@ -100,16 +102,16 @@ __device__ __forceinline__ Number probability(real x, real top, real inverse_tot
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
-__device__ __forceinline__ Number from_lane_below(Number a) {
+DEVICE Number from_lane_below(Number a) {
     return {__shfl_up_sync(ALL_LANES, a.m, 1), __shfl_up_sync(ALL_LANES, a.e, 1)};
 }
 
-__device__ __forceinline__ Number from_lane_above(Number a) {
+DEVICE Number from_lane_above(Number a) {
     return {__shfl_down_sync(ALL_LANES, a.m, 1), __shfl_down_sync(ALL_LANES, a.e, 1)};
 }
 
 // The sum over a warp, in all its lanes, in the same order whatever the lane.
-__device__ __forceinline__ Number warp_sum(Number a) {
+DEVICE Number warp_sum(Number a) {
     for (int step = 16; step > 0; step /= 2) {
         a = normalised(a);
         const Number b = {__shfl_xor_sync(ALL_LANES, a.m, step), __shfl_xor_sync(ALL_LANES, a.e, step)};

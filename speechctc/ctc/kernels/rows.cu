@@ -14,6 +14,9 @@ struct alignas(VECTOR * sizeof(logit)) Vector {
     logit x[VECTOR];
 };
 
+// What a thread holds of a row.
+typedef real Held[ROW_VECTORS][VECTOR];
+
 // A row of classes, dealt out to the threads by vectors. Vectors are aligned in memory, so the row may begin up to
 // `lead` elements into the first one; what is read beside the row lies in the same 16 bytes as a class of it.
 struct Row {
@@ -21,19 +24,19 @@ struct Row {
     long long stride;
     int classes, lead;
 
-    __device__ __forceinline__ Row(const logit* from, long long step, int n) : in(from), stride(step), classes(n) {
+    DEVICE Row(const logit* from, long long step, int n) : in(from), stride(step), classes(n) {
         lead = lead_of(from);
     }
-    static __device__ __forceinline__ int lead_of(const logit* p) {
+    static DEVICE int lead_of(const logit* p) {
         return static_cast<int>(reinterpret_cast<unsigned long long>(p) / sizeof(logit) % VECTOR);
     }
     // The class of the first element of the thread's v-th vector, in pass `pass` over the row.
-    __device__ __forceinline__ int begin(int pass, int v) const {
+    DEVICE int begin(int pass, int v) const {
         return pass * REACH + (v * ROW_THREADS + static_cast<int>(threadIdx.x)) * VECTOR - lead;
     }
-    __device__ __forceinline__ bool has(long long k) const { return 0 <= k && k < classes; }
+    DEVICE bool has(long long k) const { return 0 <= k && k < classes; }
 
-    __device__ __forceinline__ void read(int pass, real (&x)[ROW_VECTORS][VECTOR]) const {
+    DEVICE void read(int pass, Held& x) const {
         Vector raw[ROW_VECTORS];
         const Vector* from = reinterpret_cast<const Vector*>(in - lead) + pass * (REACH / VECTOR) + threadIdx.x;
 #pragma unroll
@@ -45,9 +48,9 @@ struct Row {
             for (int j = 0; j < VECTOR; ++j)
                 x[v][j] = has(begin(pass, v) + j) ? to_real(raw[v].x[j]) : -infinity();
     }
-    __device__ __forceinline__ Vector at(long long k) const { return *reinterpret_cast<const Vector*>(in + k * stride); }
+    DEVICE Vector at(long long k) const { return *reinterpret_cast<const Vector*>(in + k * stride); }
 
-    __device__ __forceinline__ void write(int pass, const real (&x)[ROW_VECTORS][VECTOR], logit* out, long long step) const {
+    DEVICE void write(int pass, const Held& x, logit* out, long long step) const {
         const bool aligned = CONTIGUOUS && lead_of(out) == lead;
         Vector* to = reinterpret_cast<Vector*>(out - lead) + pass * (REACH / VECTOR) + threadIdx.x;
 #pragma unroll
@@ -68,15 +71,15 @@ struct Row {
 };
 
 struct Largest {
-    __device__ __forceinline__ real operator()(real a, real b) const { return fmax(a, b); }
+    DEVICE real operator()(real a, real b) const { return fmax(a, b); }
 };
 struct Sum {
-    __device__ __forceinline__ real operator()(real a, real b) const { return a + b; }
+    DEVICE real operator()(real a, real b) const { return a + b; }
 };
 
 // Over the block, in the same order whatever the thread.
 template <class Operation>
-__device__ __forceinline__ real over_block(real x, Operation with) {
+DEVICE real over_block(real x, Operation with) {
     __shared__ real parts[32];
     for (int step = 16; step > 0; step /= 2) x = with(x, __shfl_xor_sync(ALL_LANES, x, step));
     if (ROW_THREADS == 32) return x;
@@ -89,7 +92,7 @@ __device__ __forceinline__ real over_block(real x, Operation with) {
 }
 
 // The sample that a row of packed frames belongs to: the last one that begins at or before it.
-__device__ __forceinline__ int sample_of(const Args& args, long long row) {
+DEVICE int sample_of(const Args& args, long long row) {
     int low = 0, high = args.samples;  // the answer lies in [low, high)
     while (high - low > 1) {
         const int middle = (low + high) / 2;
@@ -100,8 +103,7 @@ __device__ __forceinline__ int sample_of(const Args& args, long long row) {
 }
 
 // The emissions of frame t of a sample; after the last frame also the rows that fill up its chunk.
-__device__ __forceinline__ void leave_emissions(const Args& args, const Sample& s, int n, const Row& from, int t, real top,
-                                                real inverse) {
+DEVICE void leave_emissions(const Args& args, const Sample& s, int n, const Row& from, int t, real top, real inverse) {
     if (s.labels > args.longest) return;
     const int width = table_width(args), blank = blank_column(args);
     Number* to = table_row(args, s, n) + static_cast<long long>(t) * width;
@@ -114,7 +116,7 @@ __device__ __forceinline__ void leave_emissions(const Args& args, const Sample& 
 }
 
 // The greatest logit, and the sum of exp(logit - greatest). In one pass those terms are left in x.
-__device__ __forceinline__ void normalise(const Row& from, int passes, real (&x)[ROW_VECTORS][VECTOR], real& top, real& total) {
+DEVICE void normalise(const Row& from, int passes, Held& x, real& top, real& total) {
     top = -infinity();
     for (int pass = 0; pass < passes; ++pass) {
         from.read(pass, x);
@@ -136,8 +138,7 @@ __device__ __forceinline__ void normalise(const Row& from, int passes, real (&x)
 }
 
 // Softmax times the sample's weight, where the gradient is to be; the sweep sees to the columns of labels.
-__device__ __forceinline__ void leave_softmax(const Row& from, int passes, real (&x)[ROW_VECTORS][VECTOR], real top, real share,
-                                              logit* out, long long step) {
+DEVICE void leave_softmax(const Row& from, int passes, Held& x, real top, real share, logit* out, long long step) {
     for (int pass = 0; pass < passes; ++pass) {
         if (!ONCE) from.read(pass, x);
 #pragma unroll
@@ -149,7 +150,7 @@ __device__ __forceinline__ void leave_softmax(const Row& from, int passes, real 
     }
 }
 
-__device__ __forceinline__ void leave_zeros(const Row& from, int passes, real (&x)[ROW_VECTORS][VECTOR], logit* out, long long step) {
+DEVICE void leave_zeros(const Row& from, int passes, Held& x, logit* out, long long step) {
 #pragma unroll
     for (int i = 0; i < ROW_VECTORS * VECTOR; ++i) x[i / VECTOR][i % VECTOR] = 0;
     for (int pass = 0; pass < passes; ++pass) from.write(pass, x, out, step);
@@ -164,10 +165,11 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS, BLOCKS) ctc_rows(const
     long long found;
     const Fault fault = read_sample(args, n, s, found);
     const long long t = packed ? row - args.frame_offsets[n] : row;
-    const Row from(args.logits + (packed ? 0 : s.in) + row * args.logit_strides.frame, args.logit_strides.label, args.classes);
+    const logit* in = args.logits + (packed ? 0 : s.in) + row * args.logit_strides.frame;
+    const Row from(in, args.logit_strides.label, args.classes);
     logit* out = args.gradient + (packed ? 0 : s.out) + row * args.gradient_strides.frame;
     const int passes = ONCE ? 1 : (args.classes + from.lead + REACH - 1) / REACH;
-    real x[ROW_VECTORS][VECTOR];
+    Held x;
     if (fault != SOUND || t < 0 || t >= s.frames) {
         if (GRADIENT) leave_zeros(from, passes, x, out, args.gradient_strides.label);
         return;

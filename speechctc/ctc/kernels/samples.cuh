@@ -47,7 +47,7 @@ struct Sample {
 };
 
 // Two words: what is wrong (4 bits), the sample (28) and the value found (32); and the number of classes.
-__device__ __forceinline__ void report(const Args& args, int n, Fault fault, long long found) {
+DEVICE void report(const Args& args, int n, Fault fault, long long found) {
     if (args.fault[0] != 0) return;
     const long long limit = 0x7fffffff;
     const long long value = found < -limit ? -limit : found > limit ? limit : found;
@@ -57,7 +57,7 @@ __device__ __forceinline__ void report(const Args& args, int n, Fault fault, lon
 }
 
 // Sample n as far as it can be trusted; a length or offset that leads outside comes back as a fault, and the value.
-__device__ __forceinline__ Fault read_sample(const Args& args, int n, Sample& s, long long& found) {
+DEVICE Fault read_sample(const Args& args, int n, Sample& s, long long& found) {
     const bool packed = args.frame_offsets != nullptr;
     const long long frames = args.input_lengths[n], labels = args.target_lengths[n];
     const long long first = packed ? args.frame_offsets[n] : 0;
@@ -81,27 +81,27 @@ __device__ __forceinline__ Fault read_sample(const Args& args, int n, Sample& s,
 }
 
 // Rows of all samples, in the order of `Sample::row`.
-__device__ __forceinline__ long long rows_in_all(const Args& args) {
+DEVICE long long rows_in_all(const Args& args) {
     return args.frame_offsets ? args.rows : args.samples * args.rows;
 }
 
 // The last chunk is filled up with frames in which only the blank can be, with certainty. A path then rests in the
 // blank it has reached, and only the last one leads to the end: the loss is the same, and no chunk is shorter.
-__device__ __forceinline__ Number at_rest(bool blank) { return blank ? one() : Number{1, IMPOSSIBLE}; }
+DEVICE Number at_rest(bool blank) { return blank ? one() : Number{1, IMPOSSIBLE}; }
 
 // A row of the table of emissions has a column for every class, or, where those are more, for every label of the
 // target and the blank; and one more, for what cannot be.
-__device__ __forceinline__ int table_width(const Args& args) { return BY_CLASS ? args.classes + 1 : args.longest + 2; }
-__device__ __forceinline__ int blank_column(const Args& args) { return BY_CLASS ? args.blank : args.longest; }
+DEVICE int table_width(const Args& args) { return BY_CLASS ? args.classes + 1 : args.longest + 2; }
+DEVICE int blank_column(const Args& args) { return BY_CLASS ? args.blank : args.longest; }
 
 // The row of a sample's first frame, in the workspace; there is room for the last chunk to be filled up.
-__device__ __forceinline__ Number* table_row(const Args& args, const Sample& s, int n) {
+DEVICE Number* table_row(const Args& args, const Sample& s, int n) {
     const long long row = s.row + CHUNK * static_cast<long long>(n);
     return reinterpret_cast<Number*>(args.workspace + args.emissions) + row * table_width(args);
 }
 
-__device__ __forceinline__ bool is_label(const Args& args, long long label) {
+DEVICE bool is_label(const Args& args, long long label) {
     return 0 <= label && label < args.classes && label != args.blank;
 }
 
-__device__ __forceinline__ real weight(const Args& args, int n) { return args.weights ? args.weights[n] : real(1); }
+DEVICE real weight(const Args& args, int n) { return args.weights ? args.weights[n] : real(1); }

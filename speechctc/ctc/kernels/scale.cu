@@ -3,13 +3,13 @@
 
 #include "logits.cuh"
 
-struct Scaling {
+struct Args {
     logit* gradient;
     long long count;
     const real* by;
 };
 
-extern "C" __global__ void __launch_bounds__(256) ctc_scale(const __grid_constant__ Scaling s) {
+extern "C" __global__ void __launch_bounds__(256) ctc_scale(const __grid_constant__ Args s) {
     const real by = *s.by;
     if (by == 1) return;
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;

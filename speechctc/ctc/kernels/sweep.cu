@@ -10,7 +10,7 @@
 constexpr int THREADS = WARPS == 1 ? 256 : 32 * (2 * WARPS + HELPERS);
 
 // Z from alpha before and beta after the middle; every warp computes it, and gets the same bits.
-__device__ __forceinline__ Number meeting(const Block& b) {
+DEVICE Number meeting(const Block& b) {
     const Pair* alpha = kept_at(b, b.s.half);
     const Pair* beta = kept_at(b, b.s.half + 1);
     Number z = nothing();
@@ -22,18 +22,19 @@ __device__ __forceinline__ Number meeting(const Block& b) {
     return warp_sum(z);
 }
 
-__device__ __forceinline__ char* at(const Args& args, char* shared, long long place, long long offset) {
+DEVICE char* at(const Args& args, char* shared, long long place, long long offset) {
     return place < 0 ? shared + (-1 - place) : args.workspace + place + offset;
 }
 
-__device__ __forceinline__ void place_buffers(Block& b, char* shared) {
+DEVICE void place_buffers(Block& b, char* shared) {
     const Args& args = b.args;
     const int pairs = args.longest + 1, panels = panels_of(args.longest);
     b.width = table_width(args);
     b.blank_column = blank_column(args);
     b.dead_column = b.width - 1;
     b.posterior_width = pairs + 32 * panels;
-    const long long boundary = b.s.row / CHUNK + 3LL * b.n, edge = (b.s.row + CHUNK * static_cast<long long>(b.n)) * (panels - 1);
+    const long long boundary = b.s.row / CHUNK + 3LL * b.n;
+    const long long edge = (b.s.row + static_cast<long long>(CHUNK) * b.n) * (panels - 1);
     b.kept = reinterpret_cast<Pair*>(at(args, shared, args.checkpoints, boundary * pairs * sizeof(Pair)));
     b.alpha_edges = reinterpret_cast<Number*>(at(args, shared, args.alpha_edges, edge * sizeof(Number)));
     b.beta_edges = reinterpret_cast<Pair*>(at(args, shared, args.beta_edges, edge * sizeof(Pair)));
@@ -56,7 +57,7 @@ __device__ __forceinline__ void place_buffers(Block& b, char* shared) {
 
 // Brings in the labels, and tells whether the sample can be swept. If not, its loss and gradient are written: infinity
 // and 0 where no path exists. All threads.
-__device__ __forceinline__ bool worth_sweeping(const Block& b, Fault fault, long long found) {
+DEVICE bool worth_sweeping(const Block& b, Fault fault, long long found) {
     const Sample& s = b.s;
     const bool room = s.labels <= b.args.longest;
     for (int i = threadIdx.x; i < s.labels; i += blockDim.x) {
@@ -76,7 +77,7 @@ __device__ __forceinline__ bool worth_sweeping(const Block& b, Fault fault, long
 
 // The first state of a direction: in the lanes, at its boundary, and at the borders of its panels.
 template <bool FORWARD>
-__device__ __forceinline__ void begin(const Block& b, Lane& lane, int slot) {
+DEVICE void begin(const Block& b, Lane& lane, int slot) {
     const int boundary = FORWARD ? 0 : b.s.chunks + 1;
     for (int panel = slot; panel < b.s.panels; panel += WARPS) {
         enter<FORWARD>(b, lane, panel);
@@ -87,7 +88,7 @@ __device__ __forceinline__ void begin(const Block& b, Lane& lane, int slot) {
 
 // What a lattice warp does in a tick: its panels, each as many ticks behind the first as it is panels away from it.
 template <bool FORWARD, bool SECOND_HALF>
-__device__ __forceinline__ void work(const Block& b, const Schedule& schedule, Lane& lane, int slot, int tick, Number z) {
+DEVICE void work(const Block& b, const Schedule& schedule, Lane& lane, int slot, int tick, Number z) {
     for (int panel = slot; panel < b.s.panels; panel += WARPS) {
         const int job = job_at(schedule, FORWARD ? 0 : 1, tick - (FORWARD ? panel : b.s.panels - 1 - panel));
         if (job < 0) continue;
@@ -99,7 +100,7 @@ __device__ __forceinline__ void work(const Block& b, const Schedule& schedule, L
     }
 }
 
-__device__ __forceinline__ void help(const Block& b, const Schedule& schedule, Helper& helper, int tick) {
+DEVICE void help(const Block& b, const Schedule& schedule, Helper& helper, int tick) {
     bring(b, schedule, helper, tick);
     const int job = job_at(schedule, helper.direction, tick - b.s.panels);
     leave_gradient(b, helper, job >= schedule.first(helper.direction) ? job : -1);
@@ -109,7 +110,7 @@ enum Role { ALPHA, BETA, HELP, IDLE };
 
 // Warps w and w + 4 share a scheduler. Lattice warps come first, alpha's and beta's by turns; where they are two, the
 // helpers are kept off their schedulers, which leaves two warps idle.
-__device__ __forceinline__ Role role_of(int warp, int& slot) {
+DEVICE Role role_of(int warp, int& slot) {
     slot = warp < 2 * WARPS ? warp / 2 : WARPS > 1 ? warp - 2 * WARPS : warp / 4 * 2 + warp % 2;
     if (warp < 2 * WARPS) return warp % 2 ? BETA : ALPHA;
     return WARPS > 1 || warp % 4 >= 2 ? HELP : IDLE;

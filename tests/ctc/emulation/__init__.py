@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from threading import get_ident
 
@@ -88,7 +88,7 @@ def launch(kernel: str, macros: Macros, arguments: bytes, blocks: int, threads: 
         raise RuntimeError(f"ctc_{kernel}: {error.decode()}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def scheduler() -> ctypes.CDLL:
     """What runs kernels; they find its symbols, since it is loaded first and for all."""
     library = ctypes.CDLL(str(_compile("scheduler", HERE / "scheduler.cpp", [])), mode=ctypes.RTLD_GLOBAL)
@@ -96,7 +96,7 @@ def scheduler() -> ctypes.CDLL:
     return library
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(kernel: str, macros: Macros) -> ctypes.CDLL:
     """The kernel as a library, built when first asked for and kept among temporary files."""
     scheduler()

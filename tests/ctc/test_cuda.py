@@ -1,0 +1,284 @@
+"""The CUDA path on a GPU: against the reference, and in the company that it will keep there."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.ctc import ctc_loss, cuda, reference
+from speechctc.ctc.cuda_layout import size_of
+from speechctc.ctc.cuda_plan import plan, workspace_bytes
+from speechctc.ctc.problem import Problem, make_problem
+from tests.ctc.test_kernel_facts import GRADIENT, LOSS, VARIANTS, Case
+
+pytestmark = pytest.mark.cuda
+LENGTHS = ("input_lengths", "frame_offsets", "targets", "target_offsets", "target_lengths")
+CHARACTERS = Case(150, 64, 28, 40)
+
+
+def on_gpu(problem: Problem, lengths_too: bool = True, device: str = "cuda") -> Problem:
+    """The problem on a GPU; with lengths and targets there, the host knows only their bounds."""
+    moved = {"logits": problem.logits.to(device)}
+    if problem.weights is not None:
+        moved["weights"] = problem.weights.to(device)
+    if lengths_too:
+        moved |= {name: there.to(device) for name in LENGTHS if (there := getattr(problem, name)) is not None}
+        rows, labels = problem.logits.shape[0], int((problem.target_offsets[1:]).min()) if problem.samples > 1 else 0
+        problem = replace(problem, longest_input=rows, longest_target=max(labels, problem.longest_target))
+    return replace(problem, **moved)  # type: ignore[arg-type]
+
+
+def gradient_of(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Losses and gradient, by the kernels."""
+    losses, gradient = cuda.loss_and_gradient(problem, True)
+    assert gradient is not None
+    return losses, gradient
+
+
+def assert_right(problem: Problem, gradient: bool = True, lengths_too: bool = True) -> None:
+    """Compare with the reference, which is given the same logits in float64."""
+    losses, by_logits = cuda.loss_and_gradient(on_gpu(problem, lengths_too), gradient)
+    cuda.check()
+    expected, by_book = reference.loss_and_gradient(replace(problem, logits=problem.logits.double()), gradient)
+    exact = problem.logits.dtype == torch.float64
+    slack = 1e-12 if exact else LOSS
+    torch.testing.assert_close(losses.cpu().double(), expected, rtol=slack, atol=slack)
+    assert (by_logits is None) == (not gradient)
+    if by_logits is not None:
+        assert by_logits.dtype == problem.logits.dtype
+        rounding = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}.get(by_logits.dtype, 0.0)
+        slack = 1e-11 if exact else GRADIENT
+        torch.testing.assert_close(by_logits.cpu().double(), by_book, rtol=rounding, atol=slack)
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Whatever makes the host wait for the device is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that this is a prototype
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("lengths_too", [True, False], ids=["lengths on the GPU", "lengths on the host"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variant(name: str, lengths_too: bool) -> None:
+    case = VARIANTS[name]
+    assert_right(case.problem(), case.gradient, lengths_too)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1, 3, 10, 30, 60])
+@pytest.mark.parametrize(("frames", "classes", "labels"), [(1, 2, 1), (9, 5, 3), (150, 28, 40), (400, 62, 100)])
+def test_temperatures(frames: int, classes: int, labels: int, temperature: float) -> None:
+    for seed in range(5):
+        assert_right(Case(frames, 7, classes, labels, temperature=temperature).problem(seed))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(4000, 2, 3, 700, temperature=3),
+        Case(20000, 2, 5, 30),
+        Case(1500, 2, 12, 1280),
+        Case(1500, 8, 62, 200, temperature=20),
+        Case(100, 50, 80, 20),
+        Case(12, 257, 5, 4),
+        Case(150, 16, 5000, 20),
+        Case(20, 3, 100_003, 5),
+        Case(150, 300, 28, 40),
+    ],
+    ids=lambda case: f"T={case.frames} N={case.samples} A={case.classes} L={case.labels}",
+)
+def test_large(case: Case) -> None:
+    assert_right(case.problem())
+
+
+@pytest.mark.parametrize("classes", [28, 200])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 1, 0)])
+def test_any_strides(order: tuple[int, int, int], classes: int) -> None:
+    problem = on_gpu(Case(20, 3, classes, 5).problem())
+    back = [order.index(axis) for axis in range(3)]
+    losses, gradient = gradient_of(problem)
+    turned = replace(problem, logits=problem.logits.permute(order).contiguous().permute(back))
+    same, by_logits = gradient_of(turned)
+    assert by_logits.stride() == turned.logits.stride()
+    torch.testing.assert_close(same, losses, rtol=LOSS, atol=LOSS)
+    torch.testing.assert_close(by_logits, gradient, rtol=0, atol=GRADIENT)
+
+
+@pytest.mark.parametrize("classes", [28, 200])
+def test_packed_frames(classes: int) -> None:
+    problem = Case(50, 4, classes, 9).problem()
+    rows = torch.cat([problem.logits[:length, n] for n, length in enumerate(problem.input_lengths)])
+    packed = make_problem(rows, problem.targets.view(4, 9), problem.input_lengths, problem.target_lengths, packed=True)
+    assert_right(packed)
+    assert_right(packed, lengths_too=False)
+
+
+@pytest.mark.parametrize("case", [CHARACTERS, Case(60, 16, 5000, 10), Case(300, 4, 28, 280)], ids=str)
+def test_the_same_bits_a_hundred_times(case: Case) -> None:
+    problem = on_gpu(case.problem())
+    losses, gradient = gradient_of(problem)
+    for _ in range(100):
+        again, by_logits = gradient_of(problem)
+        assert torch.equal(losses, again)
+        assert torch.equal(gradient, by_logits)
+
+
+@pytest.mark.parametrize("lengths_too", [True, False])
+@pytest.mark.parametrize("classes", [28, 200])
+def test_the_host_never_waits(classes: int, lengths_too: bool) -> None:
+    problem = on_gpu(Case(50, 4, classes, 9).problem(), lengths_too)
+    gradient_of(problem)
+    cuda.loss_and_gradient(problem, False)
+    with no_waiting():
+        gradient_of(problem)
+        cuda.loss_and_gradient(problem, False)
+
+
+@pytest.mark.parametrize("classes", [28, 200])
+def test_cuda_graph(classes: int) -> None:
+    """A replay takes the logits that are in place at its time."""
+    problem, other = (on_gpu(Case(50, 4, classes, 9).problem(seed)) for seed in (0, 1))
+    expected = gradient_of(replace(problem, logits=other.logits))
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        gradient_of(problem)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        losses, gradient = gradient_of(problem)
+    problem.logits.copy_(other.logits)
+    for _ in range(3):
+        losses.zero_()
+        gradient.zero_()
+        graph.replay()
+        assert torch.equal(losses, expected[0])
+        assert torch.equal(gradient, expected[1])
+
+
+def test_another_stream() -> None:
+    """The kernels come after what the current stream does, and before what it does next."""
+    problem, other = (on_gpu(Case(150, 4, 28, 9).problem(seed)) for seed in (0, 1))
+    expected = gradient_of(other)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # type: ignore[no-untyped-call]
+        problem.logits.copy_(other.logits)
+        losses, gradient = gradient_of(replace(other, logits=problem.logits))
+        problem.logits.zero_()
+    stream.synchronize()
+    assert torch.equal(losses, expected[0])
+    assert torch.equal(gradient, expected[1])
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is only one GPU")
+def test_another_device() -> None:
+    problem = Case(50, 4, 28, 9).problem()
+    first, second = (gradient_of(on_gpu(problem, device=f"cuda:{index}")) for index in range(2))
+    assert torch.cuda.current_device() == 0
+    assert second[1].device.index == 1
+    assert torch.equal(first[0].cpu(), second[0].cpu())
+    assert torch.equal(first[1].cpu(), second[1].cpu())
+    mixed = replace(on_gpu(problem, device="cuda:1"), targets=problem.targets.to("cuda:0"))
+    assert torch.equal(gradient_of(mixed)[1].cpu(), first[1].cpu())
+
+
+def test_compiled_by_torch() -> None:
+    """One graph, with no break; the same loss and gradient."""
+    problem = on_gpu(Case(50, 4, 28, 9).problem())
+    lengths, labels = problem.input_lengths, problem.target_lengths
+    targets = problem.targets.view(4, 9)
+
+    def step(logits: Tensor) -> Tensor:
+        return ctc_loss(logits * 2, targets, lengths, labels, backend="cuda") * 3
+
+    leaf = problem.logits.clone().requires_grad_()
+    loss = step(leaf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the compiler has to say of itself
+        compiled = torch.compile(step, fullgraph=True)(leaf)
+        (by_compiled,) = torch.autograd.grad(compiled, leaf)
+    torch.testing.assert_close(compiled, loss)
+    torch.testing.assert_close(by_compiled, torch.autograd.grad(loss, leaf)[0])
+
+
+def test_gradcheck() -> None:
+    logits = torch.randn(6, 2, 5, dtype=torch.float64, device="cuda", requires_grad=True)
+    targets = torch.tensor([[1, 2], [3, 3]], device="cuda")
+
+    def losses(x: Tensor) -> Tensor:
+        return ctc_loss(x, targets, [6, 5], [2, 2], reduction="none", backend="cuda")
+
+    assert torch.autograd.gradcheck(losses, (logits,))
+
+
+@pytest.mark.parametrize("case", [CHARACTERS, Case(150, 8, 5000, 20), Case(1500, 4, 62, 200)], ids=str)
+def test_memory_is_what_the_function_says(case: Case) -> None:
+    problem = on_gpu(case.problem())
+    gradient_of(problem)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    losses, gradient = gradient_of(problem)
+    peak = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
+    said = workspace_bytes(size_of(problem, gradient), cuda.gpu_of(problem.logits.device).limits)
+    assert peak == losses.nbytes + gradient.nbytes + said
+
+
+def test_the_emulated_plan_is_the_one_that_runs() -> None:
+    """The limits that torch reports lead to a plan; a real device has at least what the smallest has."""
+    limits = cuda.gpu_of(torch.device("cuda")).limits
+    assert limits.shared_per_block >= 48 * 1024
+    problem = on_gpu(CHARACTERS.problem())
+    assert plan(size_of(problem, problem.logits), limits).shared_bytes <= limits.shared_per_block
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("input_lengths", -1, "sample 1: input length -1"),
+        ("target_lengths", 99999, "sample 1: target length 99999"),
+        ("targets", 28, r"sample 1: label 28 is the blank or outside 0\.\.27"),
+    ],
+)
+def test_bad_lengths_and_labels_on_the_device(field: str, value: int, message: str) -> None:
+    problem = on_gpu(replace(Case(20, 3, 28, 5).problem(), target_lengths=torch.tensor([5, 5, 4])))
+    losses, gradient = gradient_of(problem)
+    bad = getattr(problem, field).clone()
+    bad[7 if field == "targets" else 1] = value
+    spoilt = replace(problem, **{field: bad})
+    found, by_logits = gradient_of(spoilt)
+    with pytest.raises(ValueError, match=message):
+        cuda.check()
+    cuda.check()
+    assert found[1].isinf()
+    assert torch.equal(found[::2], losses[::2])
+    assert (by_logits[:, 1] == 0).all()
+    assert torch.equal(by_logits[:, ::2], gradient[:, ::2])
+    gradient_of(spoilt)
+    torch.cuda.synchronize()
+    with pytest.raises(ValueError, match=message):
+        gradient_of(problem)
+    gradient_of(problem)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_scale(dtype: torch.dtype) -> None:
+    gradient = torch.randn(7, 11, 13, device="cuda").to(dtype)
+    before = gradient.clone()
+    assert cuda.scale_(gradient, torch.ones((), device="cuda")) is gradient
+    assert torch.equal(gradient, before)
+    cuda.scale_(gradient, torch.tensor(-0.3, device="cuda"))
+    torch.testing.assert_close(gradient, before * -0.3)
+    with pytest.raises(ValueError, match="scaled by one number"):
+        cuda.scale_(gradient, torch.ones(2, device="cuda"))

@@ -1,0 +1,269 @@
+"""What surrounds the kernels, where there is no GPU: the plan, the cache of machine code, and why it cannot start."""
+
+import ctypes
+import os
+import sys
+from enum import IntEnum
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from speechctc.ctc import cuda, nvrtc
+from speechctc.ctc.cuda_layout import Device, Size
+from speechctc.ctc.cuda_plan import plan, workspace_bytes
+from speechctc.ctc.problem import make_problem
+from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc
+
+SCALE = (("LOGIT_TYPE", 0),)
+
+
+def size(frames: int, labels: int, classes: int, samples: int, gradient: bool = True) -> Size:
+    return Size(frames, samples, classes, frames, labels, torch.float32, packed=False, gradient=gradient)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("name", COMMON)
+def test_memory_is_at_most_half_of_torch(name: str, gpu: str) -> None:
+    """PyTorch's loss keeps alpha and beta of all states, log-probabilities, and the gradient by those."""
+    frames, labels, classes, samples = COMMON[name]
+    torch_bytes = samples * frames * (2 * (2 * labels + 1) + 2 * classes) * 4
+    assert workspace_bytes(size(*COMMON[name]), GPUS[gpu]) <= torch_bytes / 2
+
+
+def test_a_small_problem_takes_no_memory_at_all() -> None:
+    assert workspace_bytes(size(*COMMON["characters"]), GPUS["sm_90"]) == 0
+
+
+def test_workspace_as_documented() -> None:
+    """The sum of the docstring of `workspace_bytes`, each buffer in whole 256 bytes."""
+    frames, labels, classes, samples = 700, 300, 50, 3
+    rows, pairs, panels = samples * frames, labels + 1, labels // 64 + 1
+    buffers = [
+        (rows + 8 * samples) * (min(classes, pairs) + 1) * 8,
+        (rows // 8 + 3 * samples) * pairs * 16,
+        (rows + 8 * samples) * (panels - 1) * 8,
+        (rows + 8 * samples) * (panels - 1) * 16,
+        16 * samples * pairs,
+        8 * samples * (panels + 1) * (pairs + 32 * panels) * 8,
+    ]
+    assert workspace_bytes(size(frames, labels, classes, samples), GPUS["sm_90"]) == sum(
+        -(-bytes_ // 256) * 256 for bytes_ in buffers
+    )
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    frames=st.integers(0, 3000),
+    labels=st.integers(0, 2000),
+    classes=st.integers(1, 30000),
+    samples=st.integers(1, 3000),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.float16]),
+    gradient=st.booleans(),
+    contiguous=st.booleans(),
+    shared=st.sampled_from([48, 64, 99, 163, 227]),
+)
+def test_any_problem_has_a_plan(
+    frames: int,
+    labels: int,
+    classes: int,
+    samples: int,
+    dtype: torch.dtype,
+    gradient: bool,
+    contiguous: bool,
+    shared: int,
+) -> None:
+    """It fits the device, has room for the longest path, and never more threads than a block can have."""
+    problem = Size(frames, samples, classes, frames, labels, dtype, False, gradient, contiguous)
+    chosen = plan(problem, Device(80, shared * 1024, (shared + 1) * 1024))
+    options, rows = dict(chosen.sweep), dict(chosen.rows)
+    assert chosen.shared_bytes <= shared * 1024
+    assert chosen.threads <= 512
+    assert chosen.longest == min(frames, labels)
+    if not options["SPACIOUS"]:
+        assert 32 * options["PAIRS"] * options["WARPS"] > chosen.longest
+    if options["FUSED"]:
+        assert 8 * options["CLASSES_PER_LANE"] >= classes
+        assert not rows
+    elif rows["ONCE"]:
+        elements = 16 // dtype.itemsize if contiguous else 1
+        assert rows["ROW_THREADS"] * rows["ROW_VECTORS"] * elements >= classes + elements - 1
+    for place in chosen.places:
+        assert -1 - chosen.shared_bytes <= place <= chosen.workspace_bytes
+
+
+def test_too_many_frames_to_count() -> None:
+    with pytest.raises(ValueError, match="2200000000 frames in one call are too many"):
+        plan(size(22_000_000, 1, 2, 100), GPUS["sm_90"])
+
+
+def test_logits_on_the_wrong_device() -> None:
+    problem = make_problem(torch.zeros(2, 1, 3), torch.tensor([[1]]), [2], [1])
+    with pytest.raises(ValueError, match=r'backend="cuda" takes logits on a CUDA device; these are on cpu'):
+        cuda.loss_and_gradient(problem, True)
+
+
+def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(cuda.CannotStart, match="cannot start: torch finds no NVIDIA GPU or no driver; run nvidia-smi"):
+        cuda.check("cuda")
+
+
+def test_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(cuda.CannotStart, match="this build of torch is without CUDA; install one with CUDA"):
+        cuda.check(0)
+
+
+def test_no_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    for load in (nvrtc.load_driver, nvrtc.load_nvrtc):
+        load.cache_clear()
+        with pytest.raises(nvrtc.CannotStart, match=r"cuda-bindings cannot be imported .* pip install cuda-bindings"):
+            load()
+
+
+def test_no_nvrtc_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise RuntimeError("libnvrtc.so.13: not found")
+
+    bindings = SimpleNamespace(nvrtc=SimpleNamespace(nvrtcVersion=lost))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    nvrtc.load_nvrtc.cache_clear()
+    with pytest.raises(nvrtc.CannotStart, match=r"NVRTC library is not found .* pip install nvidia-cuda-nvrtc"):
+        nvrtc.load_nvrtc()
+
+
+@needs_nvrtc
+def test_a_gpu_that_nvrtc_does_not_know() -> None:
+    with pytest.raises(nvrtc.CannotStart, match=r"does not compile for this GPU \(sm_50\), only for sm_75"):
+        nvrtc.compile_cubin("scale", SCALE, "sm_50")
+
+
+@needs_nvrtc
+def test_source_that_does_not_compile() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)scale.cu does not compile for sm_80:.*error"):
+        nvrtc.compile_cubin("scale", (("LOGIT_TYPE", 0), ("real", 7)), "sm_80")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPEECHCTC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@needs_nvrtc
+def test_machine_code_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = nvrtc.cubin("scale", SCALE, "sm_80")
+    assert [path.suffix for path in cache.iterdir()] == [".cubin"]
+    with monkeypatch.context() as patched:
+        patched.setattr(nvrtc, "compile_cubin", None)
+        assert nvrtc.cubin("scale", SCALE, "sm_80") == code
+        for other in ((("LOGIT_TYPE", 1),), "sm_80"), (SCALE, "sm_90"):
+            with pytest.raises(TypeError):
+                nvrtc.cubin("scale", *other)
+        patched.setattr(nvrtc, "nvrtc_version", lambda: "99.0")
+        with pytest.raises(TypeError):
+            nvrtc.cubin("scale", SCALE, "sm_80")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("damage", [b"", b"half", None])
+def test_a_damaged_file_is_made_again(cache: Path, damage: bytes | None) -> None:
+    code = nvrtc.cubin("scale", SCALE, "sm_80")
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] if damage is None else damage)
+    assert nvrtc.cubin("scale", SCALE, "sm_80") == code
+    assert path.read_bytes() == whole
+
+
+@needs_nvrtc
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPEECHCTC_CACHE", str(tmp_path / "file" / "cache"))
+    assert nvrtc.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
+
+
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join("somewhere", "else"))
+    assert nvrtc.cache_folder() == Path("somewhere/else/speechctc")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert nvrtc.cache_folder() == Path.home() / ".cache" / "speechctc"
+
+
+def test_capture_wants_lengths_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph would go on with the lengths of the day it was captured."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    problem = make_problem(torch.zeros(2, 1, 3), torch.tensor([[1]]), [2], [1])
+    with pytest.raises(ValueError, match=r"input_lengths, .* on the host.* put lengths and targets on cuda:0 before"):
+        cuda.on_device(problem, torch.device("cuda:0"))
+
+
+def test_capture_wants_the_kernel_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    gpu = object.__new__(cuda.Gpu)
+    gpu._kernels = {}
+    with pytest.raises(RuntimeError, match="call the loss once with these shapes before the capture"):
+        gpu.kernel("sweep", SCALE)
+
+
+class Status(IntEnum):
+    """As the driver's."""
+
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+
+
+class Driver:
+    """Enough of the driver's bindings to see what is asked of it."""
+
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="most shared memory")
+
+    def __init__(self) -> None:
+        self.attributes: list[tuple[object, ...]] = []
+        self.launches: list[tuple[object, ...]] = []
+        self.status = Status.CUDA_SUCCESS
+
+    def cuLibraryLoadData(self, code: bytes, *options: object) -> tuple[Status, str]:
+        assert code.startswith(b"\x7fELF")
+        return self.status, "library"
+
+    def cuLibraryGetKernel(self, library: str, name: bytes) -> tuple[Status, str]:
+        return Status.CUDA_SUCCESS, f"{library}.{name.decode()}"
+
+    def cuKernelGetFunction(self, kernel: str) -> tuple[Status, str]:
+        return Status.CUDA_SUCCESS, kernel
+
+    def cuFuncSetAttribute(self, *attribute: object) -> tuple[Status]:
+        self.attributes.append(attribute)
+        return (Status.CUDA_SUCCESS,)
+
+    def cuLaunchKernel(self, *launch: int) -> tuple[Status]:
+        *shape, pointers, extra = launch
+        assert extra == 0
+        first = ctypes.c_void_p.from_address(pointers).value
+        assert first is not None
+        self.launches.append((*shape, ctypes.string_at(first, 24)))
+        return (self.status,)
+
+
+@needs_nvrtc
+def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    monkeypatch.setattr(nvrtc, "load_driver", lambda: driver)
+    kernel = nvrtc.Kernel("scale", SCALE, "sm_80", 99)
+    assert driver.attributes == [("library.ctc_scale", "most shared memory", 99)]
+    arguments = bytes(range(24))
+    kernel.launch(arguments, blocks=5, threads=256, shared_bytes=12, stream=77)
+    assert driver.launches == [("library.ctc_scale", 5, 1, 1, 256, 1, 1, 12, 77, arguments)]
+    driver.status = Status.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
+        kernel.launch(arguments, 5, 256, 12, 77)
+    with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
+        nvrtc.Kernel("scale", SCALE, "sm_80", 0)

@@ -1,0 +1,107 @@
+"""The CUDA source through its compilers, for four generations of GPUs; none of them is needed here."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from speechctc.ctc import nvrtc
+from speechctc.ctc.cuda_layout import Device, Size
+from speechctc.ctc.cuda_plan import plan
+from speechctc.ctc.nvrtc import Macros, Resources
+
+try:
+    nvrtc.nvrtc_version()
+    WHY_NOT = ""
+except nvrtc.CannotStart as error:
+    WHY_NOT = str(error)
+needs_nvrtc = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+KIB = 1024
+GPUS = {  # multiprocessors, and shared memory as the programming guide has it
+    "sm_75": Device(40, 64 * KIB, 64 * KIB),
+    "sm_80": Device(108, 163 * KIB, 164 * KIB),
+    "sm_90": Device(132, 227 * KIB, 228 * KIB),
+    "sm_100": Device(148, 227 * KIB, 228 * KIB),
+}
+COMMON = {  # T, L, A, N
+    "characters": (150, 40, 28, 64),
+    "words": (150, 20, 5000, 64),
+    "phones": (400, 40, 62, 32),
+    "long utterances": (1500, 200, 62, 32),
+    "many words": (183, 29, 10241, 90),
+}
+
+
+def kernels(architecture: str, name: str, dtype: torch.dtype = torch.float32) -> set[tuple[str, str, Macros]]:
+    """What one of the common sizes runs on a GPU."""
+    frames, labels, classes, samples = COMMON[name]
+    size = Size(frames, samples, classes, frames, labels, dtype, packed=False, gradient=True)
+    chosen = plan(size, GPUS[architecture])
+    return {(architecture, "sweep", chosen.sweep)} | ({(architecture, "rows", chosen.rows)} if chosen.rows else set())
+
+
+FLOAT32 = set().union(*(kernels(architecture, name) for architecture in GPUS for name in COMMON))
+SHORT = kernels("sm_90", "characters", torch.bfloat16) | kernels("sm_90", "words", torch.bfloat16)
+SCALE = {("sm_90", "scale", (("LOGIT_TYPE", kind),)) for kind in range(4)}
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[tuple[str, str, Macros], Resources]:
+    """Compile them all, several at a time; what has been compiled before is found among the temporary files."""
+    folder = Path(tempfile.gettempdir()) / f"speechctc-reports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sources = "".join(path.read_text() for path in sorted(nvrtc.KERNELS.iterdir()))
+
+    def resources(one: tuple[str, str, Macros]) -> Resources:
+        kept = folder / hashlib.sha256(f"{nvrtc.nvrtc_version()} {one} {sources}".encode()).hexdigest()[:20]
+        if not kept.exists():
+            architecture, kernel, macros = one
+            code, report = nvrtc.compile_cubin(kernel, macros, architecture)
+            assert code.startswith(b"\x7fELF")
+            made = kept.with_suffix(f".{os.getpid()}")
+            made.write_text(report)
+            made.replace(kept)
+        return nvrtc.resources(kept.read_text())
+
+    wanted = sorted(FLOAT32 | SHORT | SCALE)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(wanted, pool.map(resources, wanted), strict=True))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", GPUS)
+def test_common_sizes_spill_no_register(architecture: str, reports: dict[tuple[str, str, Macros], Resources]) -> None:
+    for (where, kernel, macros), found in reports.items():
+        if where == architecture:
+            variant = " ".join(f"{name}={value}" for name, value in macros)
+            print(f"{architecture} {kernel}: {found.registers} registers ({variant})")
+            assert found.spill_stores == found.spill_loads == found.stack == 0, variant
+
+
+@needs_nvrtc
+def test_registers_fit_the_block(reports: dict[tuple[str, str, Macros], Resources]) -> None:
+    """A multiprocessor has 65,536 registers; a block that needs more cannot be launched at all."""
+    for (_, kernel, macros), found in reports.items():
+        options = dict(macros)
+        warps = {"sweep": 2 * options.get("WARPS", 0) + 4, "rows": options.get("ROW_THREADS", 0) // 32, "scale": 8}
+        threads = 32 * max(warps[kernel], 8 if kernel == "sweep" else 1)
+        assert threads * found.registers <= 65536
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
+@pytest.mark.parametrize("kernel", ["sweep", "rows", "scale"])
+def test_nvcc_has_nothing_to_say(kernel: str, tmp_path: Path) -> None:
+    """Warnings are errors; for one variant of each kernel, since nvcc takes its time."""
+    variants = sorted(macros for where, name, macros in FLOAT32 | SCALE if (where, name) == ("sm_90", kernel))
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-cubin", "-Werror=all-warnings", "-o", str(tmp_path / "kernel")]
+    command += [*(f"-D{name}={value}" for name, value in variants[0]), str(nvrtc.KERNELS / f"{kernel}.cu")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
