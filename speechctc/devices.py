@@ -41,7 +41,7 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 def allow_tf32(allowed: bool) -> None:
     """Let float32 products on CUDA GPUs round their factors to 10 bits (TensorFloat-32), or not."""
     wanted = "tf32" if allowed else "ieee"
-    torch.backends.cudnn.conv.fp32_precision = wanted
+    torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]  # made at run time
     torch.backends.cuda.matmul.fp32_precision = wanted
 
 

@@ -48,7 +48,7 @@ class Learner:
         self.ranks, self.reporter = ranks, reporter
         self.device = mean.device
         self.average: Average | None = None
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.train.precision == "float16")
+        self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=config.train.precision == "float16")
         self.clock = Clock()
         self._refused = math.inf  # padded frames that memory had no room for
 
@@ -143,7 +143,7 @@ class Learner:
         with self.clock("loss"):
             loss = self.losses(logits, frames, batch).sum()
         with self.clock("backward"):
-            self.scaler.scale(loss / phones).backward()  # type: ignore[no-untyped-call]
+            self.scaler.scale(loss / phones).backward()
         return loss.detach()
 
     def _parts(self, batch: Batch | None) -> int:

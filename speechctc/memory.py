@@ -106,5 +106,6 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
         logits, _ = net(features, lengths)
     sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
     share = 0.5 if low is not None else 1.0
-    inputs = features.numel() * 4 + 3 * logits.numel() * 4
-    return int(share * (sum(sizes) + max(sizes, default=0))) + inputs
+    inputs: int = features.numel() * 4 + 3 * logits.numel() * 4
+    activations: float = share * (sum(sizes) + max(sizes, default=0))
+    return int(activations) + inputs

@@ -116,7 +116,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), zero where `mask` is false."""
-        y = self.conv(x)
+        y: Tensor = self.conv(x)
         if self.norm is not None:
             y = self.norm(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         y = self.dropout(self.activation(y))

@@ -101,10 +101,10 @@ def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | No
         by_length = chunk[np.argsort(lengths, kind="stable")]
         batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
         if rng is not None:
-            rng.shuffle(batches)  # type: ignore[arg-type]  # a list is a mutable sequence to it
+            rng.shuffle(batches)
         plans.append(ChunkPlan(chunk, batches))
     if rng is not None:
-        rng.shuffle(plans)  # type: ignore[arg-type]
+        rng.shuffle(plans)  # type: ignore[arg-type]  # a list is a mutable sequence to it
     return plans
 
 

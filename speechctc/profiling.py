@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.autograd import DeviceType
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 PARTS = ("data", "copy", "forward", "loss", "backward", "reduce", "optimiser")

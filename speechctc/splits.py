@@ -49,12 +49,14 @@ class Split:
     def static(self, index: int) -> Tensor:
         """Return (n_frames, static_dims) of one utterance: a view of the memory-mapped shard."""
         start = int(self._frame_start[index])
-        return self.shards[self._shard[index]].static[start : start + int(self.frames[index])]
+        static: Tensor = self.shards[self._shard[index]].static
+        return static[start : start + int(self.frames[index])]
 
     def labels(self, index: int) -> Tensor:
         """Return (n_labels,) of one utterance."""
         start = int(self._label_start[index])
-        return self.shards[self._shard[index]].labels[start : start + int(self.label_counts[index])]
+        labels: Tensor = self.shards[self._shard[index]].labels
+        return labels[start : start + int(self.label_counts[index])]
 
     def read(self, utterances: Indices, into: Tensor) -> Indices:
         """Copy the features of these utterances end to end; return where each begins.

@@ -71,7 +71,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
         log_probs = logits.log_softmax(2).transpose(0, 1)
         loss = torch.nn.functional.ctc_loss(log_probs, targets, outputs, lengths)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     save_checkpoint(folder / "run" / "best", Checkpoint(config, inventory, net, mean, std, {"seed": 1}))
     return folder / "run"

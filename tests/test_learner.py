@@ -54,7 +54,7 @@ class Refusing:
                 self.hook.remove()
             if self.late:  # the layers behind the first then have their gradients of the refused attempt already
                 first = next(learner.net.parameters())
-                self.hook = first.register_hook(lambda gradient: self.check(batch))  # type: ignore[no-untyped-call]
+                self.hook = first.register_hook(lambda gradient: self.check(batch))
             return logits, frames
 
         patch.setattr(Learner, "forward", limited)

@@ -25,7 +25,7 @@ def test_the_papers_second_stage_is_plain_sgd() -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_an_optimiser_put_back_goes_on_to_the_bit(optimizer: str) -> None:
-    stage = stages(TrainConfig(optimizer=optimizer, lr=0.1))[0]  # type: ignore[arg-type]
+    stage = stages(TrainConfig(optimizer=optimizer, lr=0.1))[0]
     torch.manual_seed(0)
     inputs = torch.randn(6, 4, 3)
 

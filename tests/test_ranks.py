@@ -95,7 +95,8 @@ def test_one_process_goes_on_where_two_were_stopped(
     state = State.of(load_file(here / "r" / "last" / "state.safetensors"))
     assert state.ranks == 2 and len(state.left)
     done = len(state.left) - len(state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state)))
-    step, seen = Learner.step, []
+    step = Learner.step
+    seen: list[Any] = []
 
     def watched(self: Learner, batch: Batch | None, *rest: Any) -> Any:
         seen.extend(batch.indices.tolist() if batch else [])

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 RATE = 16000
 HERTZ = {"low": 300.0, "mid": 900.0, "high": 2500.0, "top": 6000.0}
 PHONES = tuple(HERTZ)
 
 
-def speak(phones: list[str], rng: np.random.Generator, rate: int = RATE) -> np.ndarray:
+def speak(phones: list[str], rng: np.random.Generator, rate: int = RATE) -> NDArray[np.float32]:
     """Return samples: each phone a tone of 90 to 150 ms after a gap of 40 ms."""
     gap = np.zeros(int(0.04 * rate))
-    parts = [gap]
+    parts: list[NDArray[np.float64]] = [gap]
     for phone in phones:
         steps = np.arange(int(rng.uniform(0.09, 0.15) * rate)) / rate
         parts += [rng.uniform(0.2, 0.6) * np.sin(2 * np.pi * HERTZ[phone] * steps), gap]

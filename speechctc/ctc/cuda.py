@@ -149,7 +149,7 @@ class Gpu:
         self._kernels: dict[tuple[str, tuple[tuple[str, int], ...]], Kernel] = {}
 
     def kernel(self, name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
-        """Return a kernel, compiled and loaded if this is the first time; the GPU is the current device."""
+        """Return a kernel, compiled and loaded if this is the first time."""
         found = self._kernels.get((name, macros))
         if found is None:
             if torch.cuda.is_current_stream_capturing():
@@ -158,7 +158,7 @@ class Gpu:
                     "captured; call the loss once with these shapes before the capture"
                 )
             most = self.limits.shared_per_block if name == "sweep" else 0
-            found = self._kernels[name, macros] = Kernel(name, macros, self.architecture, most)
+            found = self._kernels[name, macros] = Kernel(self.index, name, macros, self.architecture, most)
         return found
 
     def raise_fault(self) -> None:

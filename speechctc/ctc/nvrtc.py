@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 Macros = tuple[tuple[str, int], ...]
 
 KERNELS = Path(__file__).with_name("kernels")
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _OPTIONS = ("-std=c++17", "-default-device", "--ptxas-options=-v")
 
 
@@ -131,22 +132,26 @@ def nvrtc_version() -> str:
 
 
 class Kernel:
-    """A kernel loaded on the current device, ready to be launched.
+    """A kernel loaded on a device, ready to be launched.
 
     Parameters
     ----------
+    device : int
+        The number of the device.
     kernel : str
         As for `cubin`.
     macros : tuple of (str, int)
         As for `cubin`.
     architecture : str
-        Of the current device.
+        Of the device.
     shared_bytes : int
         The most dynamic shared memory that a launch will ask for.
     """
 
-    def __init__(self, kernel: str, macros: Macros, architecture: str, shared_bytes: int) -> None:
+    def __init__(self, device: int, kernel: str, macros: Macros, architecture: str, shared_bytes: int) -> None:
         driver = self._driver = load_driver()
+        self._context = _call(driver.cuDevicePrimaryCtxRetain(_call(driver.cuDeviceGet(device))))
+        self._enter_context()
         code = cubin(kernel, macros, architecture)
         self._library = _call(driver.cuLibraryLoadData(code, [], [], 0, [], [], 0))
         entry = _call(driver.cuLibraryGetKernel(self._library, f"ctc_{kernel}".encode()))
@@ -156,14 +161,19 @@ class Kernel:
             _call(driver.cuFuncSetAttribute(self._function, attribute, shared_bytes))
 
     def launch(self, arguments: bytes, blocks: int, threads: int, shared_bytes: int, stream: int) -> None:
-        """Put a launch on a stream; `arguments` is the one structure that the kernel takes."""
+        """Put a launch on a stream of the device; `arguments` is the one structure that the kernel takes."""
         structure = ctypes.create_string_buffer(arguments, len(arguments))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(structure))
-        _call_all(
-            self._driver.cuLaunchKernel(
-                self._function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.addressof(pointers), 0
-            )
-        )
+        shape = (blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.addressof(pointers), 0)
+        result = self._driver.cuLaunchKernel(self._function, *shape)
+        if int(result[0]) == _NO_CONTEXT:
+            self._enter_context()
+            result = self._driver.cuLaunchKernel(self._function, *shape)
+        _call_all(result)
+
+    def _enter_context(self) -> None:
+        """Use torch's context in this thread, which may be one where torch has had no reason yet to do so."""
+        _call_all(self._driver.cuCtxSetCurrent(self._context))
 
 
 @lru_cache(maxsize=1)

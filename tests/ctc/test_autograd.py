@@ -42,9 +42,9 @@ def test_twice_through_one_graph(backend: Backend, case: Case) -> None:
 
 def test_two_losses_of_one_tensor(case: Case) -> None:
     leaf = case.logits.clone().requires_grad_()
-    (ctc_loss(leaf, *case[1:], reduction="sum") + ctc_loss(leaf, *case[1:], reduction="sum")).backward()  # type: ignore[no-untyped-call]
+    (ctc_loss(leaf, *case[1:], reduction="sum") + ctc_loss(leaf, *case[1:], reduction="sum")).backward()
     alone = case.logits.clone().requires_grad_()
-    ctc_loss(alone, *case[1:], reduction="sum").backward()  # type: ignore[no-untyped-call]
+    ctc_loss(alone, *case[1:], reduction="sum").backward()
     assert leaf.grad is not None and alone.grad is not None
     torch.testing.assert_close(leaf.grad, 2 * alone.grad)
 
@@ -53,7 +53,7 @@ def test_no_second_derivative(case: Case) -> None:
     leaf = case.logits.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(ctc_loss(leaf, *case[1:]), leaf, create_graph=True)
     with pytest.raises(RuntimeError, match="first derivative only"):
-        gradient.sum().backward()  # type: ignore[no-untyped-call]
+        gradient.sum().backward()
 
 
 def test_no_gradient_is_computed_when_none_is_wanted(case: Case) -> None:
@@ -69,7 +69,7 @@ def test_autocast(case: Case) -> None:
         logits = layer(case.logits)
         loss = ctc_loss(logits, *case[1:])
     assert logits.dtype == torch.bfloat16 and loss.dtype == torch.float32
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
 
 
@@ -90,7 +90,7 @@ def test_operator_has_no_second_derivative(case: Case) -> None:
     leaf = case.logits.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(operator_loss(leaf, case)[0], leaf, create_graph=True)
     with pytest.raises(RuntimeError, match="first derivative only"):
-        gradient.sum().backward()  # type: ignore[no-untyped-call]
+        gradient.sum().backward()
 
 
 def test_packed_operator() -> None:
@@ -113,9 +113,9 @@ def test_compiles_into_one_graph(case: Case, reduction: str) -> None:
 
     plain, compiled = (case.logits.clone().requires_grad_() for _ in range(2))
     expected = step(plain)
-    expected.backward()  # type: ignore[no-untyped-call]
+    expected.backward()
     found = torch.compile(step, fullgraph=True, backend="aot_eager")(compiled)
-    found.backward()  # type: ignore[no-untyped-call]
+    found.backward()
     torch.testing.assert_close(found, expected)
     assert plain.grad is not None
     torch.testing.assert_close(compiled.grad, plain.grad)

@@ -148,7 +148,7 @@ def test_cuda_graph(classes: int) -> None:
     """A replay takes the logits that are in place at its time."""
     problem, other = (on_gpu(Case(50, 4, classes, 9).problem(seed)) for seed in (0, 1))
     expected = gradient_of(replace(problem, logits=other.logits))
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         gradient_of(problem)
@@ -170,9 +170,9 @@ def test_another_stream() -> None:
     problem, other = (on_gpu(Case(150, 4, 28, 9).problem(seed)) for seed in (0, 1))
     expected = gradient_of(other)
     torch.cuda.synchronize()
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(50_000_000)
         problem.logits.copy_(other.logits)
         losses, gradient = gradient_of(replace(other, logits=problem.logits))
         problem.logits.zero_()

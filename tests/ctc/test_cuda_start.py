@@ -218,6 +218,7 @@ class Status(IntEnum):
 
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_INVALID_CONTEXT = 201
 
 
 class Driver:
@@ -228,7 +229,18 @@ class Driver:
     def __init__(self) -> None:
         self.attributes: list[tuple[object, ...]] = []
         self.launches: list[tuple[object, ...]] = []
+        self.contexts: list[str] = []
         self.status = Status.CUDA_SUCCESS
+
+    def cuDeviceGet(self, index: int) -> tuple[Status, str]:
+        return Status.CUDA_SUCCESS, f"device {index}"
+
+    def cuDevicePrimaryCtxRetain(self, device: str) -> tuple[Status, str]:
+        return Status.CUDA_SUCCESS, f"context of {device}"
+
+    def cuCtxSetCurrent(self, context: str) -> tuple[Status]:
+        self.contexts.append(context)
+        return (Status.CUDA_SUCCESS,)
 
     def cuLibraryLoadData(self, code: bytes, *options: object) -> tuple[Status, str]:
         assert code.startswith(b"\x7fELF")
@@ -250,6 +262,8 @@ class Driver:
         first = ctypes.c_void_p.from_address(pointers).value
         assert first is not None
         self.launches.append((*shape, ctypes.string_at(first, 24)))
+        if self.status == Status.CUDA_ERROR_INVALID_CONTEXT and len(self.contexts) > 1:
+            return (Status.CUDA_SUCCESS,)
         return (self.status,)
 
 
@@ -257,7 +271,8 @@ class Driver:
 def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     monkeypatch.setattr(nvrtc, "load_driver", lambda: driver)
-    kernel = nvrtc.Kernel("scale", SCALE, "sm_80", 99)
+    kernel = nvrtc.Kernel(3, "scale", SCALE, "sm_80", 99)
+    assert driver.contexts == ["context of device 3"]
     assert driver.attributes == [("library.ctc_scale", "most shared memory", 99)]
     arguments = bytes(range(24))
     kernel.launch(arguments, blocks=5, threads=256, shared_bytes=12, stream=77)
@@ -266,4 +281,15 @@ def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
         kernel.launch(arguments, 5, 256, 12, 77)
     with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
-        nvrtc.Kernel("scale", SCALE, "sm_80", 0)
+        nvrtc.Kernel(3, "scale", SCALE, "sm_80", 0)
+
+
+@needs_nvrtc
+def test_a_thread_that_torch_has_not_been_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver()
+    monkeypatch.setattr(nvrtc, "load_driver", lambda: driver)
+    kernel = nvrtc.Kernel(0, "scale", SCALE, "sm_80", 0)
+    driver.status = Status.CUDA_ERROR_INVALID_CONTEXT
+    kernel.launch(bytes(24), 5, 256, 0, 77)
+    assert driver.contexts == ["context of device 0", "context of device 0"]
+    assert len(driver.launches) == 2

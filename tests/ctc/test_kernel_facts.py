@@ -242,6 +242,23 @@ def test_nan_leaks_nowhere(classes: int, device: Device) -> None:
     assert torch.equal(gradient[:, ::2], as_before[:, ::2])
 
 
+@pytest.mark.parametrize("classes", [5, 150])
+@pytest.mark.parametrize("infinite", ["one", "all"])
+def test_logits_without_a_softmax(classes: int, infinite: str) -> None:
+    """Their loss is no number, as everywhere; that of the sample beside them is."""
+    problem = Case(20, 2, classes, 3).problem()
+    logits = problem.logits.clone()
+    if infinite == "all":
+        logits[4, 0] = -torch.inf
+    else:
+        logits[4, 0, next(k for k in range(1, classes) if k not in problem.targets[:3])] = torch.inf
+    losses, gradient = emulated_loss_and_gradient(replace(problem, logits=logits))
+    assert losses.isnan().tolist() == [True, False]
+    assert gradient is not None
+    assert gradient[:, 0].isnan().all()
+    assert gradient[:, 1].isfinite().all()
+
+
 def test_gradient_of_a_frame_sums_to_zero() -> None:
     _, gradient = emulated_loss_and_gradient(Case(150, 2, 28, 40, temperature=10).problem())
     assert gradient is not None

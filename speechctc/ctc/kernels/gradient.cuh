@@ -16,6 +16,9 @@ DEVICE void fill_rows(const Block& b, long long begin, long long end, real value
             b.args.gradient[b.s.out + t * strides.frame + k * strides.label] = to_logit(value);
 }
 
+// The end of the rows that `fill_rows` must see to: the rows kernel has been in the padding.
+DEVICE long long rows_to_fill(const Sample& s) { return FUSED ? s.capacity : s.frames; }
+
 // Where the posterior of each position goes, so that those of one label lie together, in the order of positions: its
 // rank is the number of positions that come before it. All threads.
 DEVICE void sort_labels(const Block& b) {

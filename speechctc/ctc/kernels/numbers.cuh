@@ -94,7 +94,7 @@ DEVICE Number probability(real x, real top, real inverse_total) {
     const real difference = x - top, back = difference - x;
     const real rest = (x - (difference - back)) - (top + back);
     const real high = difference * LOG2_E;
-    if (high < IMPOSSIBLE) return {1, IMPOSSIBLE};
+    if (high < IMPOSSIBLE) return {inverse_total == inverse_total ? 1 : inverse_total, IMPOSSIBLE};
     const real low = fma(difference, LOG2_E, -high) + fma(difference, LOG2_E_REST, rest * LOG2_E);
     const real whole = rint(high);
     return normalised({power_of_two((high - whole) + low) * inverse_total, to_int(whole)});

@@ -71,7 +71,7 @@ DEVICE bool worth_sweeping(const Block& b, Fault fault, long long found) {
     const bool sound = !__syncthreads_or(fault != SOUND);
     if (sound && room && 0 < s.frames && s.labels <= s.frames) return true;
     if (threadIdx.x == 0) b.args.losses[b.n] = sound && s.labels == 0 ? real(0) : infinity();
-    fill_rows(b, 0, s.capacity, 0);
+    fill_rows(b, 0, rows_to_fill(s), 0);
     return false;
 }
 
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ctc_sweep(const __grid_
         args.losses[b.n] = lost ? infinity() : real(-(z.e * 0.6931471805599453 + log(static_cast<double>(z.m))));
 #if GRADIENT
     if (unknown) fill_rows(b, 0, s.frames, z.m);
-    fill_rows(b, lost ? 0 : s.frames, s.capacity, 0);
+    fill_rows(b, lost ? 0 : s.frames, rows_to_fill(s), 0);
     if (lost || unknown) return;
     for (int tick = schedule.middle; tick < schedule.middle + s.chunks - s.half + s.panels; ++tick) {
         if (role == ALPHA) work<true, true>(b, schedule, lane, slot, tick, z);
