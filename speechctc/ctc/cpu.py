@@ -18,6 +18,7 @@ from speechctc.ctc.threads import share_out
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
 _WORTH_THREADS = 500_000.0  # nanoseconds of work from which on it pays to share it
+_BEYOND_CACHES = 2**24  # bytes of a gradient that no cache can be expected to hold
 _LARGE_PAGE = 2**21
 _MADV_HUGEPAGE = 14
 
@@ -82,19 +83,17 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     by_frame, by_sample, by_class = logits.stride()
     results_by_frame, results_by_sample, results_by_class = results.stride()
     packed = problem.frame_offsets is not None
-    frames, labels = problem.input_lengths, problem.target_lengths
     states = 2 * problem.longest_target + 1
-    keeps_alpha = gradient is not None or posteriors is not None
     weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
     losses = torch.empty_like(weights)
-    order, threads = _plan(problem)
+    order, threads, rows = _plan(problem)
     batch = native.Batch(
         taken=0,
         samples=problem.samples,
         order=order.ctypes.data,
-        frames=frames.data_ptr(),
+        frames=problem.input_lengths.data_ptr(),
         frame_offsets=0 if problem.frame_offsets is None else problem.frame_offsets.data_ptr(),
-        labels=labels.data_ptr(),
+        labels=problem.target_lengths.data_ptr(),
         target_offsets=problem.target_offsets.data_ptr(),
         weights=weights.data_ptr(),
         losses=losses.data_ptr(),
@@ -115,17 +114,18 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         blank=problem.blank,
         longest_input=problem.longest_input,
         longest_target=problem.longest_target,
-        alpha=int((frames * (2 * labels + 1)).max()) if keeps_alpha else states,
+        streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
+        alpha=states if gradient is None and posteriors is None else rows,
     )
     share_out(native.entry(logits.dtype), np.array(batch, np.int64), threads)
     return losses
 
 
-def _plan(problem: Problem) -> tuple[native.Integers, int]:
-    """In which order to take the samples, the longest first, and how many threads that is worth."""
+def _plan(problem: Problem) -> tuple[native.Integers, int, int]:
+    """In which order to take the samples, the longest first; how many threads that is worth; the most numbers of alpha."""
     if problem.samples == 1:
-        return np.zeros(1, np.int64), 1
+        return np.zeros(1, np.int64), 1, problem.longest_input * (2 * problem.longest_target + 1)
     frames, labels = problem.input_lengths.numpy(), problem.target_lengths.numpy()
     costs = frames * (_FRAME + _CLASS * problem.classes + _LABEL * labels)
     threads = torch.get_num_threads() if costs.sum() > _WORTH_THREADS else 1
-    return np.argsort(-costs, kind="stable"), threads
+    return np.argsort(-costs, kind="stable"), threads, int((frames * (2 * labels + 1)).max())

@@ -25,7 +25,7 @@ from speechctc.ctc.extended import FLOOR, exponent, power, significand
 from speechctc.ctc.lanes import after, before, maximum, minimum, total
 from speechctc.ctc.memory import load, store
 from speechctc.ctc.problem import LEAST_EXPONENT
-from speechctc.ctc.rows import AHEAD, correct, emit, fill_gradient, normalise, request, write_posteriors
+from speechctc.ctc.rows import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
 from speechctc.ctc.sample import Sample, Workspace, band, clear, compiled, prepare
 
 
@@ -97,7 +97,7 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
     w.b_e[s.labels] = 0  # all paths go on to behind the last blank
     shift = -round(likelihood / math.log(2.0))
     for t in range(s.frames - 1, -1, -1):
-        request(s, t - AHEAD)
+        request_labels(s, t - AHEAD)
         begin, end = band(s, t)
         blank_m, blank_e = emit(s, w, t, begin // 16 * 16, end)
         row = t * (2 * s.labels + 1)

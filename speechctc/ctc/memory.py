@@ -162,6 +162,24 @@ def store(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     return NOTHING
 
 
+@instruction(lambda pointer: types.intp(pointer))
+def to_line(builder: Any, sig: Any, pointer: Any) -> Any:
+    """How many numbers lie between a pointer and the next cache line."""
+    width = sig.args[0].dtype.bitwidth // 8
+    past = builder.and_(builder.ptrtoint(pointer, I64), I64(63))
+    return builder.udiv(builder.and_(builder.sub(I64(64), past), I64(63)), I64(width))
+
+
+@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
+def stream(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+    """Write 16 numbers from ``pointer[index]`` on, where a cache line begins, past the caches."""
+    kind = sig.args[0]
+    narrow = _narrow(builder, kind, lanes)
+    made = builder.store(narrow, _block(builder, pointer, index), align=WIDTH * kind.dtype.bitwidth // 8)
+    made.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+    return NOTHING
+
+
 @instruction(lambda pointer, places, index: Lanes(pointer.value)(pointer, places, types.intp))
 def gather(builder: Any, sig: Any, pointer: Any, places: Any, index: Any) -> Any:
     """``pointer[p]`` for the 16 places p that stand in memory from ``places[index]`` on."""

@@ -62,6 +62,7 @@ class Batch(NamedTuple):
     blank: int
     longest_input: int
     longest_target: int
+    streams: int  # whether to write the gradient past the caches
     alpha: int  # numbers of alpha to make room for
 
 
@@ -70,7 +71,7 @@ def unpack(at: Any) -> Batch:
     """Read a batch from memory."""
     return Batch(
         at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
-        at[15], at[16], at[17], at[18], at[19], at[20], at[21], at[22], at[23], at[24], at[25], at[26],
+        at[15], at[16], at[17], at[18], at[19], at[20], at[21], at[22], at[23], at[24], at[25], at[26], at[27],
     )  # fmt: skip
 
 
@@ -144,6 +145,7 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
         weight=memory(b.weights, real)[n],
         wants_gradient=b.gradient != 0,
         wants_posteriors=b.posteriors != 0,
+        streams=b.streams != 0,
     )
 
 

@@ -227,7 +227,8 @@ def _shares(lengths: Tensor, logits: Tensor) -> Tensor:
     device, real = logits.device, loss_type(logits)
     if lengths.device.type == "cpu":  # the same, in less time
         shares = 1.0 / (np.maximum(lengths.numpy(), 1) * lengths.shape[0])
-        return torch.from_numpy(shares).to(device, real)
+        tensor = torch.from_numpy(shares.astype(np.float32 if real == torch.float32 else np.float64, copy=False))
+        return tensor if device.type == "cpu" else tensor.to(device)
     return lengths.clamp(min=1).mul_(lengths.shape[0]).to(device, real).reciprocal_()
 
 
@@ -285,7 +286,7 @@ def _check_labels(flat: Tensor, offsets: Tensor, lengths: Tensor, blank: int, cl
         return
     labels = flat.numpy()
     # Of unsigned numbers the negative ones are the largest.
-    if blank == 0 and np.max((labels - 1).view(np.uint64)) < classes - 1:
+    if blank == 0 and (labels - 1).view(np.uint64).max() < classes - 1:
         return
     # What is wrong may still be padding: it counts only within the labels of a sample.
     wrong = np.flatnonzero((labels < 0) | (labels >= classes) | (labels == blank))

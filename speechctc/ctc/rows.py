@@ -7,11 +7,13 @@ from typing import Any
 
 from speechctc.ctc.extended import exponential, softened
 from speechctc.ctc.lanes import largest, maximum, splat, total
-from speechctc.ctc.memory import gather, is_half, load, prefetch, store
+from speechctc.ctc.memory import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.ctc.sample import Sample, Workspace, compiled
 
 AHEAD = 4
 """Frames between asking for a row and reading it. Rows of a batch lie far apart: the hardware does not foresee them."""
+SHORT = 256
+"""A row of no more classes is asked for as a whole."""
 
 
 @compiled
@@ -59,27 +61,54 @@ def soften(row: Any, width: int, top: Any, w: Workspace) -> Any:
 @compiled
 def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
     """Write what `soften` made, times a factor, to the gradient of a frame."""
-    if s.gradient_class_stride == 1 and s.classes >= 16:
-        whole = s.classes // 16 * 16
+    whole = s.classes // 16 * 16
+    if s.gradient_class_stride != 1 or s.classes < 16:
+        write_some(s, w, target, factor, 0, s.classes)
+        return
+    if s.streams:
+        begin = to_line(target)
+        end = whole - (whole - begin) % 16
+        write_some(s, w, target, factor, 0, begin)
+        for i in range(begin, end, 16):
+            stream(target, i, load(w.soft, i) * factor)
+        write_some(s, w, target, factor, end, whole)
+    else:
         for i in range(0, whole, 16):
             store(target, i, load(w.soft, i) * factor)
-        if s.classes > whole:
-            store(target, s.classes - 16, load(w.soft, whole) * factor)
-        return
-    whole, shift = s.classes // 16 * 16, 0
-    if s.classes > 16:
-        shift = -s.classes % 16
-    for c in range(s.classes):
+    if s.classes > whole:
+        store(target, s.classes - 16, load(w.soft, whole) * factor)
+
+
+@compiled
+def write_some(s: Sample, w: Workspace, target: Any, factor: Any, begin: int, end: int) -> None:
+    """Write the classes begin..end-1 one by one."""
+    whole = s.classes // 16 * 16
+    shift = -s.classes % 16 if whole else 0  # what is behind the whole blocks stands at the end of one more
+    for c in range(begin, end):
         target[c * s.gradient_class_stride] = w.soft[c + shift if c >= whole else c] * factor
 
 
 @compiled
 def request(s: Sample, t: int) -> None:
-    """Ask for the start of the rows of a frame."""
-    for i in range(0, min(s.classes, 256), 16):
+    """Ask for the rows of a frame, or at least their start."""
+    for i in range(0, min(s.classes, SHORT), 16):
         prefetch(s.logits, t * s.frame_stride + i * s.class_stride)
-        if s.wants_gradient:
+        if s.wants_gradient and not s.streams:
             prefetch(s.gradient, t * s.gradient_frame_stride + i * s.gradient_class_stride)
+
+
+@compiled
+def request_labels(s: Sample, t: int) -> None:
+    """Ask for what a frame has of the labels: all of it, or in a long row one by one."""
+    if s.classes <= SHORT:
+        request(s, t)
+        return
+    logits, gradient = s.logits + t * s.frame_stride, s.gradient + t * s.gradient_frame_stride
+    prefetch(logits, s.blank * s.class_stride)
+    prefetch(gradient, s.blank * s.gradient_class_stride)  # of no effect where there is none
+    for i in range(s.labels):
+        prefetch(logits, s.targets[i] * s.class_stride)
+        prefetch(gradient, s.targets[i] * s.gradient_class_stride)
 
 
 @compiled
@@ -89,8 +118,9 @@ def normalise(s: Sample, w: Workspace) -> bool:
     Maximum, sum and quotient must wait for each other; a few frames at a time fill the waiting.
     """
     direct = s.class_stride == 1 and s.classes >= 16
-    for begin in range(0, s.frames, 4):
-        end = min(begin + 4, s.frames)
+    group = 4 if s.classes <= 1024 else 1
+    for begin in range(0, s.frames, group):
+        end = min(begin + group, s.frames)
         for t in range(begin, end):
             request(s, t + AHEAD)
             row = s.logits + t * s.frame_stride

@@ -41,6 +41,7 @@ class Sample(NamedTuple):
     weight: Any  # a factor on its gradient
     wants_gradient: bool
     wants_posteriors: bool
+    streams: bool  # the gradient is larger than the caches, and is written past them
 
 
 class Workspace(NamedTuple):

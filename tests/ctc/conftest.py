@@ -1,6 +1,6 @@
 """The backends that the tests of the loss run against: the reference, the CPU, the CUDA source on the CPU, a GPU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -13,12 +13,7 @@ from torch import Tensor
 import speechctc.ctc
 from speechctc.ctc import ctc_loss
 
-BACKENDS = [
-    "reference",
-    "cpu",
-    "emulated",
-    pytest.param("cuda", marks=pytest.mark.cuda),
-]
+FAST = ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.cuda)]
 
 
 @dataclass(frozen=True)
@@ -27,11 +22,6 @@ class Backend:
 
     name: str
     device: str
-
-    @property
-    def exact(self) -> bool:
-        """Whether it computes in float64 whatever the logits are."""
-        return self.name == "reference"
 
     def loss(self, logits: Tensor, *arguments: Any, **options: Any) -> Tensor:
         """The loss of logits that are brought to the device first."""
@@ -47,18 +37,28 @@ class Backend:
 
     def afford(self, steps: int) -> None:
         """Skip a test that would take this backend long; `steps` are states times frames."""
-        limit = {"emulated": 200_000, "reference": 20_000_000}.get(self.name, steps)
+        limit = {"emulated": 200_000}.get(self.name, steps)
         if steps > limit:
             pytest.skip(f"{steps} steps of the lattice are too many for the {self.name} backend")
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+@pytest.fixture(params=["reference", *FAST])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """Each backend in turn."""
-    if request.param == "emulated":
-        stub = SimpleNamespace(loss_and_gradient=_emulation(), CannotStart=RuntimeError)
+    return _made(request.param, monkeypatch)
+
+
+@pytest.fixture(params=FAST)
+def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """Each backend that is compared with the reference."""
+    return _made(request.param, monkeypatch)
+
+
+def _made(name: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    if name == "emulated":
+        stub = SimpleNamespace(loss_and_gradient=_emulation())
         monkeypatch.setattr(speechctc.ctc, "cuda", stub, raising=False)
-    yield Backend(request.param, "cuda" if request.param == "cuda" else "cpu")
+    return Backend(name, "cuda" if name == "cuda" else "cpu")
 
 
 def _emulation() -> Callable[..., Any]:

@@ -40,11 +40,11 @@ def test_kinds_of_lengths(case: Case, kind: Any) -> None:
     assert torch.equal(plain, ctc_loss(case.logits, case.targets.int(), made[0], case.target_lengths.int()))
 
 
-def test_fifty_samples_of_int32(backend: Backend) -> None:
-    backend.afford(50 * 100 * 41)
+def test_fifty_samples_of_int32(fast: Backend) -> None:
+    fast.afford(50 * 100 * 41)
     case = random_case(100, 50, 80, 20)
     small = case._replace(targets=case.targets.int(), input_lengths=case.input_lengths.int())
-    assert_close(backend.both(*small), reference(case))
+    assert_close(fast.both(*small), reference(case))
 
 
 def test_strides(backend: Backend, case: Case) -> None:
@@ -88,10 +88,10 @@ def test_packed_frames(backend: Backend, case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_types_of_logits(backend: Backend, dtype: torch.dtype) -> None:
+def test_types_of_logits(fast: Backend, dtype: torch.dtype) -> None:
     for classes in (9, 40):  # fewer than a block of 16, and more
         case = random_case(30, 3, classes, 6, dtype=dtype)
-        losses, gradient = backend.both(*case)
+        losses, gradient = fast.both(*case)
         wanted = reference(case)
         assert gradient.dtype == dtype
         assert losses.dtype == (dtype if dtype == torch.float64 else torch.float32)
@@ -117,10 +117,10 @@ def test_reductions_are_pytorchs(backend: Backend, case: Case, reduction: str, z
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_gradient_of_reductions(backend: Backend, case: Case, reduction: str) -> None:
+def test_gradient_of_reductions(fast: Backend, case: Case, reduction: str) -> None:
     shares = 1 / (3 * case.target_lengths.clamp(min=1)) if reduction == "mean" else torch.ones(3)
-    leaf = case.logits.clone().to(backend.device).requires_grad_()
-    backend.loss(leaf, *case[1:], reduction=reduction).mul(2).backward()
+    leaf = case.logits.clone().to(fast.device).requires_grad_()
+    fast.loss(leaf, *case[1:], reduction=reduction).mul(2).backward()
     assert leaf.grad is not None
     wanted = reference(case)[1] * shares[:, None] * 2
     torch.testing.assert_close(leaf.grad.cpu().double(), wanted, rtol=0, atol=1e-6)

@@ -70,11 +70,11 @@ def test_impossible_label(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("value", [-math.inf, -1e30])
-def test_excluded_class_off_the_path(backend: Backend, value: float) -> None:
+def test_excluded_class_off_the_path(fast: Backend, value: float) -> None:
     case = random_case(12, 3, 6, 3)
     targets = case.targets % 4 + 1
     case.logits[:, :, 5] = value
-    losses, gradient = backend.both(case.logits, targets, *case[2:])
+    losses, gradient = fast.both(case.logits, targets, *case[2:])
     assert losses.isfinite().all() and gradient.isfinite().all()
     assert not gradient[:, :, 5].any()
     without = case._replace(logits=case.logits[:, :, :5], targets=targets)
@@ -109,11 +109,11 @@ def test_every_frame_adds_up_to_zero(backend: Backend) -> None:
     assert gradient.sum(-1).abs().max() < 1e-6
 
 
-def test_empty_target(backend: Backend) -> None:
+def test_empty_target(fast: Backend) -> None:
     case = random_case(9, 2, 4, 0, ragged=False)
-    assert_close(backend.both(*case), reference(case))
+    assert_close(fast.both(*case), reference(case))
     alone = -case.logits.log_softmax(-1)[:, :, 0].sum(0)
-    torch.testing.assert_close(backend.both(*case)[0], alone)
+    torch.testing.assert_close(fast.both(*case)[0], alone)
 
 
 def test_no_frames(backend: Backend) -> None:
@@ -138,57 +138,57 @@ def test_no_frames(backend: Backend) -> None:
     ],
 )
 @pytest.mark.parametrize("blank", ["first", "last"])
-def test_awkward_shapes(backend: Backend, frames: int, samples: int, classes: int, longest: int, blank: str) -> None:
+def test_awkward_shapes(fast: Backend, frames: int, samples: int, classes: int, longest: int, blank: str) -> None:
     case = random_case(frames, samples, classes, longest, temperature=3)
     index = 0
     if blank == "last":
         index = classes - 1
         case = case._replace(targets=case.targets - 1)
-    assert_close(backend.both(*case, blank=index), reference(case, blank=index))
+    assert_close(fast.both(*case, blank=index), reference(case, blank=index))
 
 
-def test_repeats(backend: Backend) -> None:
+def test_repeats(fast: Backend) -> None:
     case = random_case(41, 2, 5, 20, ragged=False)
     case.targets[0] = 3
     case.targets[1] = torch.tensor([1, 1, 2, 2, 2, 1, 4, 4, 3, 1] * 2)
-    assert_close(backend.both(*case), reference(case))
+    assert_close(fast.both(*case), reference(case))
 
 
 @pytest.mark.parametrize("temperature", [1, 10, 20])
-def test_many_batches_at_once(backend: Backend, temperature: float) -> None:
-    backend.afford(257 * 30 * 21)
+def test_many_batches_at_once(fast: Backend, temperature: float) -> None:
+    fast.afford(257 * 30 * 21)
     case = random_case(30, 257, 12, 10, temperature=temperature)
-    assert_close(backend.both(*case), reference(case))
+    assert_close(fast.both(*case), reference(case))
 
 
 @pytest.mark.parametrize("temperature", [1, 10, 20])
-def test_many_classes(backend: Backend, temperature: float) -> None:
-    backend.afford(30 * 5 * 3001)
+def test_many_classes(fast: Backend, temperature: float) -> None:
+    fast.afford(30 * 5 * 3001)
     case = random_case(30, 2, 3001, 5, temperature=temperature)
-    assert_close(backend.both(*case), reference(case))
+    assert_close(fast.both(*case), reference(case))
 
 
 @pytest.mark.parametrize(
     ("frames", "classes", "longest", "temperature"),
     [(4000, 3, 750, 1), (4000, 3, 750, 20), (20000, 5, 40, 3), (2600, 40, 1280, 1)],
 )
-def test_long(backend: Backend, frames: int, classes: int, longest: int, temperature: float) -> None:
-    backend.afford(frames * (2 * longest + 1))
+def test_long(fast: Backend, frames: int, classes: int, longest: int, temperature: float) -> None:
+    fast.afford(frames * (2 * longest + 1))
     case = random_case(frames, 1, classes, longest, temperature=temperature, ragged=False)
-    assert_close(backend.both(*case), reference(case))
+    assert_close(fast.both(*case), reference(case))
 
 
-def test_wide_logits(backend: Backend) -> None:
+def test_wide_logits(fast: Backend) -> None:
     case = random_case(50, 2, 9, 7, ragged=False)
     logits = case.logits / case.logits.abs().max() * 168  # from -168 to 168
     logits[0, 0, 0], logits[0, 0, 1] = -168, 168
-    assert_close(backend.both(logits, *case[1:]), reference(case._replace(logits=logits)))
+    assert_close(fast.both(logits, *case[1:]), reference(case._replace(logits=logits)))
 
 
-def test_log_probabilities_are_logits_too(backend: Backend) -> None:
+def test_log_probabilities_are_logits_too(fast: Backend) -> None:
     case = random_case(40, 3, 30, 12)
-    loss, _ = backend.both(*case)
-    again, gradient = backend.both(case.logits.log_softmax(-1), *case[1:])
+    loss, _ = fast.both(*case)
+    again, gradient = fast.both(case.logits.log_softmax(-1), *case[1:])
     torch.testing.assert_close(again, loss, rtol=LOSS, atol=0)
     assert_close((again, gradient), reference(case))
 

@@ -39,16 +39,20 @@ COMMON = {  # T, L, A, N
 }
 
 
-def kernels(architecture: str, name: str, dtype: torch.dtype = torch.float32) -> set[tuple[str, str, Macros]]:
+def kernels(
+    architecture: str, name: str, dtype: torch.dtype = torch.float32, gradient: bool = True
+) -> set[tuple[str, str, Macros]]:
     """What one of the common sizes runs on a GPU."""
     frames, labels, classes, samples = COMMON[name]
-    size = Size(frames, samples, classes, frames, labels, dtype, packed=False, gradient=True)
+    size = Size(frames, samples, classes, frames, labels, dtype, packed=False, gradient=gradient)
     chosen = plan(size, GPUS[architecture])
     return {(architecture, "sweep", chosen.sweep)} | ({(architecture, "rows", chosen.rows)} if chosen.rows else set())
 
 
 FLOAT32 = set().union(*(kernels(architecture, name) for architecture in GPUS for name in COMMON))
 SHORT = kernels("sm_90", "characters", torch.bfloat16) | kernels("sm_90", "words", torch.bfloat16)
+LOSS = kernels("sm_90", "characters", gradient=False) | kernels("sm_90", "words", gradient=False)
+LONG = kernels("sm_90", "characters", torch.float64) | kernels("sm_90", "words", torch.float64)  # these may spill
 SCALE = {("sm_90", "scale", (("LOGIT_TYPE", kind),)) for kind in range(4)}
 
 
@@ -70,7 +74,7 @@ def reports() -> dict[tuple[str, str, Macros], Resources]:
             made.replace(kept)
         return nvrtc.resources(kept.read_text())
 
-    wanted = sorted(FLOAT32 | SHORT | SCALE)
+    wanted = sorted(FLOAT32 | SHORT | LOSS | LONG | SCALE)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(wanted, pool.map(resources, wanted), strict=True))
 
@@ -79,7 +83,7 @@ def reports() -> dict[tuple[str, str, Macros], Resources]:
 @pytest.mark.parametrize("architecture", GPUS)
 def test_common_sizes_spill_no_register(architecture: str, reports: dict[tuple[str, str, Macros], Resources]) -> None:
     for (where, kernel, macros), found in reports.items():
-        if where == architecture:
+        if where == architecture and (where, kernel, macros) not in LONG:
             variant = " ".join(f"{name}={value}" for name, value in macros)
             print(f"{architecture} {kernel}: {found.registers} registers ({variant})")
             assert found.spill_stores == found.spill_loads == found.stack == 0, variant

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "block.h"
+
 #define __device__
 #define __global__
 #define __forceinline__ inline
@@ -15,29 +17,6 @@
 #define SHARED_MEMORY(name) char* const name = emulated::block.shared
 
 namespace emulated {
-
-struct Index {
-    unsigned x;
-};
-
-enum State { READY, AT_SHUFFLE, AT_BARRIER, DONE };
-
-struct Warp {
-    char slots[2][32][8];  // what lanes show each other; two sets, used by turns
-    int arrived;
-};
-
-struct Block {
-    Warp* warps;
-    unsigned thread;    // the one that runs
-    int* shuffle_turn;  // of that thread
-    int any[2], turn;
-    Index index, threads, blocks;
-    char* shared;
-};
-
-extern Block block;
-void wait(State);  // until the scheduler has all that must be there
 
 // A value of each lane, for all lanes of the warp to see.
 template <class T>
@@ -67,8 +46,22 @@ inline To cast(From x) {
     return y;
 }
 
-inline float half_to_float(unsigned short x) { return static_cast<float>(cast<_Float16>(x)); }
-inline unsigned short float_to_half(float x) { return cast<unsigned short>(static_cast<_Float16>(x)); }
+inline float half_to_float(unsigned short x) {
+    const int exponent = x >> 10 & 31, fraction = x & 1023;
+    float size = exponent ? __builtin_ldexpf(1024 + fraction, exponent - 25) : __builtin_ldexpf(fraction, -24);
+    if (exponent == 31) size = fraction ? __builtin_nanf("") : __builtin_inff();
+    return x >> 15 ? -size : size;
+}
+
+inline unsigned short float_to_half(float x) {  // to the nearest, ties to even
+    const float size = __builtin_fabsf(x);
+    const int sign = __builtin_signbit(x) ? 0x8000 : 0;
+    if (x != x) return 0x7e00;
+    if (size >= 65520) return sign | 0x7c00;
+    const int exponent = size < 0x1p-14f ? -14 : __builtin_ilogbf(size);
+    const int units = static_cast<int>(__builtin_rintf(__builtin_ldexpf(size, 10 - exponent)));  // in the last place
+    return sign + (exponent + 14) * 1024 + units;
+}
 
 }  // namespace emulated
 

@@ -1,8 +1,9 @@
-// The block that `cuda_on_cpu.h` speaks of. Warps run one after the other between two barriers, and lanes between two
+// The threads of a block. Warps run one after the other between two barriers, and lanes between two
 // shuffles, in an order drawn anew each time: what depends on the order comes out wrong. A shuffle or a barrier that
 // not all threads reach is an error.
 
 #include <setjmp.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "cuda_on_cpu.h"
+#include "block.h"
 
 namespace emulated {
 
