@@ -72,5 +72,5 @@ class BlankWatch:
         if self.epochs == PATIENCE_WITH_BLANKS:
             self.reporter.warn(
                 f"{self.epochs} epochs of nothing but blanks: if the loss no longer falls, raise train.lr"
-                " or lower it tenfold, set model.norm=channel, or check that labels and recordings belong together"
+                " or lower it tenfold, set model.norm=none, or check that labels and recordings belong together"
             )

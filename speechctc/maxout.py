@@ -1,4 +1,4 @@
-"""Maxout and dropout that keep little for the backward pass and go over memory seldom.
+"""Maxout that keeps little for the backward pass.
 
 torch.maximum keeps both its inputs, and its gradient takes three passes and a concatenation. Here one byte a unit is
 kept, and the gradient is written once, in the layout the convolution wants.
@@ -60,43 +60,3 @@ class _Maxout(torch.autograd.Function):
         for number, part in enumerate(whole.chunk(ctx.pieces, dim=1)):
             torch.where(winner == number, gradient, zero, out=part)
         return whole, None
-
-
-class Dropout(nn.Module):
-    """Zeros each value by chance and scales the others up, one random byte a value.
-
-    Parameters
-    ----------
-    share : float
-        Of values to drop; rounded to 1/256, and scaled by what was in fact kept.
-    """
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.dropped = min(round(share * 256), 255)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor like `x`; in evaluation, `x` itself."""
-        if not self.training or not self.dropped:
-            return x
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
-        words.random_(-(2**63), None)
-        chances = words.view(torch.uint8)[: x.numel()]
-        keep = torch.empty_like(x, dtype=torch.bool)
-        torch.ge(chances, self.dropped, out=keep.as_strided((x.numel(),), (1,)))
-        result: Tensor = _Keep.apply(x, keep, 256 / (256 - self.dropped))  # type: ignore[no-untyped-call]
-        return result
-
-
-class _Keep(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(keep)
-        ctx.scale = scale
-        return torch.where(keep, x, 0.0).mul_(scale)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (keep,) = ctx.saved_tensors
-        return torch.where(keep, gradient, 0.0).mul_(ctx.scale), None, None

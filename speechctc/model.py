@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from speechctc.config import FeatureConfig, ModelConfig
 from speechctc.features import frame_mask
+from speechctc.maxout import Maxout
 
 
 def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
@@ -123,21 +124,6 @@ class Layer(nn.Module):
         if self.residual:
             y = y + x
         return y * mask
-
-
-class Maxout(nn.Module):
-    """The largest of each unit's linear pieces (Goodfellow et al. 2013): maps (pieces x n) to n."""
-
-    def __init__(self, pieces: int) -> None:
-        super().__init__()
-        self.pieces = pieces
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (n_batch, pieces x n, ...) to (n_batch, n, ...)."""
-        first, *others = x.chunk(self.pieces, dim=1)
-        for other in others:
-            first = torch.maximum(first, other)
-        return first
 
 
 def _activation(name: str, pieces: int, maps: int) -> nn.Module:

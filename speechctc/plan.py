@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+MOST_PADDING = 0.05  # in a chunk, as a share of its frames; where lengths differ too much, batches are smaller
 LENGTH_JITTER = 0.02  # share by which lengths are blurred before sorting, so that batches differ between epochs
 
 
@@ -99,7 +100,7 @@ def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | No
         if rng is not None:
             lengths *= rng.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(chunk))
         by_length = chunk[np.argsort(lengths, kind="stable")]
-        batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
+        batches = _batches(by_length, frames, limits)
         if rng is not None:
             rng.shuffle(batches)
         plans.append(ChunkPlan(chunk, batches))
@@ -119,13 +120,25 @@ def _deal(frames: Indices, members: Indices, seed: int | None, ranks: int) -> li
     return [by_length[turns == rank] for rank in range(ranks)]
 
 
-def _cut(order: Indices, frames: Indices, limit: int, size: int, padded: bool) -> list[Indices]:
-    """Cut `order` into runs of at most `size` utterances and `limit` frames (counted with padding, if `padded`)."""
+def _batches(by_length: Indices, frames: Indices, limits: Limits) -> list[Indices]:
+    """Cut utterances in order of length into batches; into smaller ones where padding would be more than it may be."""
+    batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
+    padded = sum(int(frames[batch].max()) * len(batch) for batch in batches)
+    if padded <= (1 + MOST_PADDING) * int(frames[by_length].sum()):
+        return batches
+    return _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True, most_padding=MOST_PADDING)
+
+
+def _cut(
+    order: Indices, frames: Indices, limit: int, size: int, padded: bool, most_padding: float = np.inf
+) -> list[Indices]:
+    """Cut `order` into runs of at most `size` utterances and `limit` frames, counted with padding if `padded`."""
     cuts = []
     longest = total = count = 0
     for position, length in enumerate(frames[order].tolist()):
         longest, total, count = max(longest, length), total + length, count + 1
-        if position and (count > size or (longest * count if padded else total) > limit):
+        whole = longest * count if padded else total
+        if position and (count > size or whole > limit or whole > (1 + most_padding) * total):
             cuts.append(position)
             longest, total, count = length, length, 1
     return [run for run in np.split(order, cuts) if len(run)]

@@ -1,8 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
+from speechctc import shards
 from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
@@ -87,3 +89,53 @@ def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: P
 
 def test_frames_needed_counts_a_blank_between_repeats() -> None:
     assert [frames_needed(labels) for labels in ([], [1], [1, 2], [1, 1], [1, 1, 1, 2, 1])] == [0, 1, 2, 3, 7]
+
+
+def counted_checksums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made: list[str] = []
+    original = shards._checksum
+
+    def counting(tensors: dict[str, torch.Tensor]) -> str:
+        made.append(original(tensors))
+        return made[-1]
+
+    monkeypatch.setattr(shards, "_checksum", counting)
+    return made
+
+
+def test_a_checksum_once_found_right_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shard_path(tmp_path, 0, 1)
+    write(path, utterance("u", 20, (1,)))
+    made = counted_checksums(monkeypatch)
+    long_ago = path.stat().st_mtime - 60
+    for times in (1, 1):  # the second time it is known
+        os.utime(path, (long_ago, long_ago))
+        read_split(tmp_path, RECIPE.features)
+        assert len(made) == times
+    os.utime(path, (long_ago + 1, long_ago + 1))
+    read_split(tmp_path, RECIPE.features)
+    assert len(made) == 2
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="checksum"):
+        read_split(tmp_path, RECIPE.features)
+
+
+def test_a_shard_too_new_to_tell_from_its_next_version_is_checked_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(shard_path(tmp_path, 0, 1), utterance("u", 20, (1,)))
+    made = counted_checksums(monkeypatch)
+    for _ in range(2):
+        read_split(tmp_path, RECIPE.features)
+    assert len(made) == 2
+
+
+def test_what_was_read_can_be_given_back_and_read_again(tmp_path: Path) -> None:
+    made = utterance("u", 5000, (1,))
+    write(tmp_path / "s.safetensors", made)
+    shard = read_shard(tmp_path / "s.safetensors")
+    assert torch.equal(shard.static, made.static)
+    shard.release()
+    assert torch.equal(shard.static, made.static)

@@ -122,7 +122,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
 
 
 def _plan(problem: Problem) -> tuple[native.Integers, int, int]:
-    """In which order to take the samples, the longest first; how many threads that is worth; the most numbers of alpha."""
+    """Plan the order of samples, longest first, and how many threads; find the numbers of alpha of the largest."""
     if problem.samples == 1:
         return np.zeros(1, np.int64), 1, problem.longest_input * (2 * problem.longest_target + 1)
     frames, labels = problem.input_lengths.numpy(), problem.target_lengths.numpy()

@@ -18,7 +18,7 @@ from speechctc.ctc.lanes import maximum, nearest, polynomial, reinterpret, to_in
 FLOOR = -(2**30)
 """No exponent is smaller, so that sums and differences of two fit 32 bits."""
 ZERO = -(2**29)
-"""The exponent of the smallest emission; the likelihood of a path with one is below `LEAST_EXPONENT`, and counts as zero."""
+"""The exponent of the smallest emission: a path with one is below `LEAST_EXPONENT`, and counts as impossible."""
 _FRACTION: dict[Any, int] = {types.float32: 23, types.float64: 52}
 _BIAS: dict[Any, int] = {types.float32: 127, types.float64: 1023}
 _TWIN: dict[Any, Any] = {types.int32: types.float32, types.int64: types.float64}

@@ -196,7 +196,7 @@ def prefetch(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
     line = builder.bitcast(builder.gep(pointer, [index]), I8.as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [line.type, I32, I32, I32])
     called = builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind)
-    builder.call(called, [line, I32(0), I32(3), I32(1)])  # to read, keep in all caches, data
+    builder.call(called, [line, I32(0), I32(2), I32(1)])  # to read, into the second cache, data
     return NOTHING
 
 

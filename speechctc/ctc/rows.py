@@ -40,14 +40,16 @@ def top_of(row: Any, width: int) -> Any:
 
 
 @compiled
-def soften(row: Any, width: int, top: Any, w: Workspace) -> Any:
-    """Write exp(x - top) of a row to `w.soft`; return the sum.
+def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
+    """Write exp(x - top) of a row to `w.soft`, and ask for the following row; return the sum.
 
     A last block of fewer than 16 is read together with the end of the one before it, and written behind that.
     """
     whole, rest = width // 16 * 16, width % 16
     sums = load(w.fresh, 0)
     for i in range(0, whole, 16):
+        if width > SHORT:
+            prefetch(following, i)
         y = exponential(load(row, i) - top)
         store(w.soft, i, y)
         sums = sums + y
@@ -128,9 +130,9 @@ def normalise(s: Sample, w: Workspace) -> bool:
         for t in range(begin, end):
             row = s.logits + t * s.frame_stride
             if direct:
-                sums = soften(row, s.classes, w.top[t], w)
+                sums = soften(row, s.classes, w.top[t], row + s.frame_stride, w)
             else:
-                sums = soften(w.row, padded_row(s, w, row), w.top[t], w)
+                sums = soften(w.row, padded_row(s, w, row), w.top[t], w.row, w)
             if not sums >= 1:
                 return False
             w.scale[t] = 1 / sums
