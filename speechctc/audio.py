@@ -5,8 +5,9 @@ WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged; other ra
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
 ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
+PIECE = 0.25  # seconds resampled at a time: as late as samples come from a stream
 CONVERT = "convert it, for example with: ffmpeg -i FILE -ar 16000 -ac 1 FILE.wav"
 
 
@@ -89,11 +91,43 @@ def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
 
 def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
     """Change the rate of mono samples, Hz to Hz; ``ceil(n * wanted / rate)`` samples come back."""
+    pieces = list(resample_blocks([samples], rate, wanted))
+    return np.concatenate(pieces) if pieces else samples[:0]
+
+
+def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
+    """Change the rate of samples that come in blocks, cut anywhere; the result does not depend on where, to the bit.
+
+    The filter makes samples in groups, each from one step of the input and what lies within its width of that. Pieces
+    of a fixed number of whole steps, counted from the start, are filtered with that much on either side, which is then
+    left out again. Were the pieces as long as the blocks, sums of other lengths would round in another order.
+    """
     if rate == wanted:
-        return samples
+        yield from blocks
+        return
+    common = math.gcd(rate, wanted)
+    step, group = rate // common, wanted // common
+    context = -(-int(_resampler(rate, wanted).width) // step) * step
+    piece = max(round(PIECE * common), 1) * step
+    waiting: NDArray[np.float32] = np.zeros(0, np.float32)
+    before = 0  # samples at the head of `waiting` that are done: context of those that follow
+    for block in blocks:
+        waiting = np.concatenate([waiting, block])
+        start = 0
+        while len(waiting) - start >= before + piece + context:
+            resampled = _filter(waiting[start : start + before + piece + context], rate, wanted)
+            yield resampled[before // step * group : (before + piece) // step * group]
+            start += before + piece - min(context, before + piece)
+            before = min(context, before + piece)
+        waiting = waiting[start:]
+    if len(waiting) > before:
+        yield _filter(waiting, rate, wanted)[before // step * group :]
+
+
+def _filter(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
     import torch  # late: those who read at the file's own rate should not wait for it
 
-    resampled: NDArray[np.float32] = resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
+    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
     return resampled
 
 
@@ -113,7 +147,7 @@ def cut_short(path: Path) -> str:
 
 
 @lru_cache(maxsize=16)
-def resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
+def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
     """Keep the filter: its making costs more than a sentence's filtering."""
     import torchaudio
 

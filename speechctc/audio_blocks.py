@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import BLOCK, mono_blocks, open_sound, resample, resampler, words
+from speechctc.audio import BLOCK, mono_blocks, open_sound, resample_blocks, words
 from speechctc.errors import InputError
 
 
@@ -43,7 +42,7 @@ class Blocks:
 
 @contextmanager
 def opened(path: Path, rate: int) -> Iterator[Blocks]:
-    """Open a recording to read it in blocks; put together they are the samples of `read`, but for rounding.
+    """Open a recording to read it in blocks; put together they are the samples of `read`, to the bit.
 
     Parameters
     ----------
@@ -87,30 +86,3 @@ def opened_stdin(rate: int, raw_rate: int | None = None, seconds: float = 0.1) -
         raise InputError(f"standard input: not WAV ({words(error)})", fix) from None
     with file:
         yield Blocks(file, Path("-"), rate, max(int(file.samplerate * seconds), 1))
-
-
-def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
-    """Change the rate of samples that come in blocks; put together the result is that of `resample` on the whole.
-
-    `resample` makes samples in groups, each from one step of the input and what lies within the filter's width of it.
-    So pieces of whole steps are resampled together with that much on either side, which is then left out again.
-    """
-    if rate == wanted:
-        yield from blocks
-        return
-    common = math.gcd(rate, wanted)
-    step, group = rate // common, wanted // common
-    context = -(-int(resampler(rate, wanted).width) // step) * step
-    waiting: NDArray[np.float32] = np.zeros(0, np.float32)
-    before = 0  # samples at the head of `waiting` that are done: context of those that follow
-    for block in blocks:
-        waiting = np.concatenate([waiting, block])
-        ready = (len(waiting) - before - context) // step * step
-        if ready > 0:
-            resampled = resample(waiting[: before + ready + context], rate, wanted)
-            yield resampled[before // step * group : (before + ready) // step * group]
-            done = before + ready
-            before = min(context, done)
-            waiting = waiting[done - before :]
-    if len(waiting) > before:
-        yield resample(waiting, rate, wanted)[before // step * group :]

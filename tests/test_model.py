@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from speechctc.config import FeatureConfig, ModelConfig
-from speechctc.model import Maxout, MaxoutNet, output_frames, parameter_count, receptive_field
+from speechctc.maxout import Maxout
+from speechctc.model import MaxoutNet, output_frames, parameter_count, receptive_field
 
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},

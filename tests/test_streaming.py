@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchaudio
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -126,11 +127,13 @@ def test_the_configs_that_come_along(name: str) -> None:
 @pytest.mark.parametrize("length", [1, 50, 4_000, 30_001])
 def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, length: int) -> None:
     samples = noise(length, rate)
-    expected = audio.resample(samples, rate, wanted)
+    at_once = torchaudio.functional.resample(torch.from_numpy(samples), rate, wanted, audio.ZERO_CROSSINGS).numpy()
+    whole = audio.resample(samples, rate, wanted)
+    assert whole.shape == at_once.shape
+    np.testing.assert_allclose(whole, at_once, atol=1e-6)
     for sizes in ([777, 1, 5000], [length]):
-        found = np.concatenate(list(audio_blocks.resample_blocks(cut(samples, sizes), rate, wanted)))
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        found = np.concatenate(list(audio.resample_blocks(cut(samples, sizes), rate, wanted)))
+        np.testing.assert_array_equal(found, whole)
 
 
 @pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (44100, 2)])
@@ -145,8 +148,8 @@ def test_an_opened_recording_has_the_samples_of_a_read_one(
     monkeypatch.setattr(audio_blocks, "BLOCK", 4321)
     with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
         pieces = list(blocks)
-    assert len(pieces) > 5 and blocks.seconds == pytest.approx(seconds)
-    np.testing.assert_allclose(np.concatenate(pieces), expected, atol=1e-6)
+    assert len(pieces) >= 5 and blocks.seconds == pytest.approx(seconds)
+    np.testing.assert_array_equal(np.concatenate(pieces), expected)
 
 
 @pytest.mark.shared
