@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from speechctc.recogniser import Recogniser
+    from speechctc.recognition.recogniser import Recogniser
 
 __version__ = "0.1.0"
 
@@ -33,6 +33,6 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     InputError
         There is no such model, or it is damaged.
     """
-    from speechctc.recogniser import Recogniser  # late: it loads torch
+    from speechctc.recognition.recogniser import Recogniser  # late: it loads torch
 
     return Recogniser.load(model, device)

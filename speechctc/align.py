@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.annotations import read_phn
 from speechctc.corpora.table_rows import read_rows
 from speechctc.errors import InputError
-from speechctc.many import in_order
 from speechctc.progress import Reporter
-from speechctc.recogniser import Recogniser, Recognition
-from speechctc.recordings import Recording, beside, find_recordings
-from speechctc.results import Wanted, check_out, deliver, say_if_uncalibrated
+from speechctc.recognition.annotations import read_phn
+from speechctc.recognition.many import in_order
+from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recordings import Recording, beside, find_recordings
+from speechctc.recognition.results import Wanted, check_out, deliver, say_if_uncalibrated
 
 TRANSCRIPTS = (".phn", ".lab", ".txt")
 

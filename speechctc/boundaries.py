@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc import audio
-from speechctc.annotations import PHN_RATE, Interval, read_phn, read_textgrid
 from speechctc.errors import InputError
 from speechctc.phones import SILENCES
-from speechctc.recordings import ENDINGS, beside
+from speechctc.recognition.annotations import PHN_RATE, Interval, read_phn, read_textgrid
+from speechctc.recognition.recordings import ENDINGS, beside
 
 WITHIN_MS = (10, 20, 50)
 CLASSES = {

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.checkpoint import find_checkpoint
 from speechctc.corpora import Utterance
 from speechctc.errors import InputError
-from speechctc.judged import judge
-from speechctc.many import in_order
 from speechctc.progress import Reporter
-from speechctc.recogniser import Recogniser
+from speechctc.recognition.calibration import Calibration, cross_validated, expected_calibration_error, fit
+from speechctc.recognition.judged import judge
+from speechctc.recognition.many import in_order
+from speechctc.recognition.recogniser import Recogniser
 
 FEWEST = 50  # phones that two numbers can be learned from
 

@@ -152,7 +152,7 @@ def evaluate(
     from speechctc import files
     from speechctc.evaluate import evaluate as run_stage
     from speechctc.progress import Reporter
-    from speechctc.recogniser import Recogniser
+    from speechctc.recognition.recogniser import Recogniser
 
     result = run_stage(Recogniser.load(model), split.value, settings or (), Reporter())
     typer.echo(result.to_text())
@@ -186,8 +186,8 @@ def decode(
     from speechctc.decode import decode as run_stage
     from speechctc.decode import decode_stdin
     from speechctc.progress import Reporter
-    from speechctc.recogniser import Recogniser
-    from speechctc.results import Wanted
+    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.recognition.results import Wanted
 
     recogniser, wanted = Recogniser.load(model, device.value), Wanted(form.value, out, jobs, alternatives)
     if str(audio[0]) == "-":
@@ -214,8 +214,8 @@ def align(
     from speechctc.align import align as run_stage
     from speechctc.align import find_tasks
     from speechctc.progress import Reporter
-    from speechctc.recogniser import Recogniser
-    from speechctc.results import Wanted
+    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.recognition.results import Wanted
 
     tasks = find_tasks(audio or (), phones, transcripts)
     status = run_stage(Recogniser.load(model, device.value), tasks, Wanted(form.value, out, jobs), Reporter())
@@ -267,8 +267,8 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
 def _calibrate(run: Path) -> None:
     """Calibrate a run's best on its dev split, unless that is done; a dev split too small for it is no failure."""
     from speechctc.calibrate import calibrate as run_stage
-    from speechctc.calibration import Calibration
     from speechctc.progress import Reporter
+    from speechctc.recognition.calibration import Calibration
 
     if Calibration.load(run / "best").phones:
         return

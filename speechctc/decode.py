@@ -7,13 +7,13 @@ from pathlib import Path
 
 from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
-from speechctc.formats import TSV_HEADER, row, write_stream
-from speechctc.many import decode_many
 from speechctc.progress import Reporter
-from speechctc.recogniser import Recogniser, Recognition
-from speechctc.recordings import find_recordings
-from speechctc.results import Wanted, check_out, deliver, opened_out, say_if_uncalibrated
-from speechctc.segments import Segment
+from speechctc.recognition.formats import TSV_HEADER, row, write_stream
+from speechctc.recognition.many import decode_many
+from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recordings import find_recordings
+from speechctc.recognition.results import Wanted, check_out, deliver, opened_out, say_if_uncalibrated
+from speechctc.recognition.segments import Segment
 
 LIVE = ("text", "ctm", "tsv")  # formats in which one recording goes out phone by phone, and none is kept
 LIVE_FRAMES = 50  # of static features at a time from standard input: phones come half a second late, and a bit

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speechctc.calibration import expected_calibration_error
-from speechctc.judged import judge
 from speechctc.progress import Reporter
-from speechctc.recogniser import Recogniser
+from speechctc.recognition.calibration import expected_calibration_error
+from speechctc.recognition.judged import judge
+from speechctc.recognition.recogniser import Recogniser
 from speechctc.score import EditCounts
 
 

@@ -18,7 +18,7 @@ from speechctc import files
 from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
-from speechctc.runs import point_latest
+from speechctc.training.runs import point_latest
 
 Process = subprocess.Popen[bytes]
 

@@ -12,16 +12,16 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from speechctc import ctc
-from speechctc.chunks import Batch
 from speechctc.config import Config
-from speechctc.dev_score import DevScore
 from speechctc.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.errors import InputError
-from speechctc.profiling import Profile, StepTimes
 from speechctc.progress import Reporter
-from speechctc.ranks import Ranks, joined
-from speechctc.runs import Run
-from speechctc.trainer import Stopped, Trainer
+from speechctc.training.chunks import Batch
+from speechctc.training.dev_score import DevScore
+from speechctc.training.profiling import Profile, StepTimes
+from speechctc.training.ranks import Ranks, joined
+from speechctc.training.runs import Run
+from speechctc.training.trainer import Stopped, Trainer
 
 __all__ = ["Stopped", "profile", "train"]
 

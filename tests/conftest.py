@@ -43,8 +43,8 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the config of a small net over a corpus of tones whose features are extracted."""
     from speechctc.config import load_config
     from speechctc.extract import extract
+    from tests.practice import Recorder
     from tests.tones import write_config
-    from tests.training import Recorder
 
     config = write_config(tmp_path_factory.mktemp("tones"))
     extract(load_config(config), Recorder())

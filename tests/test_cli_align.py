@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from speechctc.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config import CorpusConfig
 from speechctc.corpora import read_corpus
+from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli
 from tests.taught import write_song
 from tests.test_cli import Command, one_line_error

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.annotations import read_textgrid
+from speechctc.recognition.annotations import read_textgrid
 from tests import test_cli
 from tests.taught import sing, write_song
 from tests.test_cli import Command, one_line_error

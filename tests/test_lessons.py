@@ -13,10 +13,10 @@ from speechctc.config import CorpusConfig, FeatureConfig
 from speechctc.corpora import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.features import Moments, derivatives, net_input, static_features
-from speechctc.plan import Limits, plan_epoch
 from speechctc.score import edit_counts
 from speechctc.search import collapse
 from speechctc.shards import Extracted, Recipe, read_split, shard_path, write_shard
+from speechctc.training.plan import Limits, plan_epoch
 
 CONFIG = FeatureConfig()
 

@@ -11,7 +11,7 @@ from speechctc.config import load_config
 from speechctc.evaluate import evaluate
 from speechctc.extract import extract
 from speechctc.progress import Reporter
-from speechctc.recogniser import Recogniser
+from speechctc.recognition.recogniser import Recogniser
 from speechctc.train import train
 
 pytestmark = pytest.mark.shared

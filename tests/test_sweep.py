@@ -7,7 +7,7 @@ import pytest
 
 from speechctc.errors import InputError
 from speechctc.sweep import plan_trials, split_values, sweep, table
-from tests.training import Recorder
+from tests.practice import Recorder
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from speechctc.chunks import Batch
 from speechctc.config import load_config
 from speechctc.errors import InputError
-from speechctc.learner import Learner
 from speechctc.train import Stopped, train
-from speechctc.trainer import Trainer
-from tests.training import Recorder, run_once, same, score_once, trainer_of
+from speechctc.training.chunks import Batch
+from speechctc.training.learner import Learner
+from speechctc.training.trainer import Trainer
+from tests.practice import Recorder, run_once, same, score_once, trainer_of
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:

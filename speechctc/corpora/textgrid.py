@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc import audio
-from speechctc.annotations import read_textgrid
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.held_out import hold_out
 from speechctc.errors import InputError
 from speechctc.phones import FOUND, Inventory, found, inventory
-from speechctc.recordings import beside, find_recordings
+from speechctc.recognition.annotations import read_textgrid
+from speechctc.recognition.recordings import beside, find_recordings
 
 if TYPE_CHECKING:
     from speechctc.config import CorpusConfig

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.annotations import Interval, textgrid_text
 from speechctc.config import CorpusConfig
 from speechctc.corpora import Corpus, read_corpus
 from speechctc.errors import InputError
+from speechctc.recognition.annotations import Interval, textgrid_text
 
 
 def write(folder: Path, name: str, labels: str, tier: str = "phones", seconds: float = 1.0) -> None:

@@ -1,0 +1,109 @@
+"""A split's recordings decoded as a user's would be, and every phone of them judged by the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.config import Config, override, parse_config
+from speechctc.corpora import Utterance, read_corpus
+from speechctc.errors import InputError
+from speechctc.phones import Folding, choose_folding
+from speechctc.progress import Reporter
+from speechctc.recognition.calibration import right_phones
+from speechctc.recognition.many import decode_many
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.score import EditCounts, edit_counts
+
+
+@dataclass
+class Judged:
+    """What came of a split.
+
+    Attributes
+    ----------
+    utterances : tuple of Utterance
+        The split's, decoded or not.
+    counts : EditCounts
+    skipped : list of (str, str)
+        Utterances that could not be scored, and why.
+    protocol : str
+        How phones were folded and aligned, in words.
+    """
+
+    utterances: tuple[Utterance, ...]
+    protocol: str
+    counts: EditCounts = field(default_factory=EditCounts)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    _phones: list[tuple[float, bool, int]] = field(default_factory=list)
+
+    def add(self, number: int, phones: Sequence[str], confidences: Sequence[float], folding: Folding) -> None:
+        """Take in the phones of utterance `number`."""
+        reference = self.utterances[number].phones
+        self.counts += edit_counts(folding.apply(reference), folding.apply(phones))
+        for confidence, right in zip(confidences, right_phones(reference, phones, folding), strict=True):
+            if right is not None:
+                self._phones.append((confidence, right, number))
+
+    @property
+    def confidences(self) -> NDArray[np.float64]:
+        """Of each scored phone, its confidence."""
+        return np.array([confidence for confidence, _, _ in self._phones], dtype=np.float64)
+
+    @property
+    def right(self) -> NDArray[np.float64]:
+        """Of each scored phone, 1 if it is right, else 0."""
+        return np.array([right for _, right, _ in self._phones], dtype=np.float64)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Of each scored phone, the number of its utterance."""
+        return np.array([number for _, _, number in self._phones], dtype=np.int64)
+
+
+def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str) -> Judged:
+    """Decode a split of the model's corpus and compare.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    split : str
+    overrides : sequence of str
+        Laid over the model's own config: another corpus, another folding.
+    reporter : Reporter
+    what : str
+        What is being done, for the progress bar.
+
+    Raises
+    ------
+    InputError
+        The split is empty, or nothing of it can be decoded.
+    """
+    config = _with(recogniser.config, overrides)
+    corpus = read_corpus(config.corpus)
+    folding = choose_folding(config.score.fold, recogniser.inventory)
+    protocol = f"{folding.protocol}; best path; minimal edit distance, every phone counted alike"
+    judged = Judged(corpus.splits[split], protocol)
+    judged.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
+    if not judged.utterances:
+        raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
+    results = decode_many(recogniser, [utterance.audio for utterance in judged.utterances])
+    with reporter.progress(f"{what} {split}", len(judged.utterances)) as advance:
+        for number, result in enumerate(results):
+            if isinstance(result, InputError):
+                judged.skipped.append((judged.utterances[number].id, result.what))
+            else:
+                confidences = [segment.confidence for segment in result.segments]
+                judged.add(number, result.phones, confidences, folding)
+            advance(1, f"PER {judged.counts.per:.2f} %")
+    if not judged.counts.utterances:
+        reason = judged.skipped[-1][1]
+        raise InputError(f"none of the {len(judged.utterances)} recordings of {split} can be decoded", reason)
+    return judged
+
+
+def _with(config: Config, overrides: Sequence[str]) -> Config:
+    return parse_config(override(config.to_dict(), overrides), "the model's config with these settings")

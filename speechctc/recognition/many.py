@@ -1,0 +1,112 @@
+"""Many recordings: several at a time, results in order, failures as values."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from speechctc.errors import InputError
+from speechctc.recognition.recogniser import Recogniser, Recognition
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 4  # results in hand for each thread, at most
+BUNDLE = 256  # recordings that are sorted by length together
+BATCH_FRAMES = 40_000  # of static features in a batch on a GPU, padding included
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0) -> Iterator[Result | InputError]:
+    """Yield ``work(item)`` of each item in order, or the `InputError` it raised.
+
+    Parameters
+    ----------
+    work : callable
+        Most of its time must go by outside the interpreter's lock, as in torch and libsndfile.
+    items : iterable
+    jobs : int
+        Threads; torch's own are divided among them. 0: as many as torch has.
+    """
+    threads = torch.get_num_threads()
+    jobs = jobs or threads
+    torch.set_num_threads(max(threads // jobs, 1))
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="recording")
+    waiting: deque[Future[Result | InputError]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(_attempt, work, item))
+            if len(waiting) >= AHEAD * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def decode_many(
+    recogniser: Recogniser, paths: Iterable[Path], jobs: int = 0, alternatives: int = 0
+) -> Iterator[Recognition | InputError]:
+    """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
+    if recogniser.device.type == "cpu":
+        return in_order(lambda path: recogniser.decode(path, alternatives), paths, jobs)
+    return decode_batched(recogniser, paths, jobs, alternatives)
+
+
+class _Prepared(NamedTuple):
+    path: Path
+    seconds: float
+    static: Tensor | None  # None of what is too long to be in a batch
+
+
+def decode_batched(
+    recogniser: Recogniser, paths: Iterable[Path], jobs: int = 0, alternatives: int = 0
+) -> Iterator[Recognition | InputError]:
+    """Decode recordings in batches of like length; threads read and make features ahead."""
+
+    def prepare(path: Path) -> _Prepared:
+        return _Prepared(path, *recogniser.static(path, BATCH_FRAMES))
+
+    prepared = in_order(prepare, paths, jobs)
+    while bundle := list(islice(prepared, BUNDLE)):
+        short = [each for each in bundle if isinstance(each, _Prepared) and each.static is not None]
+        done = {id(each): result for each, result in _batches(recogniser, short, alternatives)}
+        for each in bundle:
+            if isinstance(each, InputError):
+                yield each
+            elif each.static is None:
+                yield _attempt(lambda path: recogniser.decode(path, alternatives), each.path)
+            else:
+                yield done[id(each)]
+
+
+def _batches(
+    recogniser: Recogniser, items: list[_Prepared], alternatives: int
+) -> Iterator[tuple[_Prepared, Recognition]]:
+    """Run recordings through the net in batches of like length."""
+
+    def frames(item: _Prepared) -> int:
+        return 0 if item.static is None else len(item.static)
+
+    left = sorted(items, key=frames, reverse=True)
+    while left:
+        size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
+        batch, left = left[:size], left[size:]
+        logits = recogniser.apply_batch([item.static for item in batch if item.static is not None])
+        for item, rows in zip(batch, logits, strict=True):
+            segments = recogniser.segments_of(rows.numpy(), item.seconds, alternatives)
+            yield item, Recognition(str(item.path), item.seconds, tuple(segments))
+
+
+def _attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
+    try:
+        return work(item)
+    except InputError as error:
+        return error

@@ -1,0 +1,231 @@
+"""A trained net at work: recordings in, phones with times and confidence out, features made as in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from speechctc import audio, audio_blocks
+from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.devices import choose_device
+from speechctc.errors import InputError
+from speechctc.features import frame_count, net_input, static_features
+from speechctc.recognition.alignment import align_frames, check_fit
+from speechctc.recognition.calibration import Calibration
+from speechctc.recognition.segments import FrameClock, Segment, Segmenter
+from speechctc.recognition.streaming import BLOCK_FRAMES, logit_blocks, static_blocks
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What was recognised, or aligned, in one recording.
+
+    Attributes
+    ----------
+    file : str
+        As it was named.
+    seconds : float
+        Length of the recording.
+    segments : tuple of Segment
+        Phones in order, none overlapping another.
+    score : float, optional
+        Of an alignment: log probability of its path, divided by the number of phones.
+    """
+
+    file: str
+    seconds: float
+    segments: tuple[Segment, ...]
+    score: float | None = None
+
+    @property
+    def phones(self) -> tuple[str, ...]:
+        """The phones alone."""
+        return tuple(segment.phone for segment in self.segments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as the JSON has them: times to 0.1 ms."""
+        values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
+        if self.score is not None:
+            values["score"] = round(self.score, 4)
+        return values | {"segments": [segment.to_dict() for segment in self.segments]}
+
+
+class Recogniser:
+    """A checkpoint ready to decode and align; made by `speechctc.load`.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    device : torch.device
+    calibration : Calibration, optional
+        Without one, confidences are posteriors as they are.
+
+    Attributes
+    ----------
+    config : Config
+        That the model was trained with.
+    inventory : Inventory
+        Its phones: phone ``inventory.phones[i]`` is class ``i + 1`` of the logits, class 0 the blank.
+    clock : FrameClock
+        The times of the logits' frames.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: torch.device, calibration: Calibration | None = None) -> None:
+        self.checkpoint, self.device = checkpoint, device
+        self.calibration = calibration or Calibration()
+        self.config, self.inventory = checkpoint.config, checkpoint.inventory
+        self.net = checkpoint.net.eval()
+        self.clock = FrameClock.of(self.config.features, self.config.model)
+
+    @classmethod
+    def load(cls, model: str | Path | None = None, device: str = "auto") -> Recogniser:
+        """Load a checkpoint or a run's best; without a name the latest run's.
+
+        Raises
+        ------
+        InputError
+            There is none, it is damaged or of another version, or there is no such device.
+        """
+        chosen = choose_device(device)
+        folder = find_checkpoint(None if model is None else Path(model))
+        return cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
+
+    def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
+        """Return unnormalised log probabilities.
+
+        Parameters
+        ----------
+        samples : ndarray, shape = (n_samples,)
+            Mono, in [-1, 1].
+        rate : int
+            Samples a second; resampled to the model's if it differs.
+
+        Returns
+        -------
+        ndarray, shape = (n_output_frames, classes), float32
+            Class 0 is the blank. No frames where the recording is shorter than a window. Frame ``t`` stands for the
+            moment ``clock.seconds(t)``.
+
+        Raises
+        ------
+        InputError
+            The samples are not one row of finite numbers.
+        """
+        wave = np.ascontiguousarray(samples, dtype=np.float32)
+        if wave.ndim != 1 or not np.isfinite(wave).all():
+            what = f"shape {wave.shape}" if wave.ndim != 1 else "a number that is not finite"
+            raise InputError(f"samples with {what}", "give one row of finite numbers, in [-1, 1]")
+        wave = audio.resample(wave, rate, self.config.features.sample_rate)
+        blocks = list(self.logit_blocks([wave]))
+        return np.concatenate(blocks) if blocks else np.zeros((0, len(self.inventory.phones) + 1), dtype=np.float32)
+
+    def decode(self, path: str | Path, alternatives: int = 0) -> Recognition:
+        """Recognise one recording, of any length, in memory that grows with its phones only.
+
+        Parameters
+        ----------
+        path : str or Path
+        alternatives : int
+            How many other phones to name for each.
+
+        Raises
+        ------
+        InputError
+            It cannot be read as audio.
+        """
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+            segments = tuple(self.segments(blocks, alternatives))
+            return Recognition(str(path), blocks.seconds, segments)
+
+    def align(self, path: str | Path, phones: Sequence[str]) -> Recognition:
+        """Place phones that are known to be in a recording.
+
+        Raises
+        ------
+        InputError
+            A phone is not of the model's set, there are more than fit into the recording, or it cannot be read.
+        """
+        try:
+            labels = self.inventory.encode(phones)
+        except InputError as error:
+            raise InputError(f"{path}: {error.what}", f"the model's are: {' '.join(self.inventory.phones)}") from None
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+            log_probs = [_log_softmax(block) for block in self.logit_blocks(blocks)]
+            seconds = blocks.seconds
+        frames = sum(len(block) for block in log_probs)
+        check_fit(str(path), labels, frames, seconds)
+        if not labels:
+            return Recognition(str(path), seconds, (), 0.0)
+        rows = np.concatenate(log_probs)
+        segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+        classes, score = align_frames(rows, labels)
+        segments = [*segmenter.push(rows, classes), *segmenter.finish(seconds)]
+        return Recognition(str(path), seconds, tuple(segments), score / len(labels))
+
+    def segments(
+        self, blocks: audio_blocks.Blocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
+    ) -> Iterator[Segment]:
+        """Yield the phones of an opened recording as they become known."""
+        segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
+        for logits in self.logit_blocks(blocks, block_frames):
+            yield from segmenter.push(_log_softmax(logits))
+        yield from segmenter.finish(blocks.seconds)
+
+    def segments_of(self, logits: NDArray[np.float32], seconds: float, alternatives: int = 0) -> Iterator[Segment]:
+        """Yield the phones of the logits of a whole recording of this length."""
+        segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
+        yield from segmenter.push(_log_softmax(logits))
+        yield from segmenter.finish(seconds)
+
+    def static(self, path: Path, most: int) -> tuple[float, Tensor | None]:
+        """Return a recording's seconds and its static features, None if they are more than `most` frames.
+
+        Raises
+        ------
+        InputError
+            It cannot be read as audio.
+        """
+        config = self.config.features
+        if frame_count(int(audio.info(path).seconds * config.sample_rate), config) > most:
+            return 0.0, None
+        samples, seconds = audio.read(path, config.sample_rate)
+        return seconds, static_features(torch.from_numpy(samples), config)
+
+    def logit_blocks(
+        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yield the logits of samples that come in blocks, at the model's rate."""
+        config = self.config
+        static = static_blocks((torch.from_numpy(block) for block in samples), config.features)
+        for logits in logit_blocks(static, self._apply, config.model, config.features, block_frames):
+            yield logits.numpy()
+
+    def _apply(self, static: Tensor) -> Tensor:
+        """Map the static features of a recording, (n_frames, static_dims), to its logits on the CPU."""
+        return self.apply_batch([static])[0]
+
+    @torch.inference_mode()
+    def apply_batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
+        """Map the static features of some recordings to their logits on the CPU, in one pass of the net."""
+        if not any(map(len, statics)):  # shorter than a window, all of them
+            return [torch.zeros(0, len(self.inventory.phones) + 1) for _ in statics]
+        frames = torch.tensor([len(static) for static in statics], device=self.device)
+        padded = torch.nn.utils.rnn.pad_sequence(list(statics), batch_first=True).to(self.device)
+        mean, std = self.checkpoint.mean, self.checkpoint.std
+        logits, lengths = self.net(net_input(padded, frames, mean, std, self.config.features), frames)
+        logits = logits.float().cpu()
+        return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
+
+
+def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    result: NDArray[np.float32] = torch.from_numpy(logits).log_softmax(1).numpy()
+    return result

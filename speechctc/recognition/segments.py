@@ -1,0 +1,254 @@
+"""From frame posteriors to phones with start, end and confidence, as the frames come.
+
+The best path gives each phone a spike: a run of frames whose best class it is. The boundary between two phones lies
+between their spikes, where a lattice of just these two, the first and then the second, has its best path: before it
+the frames are more probably of the first phone, after it of the second, blanks left aside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.phones import BLANK, SILENCES, Inventory
+from speechctc.recognition.calibration import Calibration
+
+Rows = NDArray[np.float32]
+
+REACH = 0.25
+"""Seconds: further from its spike than this no phone begins or ends, silences aside, which may fill all there is. On
+TIMIT's own boundaries 999 of 1000 phones reach less far."""
+EDGE = 0.1
+"""Seconds that a phone extends beyond its spike where nothing is within twice `REACH`: a pause that has no label. 19 of
+20 of TIMIT's phones begin less than this before their spike."""
+MARGIN = 0.25  # of a frame: a boundary stays so far from the spikes beside it, so that every phone lasts
+
+
+class Segment(NamedTuple):
+    """A phone in time.
+
+    Attributes
+    ----------
+    phone : str
+    start, end : float
+        Seconds from the recording's start.
+    confidence : float
+        Probability that the phone is right, as far as the model's dev split could tell (see `Calibration`); of a
+        model that is not calibrated, the highest posterior of the phone's frames.
+    alternatives : tuple of (str, float)
+        The next most probable phones where this one peaks, with their posteriors there; as many as were asked for.
+    """
+
+    phone: str
+    start: float
+    end: float
+    confidence: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as the JSON has them: times to 0.1 ms."""
+        values: dict[str, Any] = {
+            "phone": self.phone,
+            "start": round(self.start, 4),
+            "end": round(self.end, 4),
+            "confidence": round(self.confidence, 4),
+        }
+        if self.alternatives:
+            values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
+        return values
+
+
+@dataclass(frozen=True)
+class FrameClock:
+    """The times of the net's output frames.
+
+    Attributes
+    ----------
+    step : float
+        Seconds from one frame to the next.
+    half : float
+        Half of the analysis window: frame 0 stands for the moment at its middle.
+    """
+
+    step: float
+    half: float
+
+    @classmethod
+    def of(cls, features: FeatureConfig, model: ModelConfig) -> FrameClock:
+        """Return the clock of a model."""
+        shift = int(features.sample_rate * features.shift_ms * 0.001) / features.sample_rate
+        return cls(shift * model.time_stride, features.window_ms * 0.0005)
+
+    def seconds(self, position: float) -> float:
+        """Return the moment of a frame, or of a place between two."""
+        return position * self.step + self.half
+
+
+@dataclass
+class _Spike:
+    """A run of frames of one phone: where it is, its outermost rows of log posteriors, and that of its peak."""
+
+    label: int
+    first: int
+    last: int
+    rise: Rows
+    fall: Rows
+    peak: Rows
+    silent: bool
+    start: float = 0.0
+
+    @classmethod
+    def of(cls, label: int, first: int, rows: Rows, silent: bool) -> _Spike:
+        """Begin one with its first rows."""
+        peak = rows[rows[:, label].argmax()]
+        return cls(label, first, first + len(rows) - 1, rows[0], rows[-1], peak, silent)
+
+    def extend(self, rows: Rows) -> None:
+        """Take in the rows that follow."""
+        self.last += len(rows)
+        self.fall = rows[-1]
+        best = rows[rows[:, self.label].argmax()]
+        if best[self.label] > self.peak[self.label]:
+            self.peak = best
+
+
+class Segmenter:
+    """Collects a recording's phones from log posteriors that come in blocks.
+
+    Parameters
+    ----------
+    inventory : Inventory
+    clock : FrameClock
+    calibration : Calibration
+    alternatives : int
+        How many other phones to name for each.
+    """
+
+    def __init__(
+        self, inventory: Inventory, clock: FrameClock, calibration: Calibration, alternatives: int = 0
+    ) -> None:
+        self._inventory, self._clock, self._calibration = inventory, clock, calibration
+        self._alternatives = min(alternatives, len(inventory.phones) - 1)
+        self._reach = math.ceil(REACH / clock.step)
+        self._frames = 0
+        self._spike: _Spike | None = None
+        # the blanks since the spike; of a long stretch both ends
+        self._gap: Rows = np.zeros((0, len(inventory.phones) + 1), np.float32)
+
+    def push(self, log_probs: Rows, path: NDArray[np.int64] | None = None) -> Iterator[Segment]:
+        """Yield the phones that the next frames complete.
+
+        Parameters
+        ----------
+        log_probs : ndarray, shape = (n_frames, classes), float32
+            Log posteriors.
+        path : ndarray, shape = (n_frames,), optional
+            The class of each frame; the most probable by default.
+        """
+        if not len(log_probs):
+            return
+        path = log_probs.argmax(axis=1) if path is None else path
+        edges = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
+        for a, b in pairwise(edges):
+            label, rows = int(path[a]), log_probs[a:b]
+            if label == BLANK:
+                self._blanks(rows)
+            elif self._spike and self._spike.label == label and not len(self._gap):  # it was cut by the block's edge
+                self._spike.extend(rows)
+            else:
+                yield from self._next(label, rows)
+            self._frames += b - a
+
+    def finish(self, seconds: float) -> Iterator[Segment]:
+        """Yield the last phone of a recording of this length."""
+        last = self._spike
+        if last is not None:
+            end = seconds if last.silent else self._time(last.last + EDGE / self._clock.step)
+            yield self._segment(last, min(end, seconds))
+
+    def _blanks(self, rows: Rows) -> None:
+        if self._spike is not None:
+            gap = np.concatenate([self._gap, rows])
+            within = self._reach
+            self._gap = gap if len(gap) <= 2 * within else np.concatenate([gap[:within], gap[-within:]])
+
+    def _next(self, label: int, rows: Rows) -> Iterator[Segment]:
+        """Begin a phone, and with that end the one before."""
+        spike = _Spike.of(label, self._frames, rows, self._inventory.phones[label - 1] in SILENCES)
+        left = self._spike
+        if left is None:
+            spike.start = 0.0 if spike.silent else self._time(spike.first - EDGE / self._clock.step)
+        else:
+            end, spike.start = map(self._time, self._between(left, spike))
+            yield self._segment(left, end)
+        self._spike, self._gap = spike, self._gap[:0]
+
+    def _between(self, left: _Spike, right: _Spike) -> tuple[float, float]:
+        """Return where a phone ends and where the next begins, in frames: the same but around a pause."""
+        pause = right.first - left.last - 1 > len(self._gap)
+        if pause and not left.silent and not right.silent:
+            edge = EDGE / self._clock.step
+            return left.last + edge, right.first - edge
+        boundary = self._boundary(left, right)
+        if not left.silent:
+            boundary = min(boundary, left.last + self._reach)
+        if not right.silent:
+            boundary = max(boundary, right.first - self._reach)
+        return boundary, boundary
+
+    def _boundary(self, left: _Spike, right: _Spike) -> float:
+        """Return where in the recording, in frames, one phone becomes the other."""
+        rows = np.concatenate([left.fall[None], self._gap, right.rise[None]])
+        place = change_point(rows, left.label, right.label)
+        cut_out = right.first - left.last - 1 - len(self._gap)
+        if place > len(rows) / 2:
+            place += cut_out
+        elif left.label == right.label:
+            place += cut_out / 2
+        return float(np.clip(left.last + place, left.last + MARGIN, right.first - MARGIN))
+
+    def _time(self, position: float) -> float:
+        return max(self._clock.seconds(position) + self._calibration.shift, 0.0)
+
+    def _segment(self, spike: _Spike, end: float) -> Segment:
+        peak = np.exp(spike.peak.astype(np.float64))
+        others = [k for k in np.argsort(-peak)[: self._alternatives + 2] if k not in (BLANK, spike.label)]
+        return Segment(
+            self._inventory.phones[spike.label - 1],
+            min(spike.start, end),
+            end,
+            self._calibration.probability(float(peak[spike.label])),
+            tuple((self._inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
+        )
+
+
+def change_point(rows: Rows, left: int, right: int) -> float:
+    """Return where frames are no longer of one class but of another.
+
+    Parameters
+    ----------
+    rows : ndarray, shape = (n_frames, classes)
+        Log posteriors; the first row is the one class's, the last the other's.
+    left, right : int
+        The classes.
+
+    Returns
+    -------
+    float
+        A place between two rows, in rows from the first: where ``sum(log p(left))`` of the rows before and
+        ``sum(log p(right))`` of those after are largest together, and between these two rows where the two are equal.
+        Half way if the classes are the same.
+    """
+    if left == right:
+        return (len(rows) - 1) / 2
+    contrast = rows[:, left].astype(np.float64) - rows[:, right]
+    last = int(np.cumsum(contrast)[:-1].argmax())
+    fall, rise = contrast[last], contrast[last + 1]
+    return last + (min(max(fall / (fall - rise), 0.0), 1.0) if fall > rise else 0.5)

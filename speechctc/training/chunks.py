@@ -1,0 +1,140 @@
+"""One chunk of features on the device, and the batches gathered from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.training.plan import ChunkPlan, Indices
+from speechctc.training.splits import Split, starts_of
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some utterances of like length, on the device.
+
+    Attributes
+    ----------
+    indices, lengths, counts : ndarray, shape = (n_batch,)
+        On the host: which of the split's utterances these are, their frames, and their labels.
+    static : Tensor, shape = (n_batch, max_frames, static_dims)
+        An utterance's last frame is repeated past its end.
+    frames : Tensor, shape = (n_batch,)
+    labels : Tensor, shape = (n_batch, max_labels)
+        Phone numbers; past an utterance's end they mean nothing.
+    label_counts : Tensor, shape = (n_batch,)
+    """
+
+    indices: Indices
+    lengths: Indices
+    counts: Indices
+    static: Tensor
+    frames: Tensor
+    labels: Tensor
+    label_counts: Tensor
+
+    @property
+    def padded_frames(self) -> int:
+        """Frames of it, padding included."""
+        return len(self.indices) * int(self.lengths.max())
+
+    def split(self, parts: int) -> list[Batch]:
+        """Cut it into so many batches, at most one an utterance, each as short as its longest allows."""
+        edges = np.linspace(0, len(self.indices), min(parts, len(self.indices)) + 1).astype(int).tolist()
+        return [self._rows(slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+
+    def _rows(self, rows: slice) -> Batch:
+        lengths, counts = self.lengths[rows], self.counts[rows]
+        return Batch(
+            self.indices[rows],
+            lengths,
+            counts,
+            self.static[rows, : int(lengths.max())],
+            self.frames[rows],
+            self.labels[rows, : int(counts.max())],
+            self.label_counts[rows],
+        )
+
+
+class Slot:
+    """Room for one chunk on the device, and on the host where it comes from.
+
+    On a GPU `fill` runs in the reader's thread: it waits until the last copy out of the pinned memory is done and
+    until the net has left the slot (on the copying stream, not on the host). `take` and `leave` are the net's.
+    """
+
+    def __init__(self, split: Split, frames: int, device: torch.device) -> None:
+        self.split, self.device = split, device
+        self.starts: Indices = np.zeros(0, dtype=np.int64)
+        shape = (frames, split.dims)
+        self.static = torch.empty(shape, dtype=split.dtype, device=device)
+        self._on_gpu = device.type == "cuda"
+        self._host = torch.empty(shape, dtype=split.dtype, pin_memory=True) if self._on_gpu else self.static
+        if self._on_gpu:
+            self._stream = torch.cuda.Stream(device)
+            self._copied, self._left = torch.cuda.Event(), torch.cuda.Event()
+            self._left.record(torch.cuda.current_stream(device))
+
+    def fill(self, utterances: Indices) -> None:
+        """Read a chunk and send it to the device."""
+        if not self._on_gpu:
+            self.starts = self.split.read(utterances, self._host)
+            return
+        self._copied.synchronize()
+        self.starts = self.split.read(utterances, self._host)
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(self._left)
+            self.static.copy_(self._host, non_blocking=True)
+            self._copied.record(self._stream)
+
+    def take(self) -> None:
+        """Let the net's stream wait until the chunk is there."""
+        if self._on_gpu:
+            torch.cuda.current_stream(self.device).wait_event(self._copied)
+
+    def leave(self) -> None:
+        """Note that the net is done with the chunk."""
+        if self._on_gpu:
+            self._left.record(torch.cuda.current_stream(self.device))
+
+
+class Order:
+    """The utterances of a chunk in the order of its batches: what gathering needs, on the device beforehand."""
+
+    def __init__(self, split: Split, plan: ChunkPlan, slot: Slot, device: torch.device) -> None:
+        self.static = slot.static
+        self.batches = plan.batches
+        self.edges = np.concatenate([[0], np.cumsum([len(batch) for batch in plan.batches])]).tolist()
+        order = np.concatenate(plan.batches)
+        self.lengths, self.counts = split.frames[order], split.label_counts[order]
+        labels = torch.cat([split.labels(index) for index in order.tolist()])
+        self.labels = _send(torch.cat([labels, labels.new_zeros(1)]).long(), device)
+        numbers = np.stack([slot.starts[order], self.lengths, starts_of(self.counts), self.counts])
+        self.starts, self.frames, self.label_starts, self.label_counts = _send(torch.from_numpy(numbers), device)
+        self._steps = torch.arange(int(max(self.lengths.max(), self.counts.max())), device=device)
+
+    def gather(self, number: int) -> Batch:
+        """Return one of the chunk's batches."""
+        rows = slice(self.edges[number], self.edges[number + 1])
+        lengths, counts = self.lengths[rows], self.counts[rows]
+        steps, places = self._steps[: int(lengths.max())], self._steps[: int(counts.max())]
+        frames = self.frames[rows]
+        where = self.starts[rows, None] + torch.minimum(steps, frames[:, None] - 1)
+        label_where = (self.label_starts[rows, None] + places).clamp(max=len(self.labels) - 1)
+        return Batch(
+            indices=self.batches[number],
+            lengths=lengths,
+            counts=counts,
+            static=self.static[where],
+            frames=frames,
+            labels=self.labels[label_where],
+            label_counts=self.label_counts[rows],
+        )
+
+
+def _send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy to the device without making the host wait for it."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

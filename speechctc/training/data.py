@@ -1,0 +1,89 @@
+"""What a run is trained and scored on: checked shards, phones, normalisation, and loaders that keep to the limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from speechctc.config import Config
+from speechctc.errors import InputError
+from speechctc.features import Moments
+from speechctc.phones import Inventory, choose_folding
+from speechctc.progress import Reporter
+from speechctc.shards import read_split
+from speechctc.training.batches import Loader
+from speechctc.training.plan import EpochPlan, Indices, Limits
+from speechctc.training.splits import Split
+
+
+class TrainingData:
+    """The train and dev splits of a config's features, on their way to a device.
+
+    Parameters
+    ----------
+    config : Config
+    device : torch.device
+    reporter : Reporter
+
+    Attributes
+    ----------
+    shards : dict of str to list of Shard
+    inventory : Inventory
+    folding : Folding
+    mean, std : Tensor, shape = (channels, static_dims)
+        Of the training split, on the device.
+    train, dev : Loader
+
+    Raises
+    ------
+    InputError
+        A shard is missing, damaged or of another config; a split is empty; a chunk is too small.
+    """
+
+    def __init__(self, config: Config, device: torch.device, reporter: Reporter) -> None:
+        self.shards = {
+            split: read_split(config.data.dir / split, config.features.model_dump(mode="json"))
+            for split in ("train", "dev")
+        }
+        recipe = self.shards["train"][0].recipe
+        self.inventory = Inventory(recipe.phone_set, recipe.phones)
+        self.folding = choose_folding(config.score.fold, self.inventory)
+        moments = sum((shard.moments for shard in self.shards["train"]), start=Moments.none(config.features))
+        self.mean, self.std = (each.to(device) for each in moments.normalisation())
+        train, dev = (Split(shards) for shards in self.shards.values())
+        if not len(dev):
+            raise InputError(f"{config.data.dir}/dev: no utterance in it", "give a dev split with usable recordings")
+        self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
+        limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
+        members = _trainable(train, config.model.time_stride, reporter)
+        beside = int(train.frames[members].sum())
+        self.dev = Loader(dev, limits, device, beside=beside)  # both stay on the device, or neither
+        self.train = Loader(train, limits, device, members, beside=self.dev.frames)
+
+    def largest_batch(self, plan: EpochPlan, rank: int) -> tuple[int, int]:
+        """Return the utterances and frames of the largest batch of an epoch, padding included."""
+        frames = self.train.split.frames
+        batches = plan.batches(rank) or [self.train.members[:1]]
+        return max(((len(batch), int(frames[batch].max())) for batch in batches), key=math.prod)
+
+    @property
+    def bytes_held(self) -> int:
+        """Features that lie on the device while training."""
+        split = self.train.split
+        return min(self._held, self.train.frames + self.dev.frames) * split.dims * split.dtype.itemsize
+
+
+def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
+    """Leave out what cannot be trained on: its phones do not fit into its frames at the model's time stride."""
+    infeasible = split.infeasible(stride)
+    if infeasible:
+        named = ", ".join(split.ids[index] for index in infeasible[:3])
+        reporter.warn(
+            f"{len(infeasible)} utterances left out, too short for their phones at model.time_stride={stride}: {named}"
+        )
+    members = np.setdiff1d(np.arange(len(split)), infeasible)
+    if not len(members):
+        raise InputError("no training utterance is long enough for its phones", "lower model.time_stride")
+    return members

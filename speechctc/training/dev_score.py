@@ -1,0 +1,76 @@
+"""How the net does on dev while it trains: best paths scored, by all ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from speechctc.phones import Folding, Inventory
+from speechctc.progress import Reporter
+from speechctc.score import EditCounts, edit_counts
+from speechctc.search import best_path
+from speechctc.training.batches import Loader
+from speechctc.training.learner import Learner
+
+BLANK_COLLAPSE = 0.995  # share of blank frames on dev from which the net says nothing worth the name
+PATIENCE_WITH_BLANKS = 4  # epochs of it that are ordinary at the start
+
+
+@dataclass(frozen=True)
+class DevScore:
+    """How the net does on dev: edit counts, loss per phone, and the share of frames whose best class is the blank."""
+
+    counts: EditCounts
+    loss: float
+    blank_share: float
+
+
+@torch.inference_mode()
+def score_dev(
+    learner: Learner, loader: Loader, inventory: Inventory, folding: Folding, stopped: Callable[[], bool]
+) -> DevScore | None:
+    """Score dev by the best path, each rank its share; None if any rank was asked to stop meanwhile."""
+    learner.net.eval()
+    ranks = learner.ranks
+    counts, sums = EditCounts(), [0.0, 0.0, 0.0, 0.0]
+    for batch in loader.batches(loader.plan(None, ranks.count), ranks.number):
+        if batch is None or stopped():
+            break
+        logits, frames = learner.forward(batch)
+        losses = learner.losses(logits, frames, batch).double().cpu()
+        feasible = losses.isfinite()
+        inside = torch.arange(logits.shape[1], device=logits.device) < frames[:, None]
+        blanks = ((logits.argmax(2) == 0) & inside).sum()
+        labels = torch.from_numpy(batch.counts)[feasible].sum()
+        new = (losses[feasible].sum(), labels, blanks, frames.sum())
+        sums = [total + float(value) for total, value in zip(sums, new, strict=True)]
+        for index, path in zip(batch.indices.tolist(), best_path(logits, frames), strict=True):
+            reference = inventory.decode(loader.split.labels(index).tolist())
+            counts += edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
+    learner.net.train()
+    if any(ranks.max([float(stopped())])):
+        return None
+    edits = (counts.substitutions, counts.deletions, counts.insertions, counts.reference_phones, counts.utterances)
+    *edits_of_all, loss, phones, blank, seen = ranks.sum([*edits, *sums])
+    return DevScore(EditCounts(*map(int, edits_of_all)), loss / max(phones, 1), blank / max(seen, 1))
+
+
+class BlankWatch:
+    """Tells ordinary early blanks from a net that has collapsed."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.epochs = 0
+
+    def see(self, dev: DevScore) -> None:
+        """Take an epoch's score."""
+        self.epochs = self.epochs + 1 if dev.blank_share > BLANK_COLLAPSE else 0
+        if self.epochs == 1:
+            self.reporter.note("  the net answers blank nearly everywhere; that is usual for the first epochs")
+        if self.epochs == PATIENCE_WITH_BLANKS:
+            self.reporter.warn(
+                f"{self.epochs} epochs of nothing but blanks: if the loss no longer falls, raise train.lr"
+                " or lower it tenfold, set model.norm=none, or check that labels and recordings belong together"
+            )

@@ -1,0 +1,170 @@
+"""A net in training: from a batch to new weights, in whatever memory there is."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.config import Config
+from speechctc.ctc import ctc_loss
+from speechctc.devices import autocast, is_out_of_memory
+from speechctc.errors import InputError
+from speechctc.features import net_input
+from speechctc.model import MaxoutNet
+from speechctc.progress import Reporter
+from speechctc.training.chunks import Batch
+from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
+from speechctc.training.profiling import Clock
+from speechctc.training.ranks import Ranks
+
+
+class Learner:
+    """The net, its optimiser and all that changes with a step.
+
+    Parameters
+    ----------
+    config : Config
+    net : MaxoutNet
+    mean, std : Tensor, shape = (channels, static_dims)
+    ranks : Ranks
+    reporter : Reporter
+
+    Attributes
+    ----------
+    average : Average or None
+        Of the weights, where ``train.ema`` asks for it.
+    clock : Clock
+        Told when a part of a step begins and ends.
+    """
+
+    def __init__(
+        self, config: Config, net: MaxoutNet, mean: Tensor, std: Tensor, ranks: Ranks, reporter: Reporter
+    ) -> None:
+        self.config, self.net, self.mean, self.std = config, net, mean, std
+        self.ranks, self.reporter = ranks, reporter
+        self.device = mean.device
+        self.average: Average | None = None
+        self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=config.train.precision == "float16")
+        self.clock = Clock()
+        self._refused = math.inf  # padded frames that memory had no room for
+
+    def begin(self, stage: Stage) -> None:
+        """Make the stage's optimiser, and let the average begin anew from the weights as they are."""
+        self.optimizer = build_optimizer(self.net, stage)
+        decay = self.config.train.ema
+        self.average = Average(self.net, decay) if decay else None
+
+    def step(self, batch: Batch | None, phones: int, rate: float, number: int) -> Tensor:
+        """Take step `number` over the batches of all ranks, which hold `phones` labels together.
+
+        Returns the sum of this rank's losses, on the device; the host does not wait for it. The random numbers of a
+        step (dropout) depend on the seed, the step and the rank alone, so they need no memory between steps.
+        """
+        set_rate(self.optimizer, rate)
+        seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.number]).generate_state(2)
+        loss = self._gradients(batch, max(phones, 1), int(seed[0]) << 31 | int(seed[1]) >> 1)
+        with self.clock("reduce"):
+            self.ranks.sum_gradients(self.net.parameters())
+        with self.clock("optimiser"):
+            self.scaler.unscale_(self.optimizer)
+            if self.config.train.clip:
+                torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.train.clip)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            if self.average is not None:
+                self.average.update(self.net, number)
+        return loss
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return logits of shape (n_batch, max_output_frames, classes) and each utterance's output frames."""
+        features = net_input(batch.static, batch.frames, self.mean, self.std, self.config.features)
+        with autocast(self.device, self.config.train.precision):
+            logits, frames = self.net(features, batch.frames)
+        return logits.float(), frames
+
+    def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
+        """Return each utterance's loss, shape = (n_batch,)."""
+        return ctc_loss(
+            logits.transpose(0, 1),
+            batch.labels,
+            frames,
+            batch.label_counts,
+            reduction="none",
+            backend=self.config.train.loss_backend,
+        )
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the net have the averaged weights for a while, where there are any."""
+        return nullcontext() if self.average is None else self.average.in_place(self.net)
+
+    def weights_are_finite(self) -> bool:
+        """Look at every weight; makes the host wait for the device."""
+        return bool(torch.stack([value.detach().isfinite().all() for value in self.net.parameters()]).all())
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return everything that changes with a step, but the net."""
+        scale = self.scaler.state_dict()
+        state = optimizer_tensors(self.optimizer) | (self.average.to_tensors() if self.average else {})
+        return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Put back what `to_tensors` returned."""
+        restore_optimizer(self.optimizer, tensors)
+        if self.average is not None:
+            self.average.restore(tensors)
+        scale = {name[7:]: value.item() for name, value in tensors.items() if name.startswith("scaler.")}
+        if scale:
+            self.scaler.load_state_dict(scale)
+
+    def _gradients(self, batch: Batch | None, phones: int, seed: int) -> Tensor:
+        """Put the gradients of the mean loss per label in place; in parts where memory has no room for the whole.
+
+        The sum over the parts is the whole's within rounding, but for dropout, of which each part draws its own.
+        """
+        parts = self._parts(batch)
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.manual_seed(seed)
+            try:
+                losses = [self._backward(part, phones) for part in (batch.split(parts) if batch else [])]
+                return torch.stack(losses).sum() if losses else torch.zeros((), device=self.device)
+            except (RuntimeError, MemoryError) as error:
+                if batch is None or not is_out_of_memory(error):
+                    raise
+            parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
+
+    def _backward(self, batch: Batch, phones: int) -> Tensor:
+        with self.clock("forward"):
+            logits, frames = self.forward(batch)
+        with self.clock("loss"):
+            loss = self.losses(logits, frames, batch).sum()
+        with self.clock("backward"):
+            self.scaler.scale(loss / phones).backward()
+        return loss.detach()
+
+    def _parts(self, batch: Batch | None) -> int:
+        """Return into how many parts a batch must go by what was refused before."""
+        parts = 1
+        while batch is not None and parts < len(batch.indices) and batch.padded_frames / parts >= self._refused:
+            parts *= 2
+        return parts
+
+    def _split_further(self, batch: Batch, parts: int) -> int:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if parts >= len(batch.indices):
+            raise InputError(
+                f"memory has no room for even one utterance of {int(batch.lengths.max())} frames",
+                "lower data.chunk_mib, take a smaller model, or leave out the longest recordings",
+            )
+        if self._refused == math.inf:
+            self.reporter.warn(
+                f"out of memory at {len(batch.indices)} utterances of up to {int(batch.lengths.max())} frames;"
+                " such batches go in parts from now on, to the same result; a lower train.batch_frames avoids it"
+            )
+        self._refused = min(self._refused, batch.padded_frames / parts)
+        return parts * 2

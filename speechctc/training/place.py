@@ -1,0 +1,111 @@
+"""Where a run stands: what has been done, what of the epoch is left, and the sums so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.training.plan import EpochPlan, Indices, Limits
+
+
+@dataclass
+class Place:
+    """Where a run stands, the same on every rank but for the sums.
+
+    Attributes
+    ----------
+    epoch, batch, step : int
+        The epoch (from 0), the next batch of its plan, and steps taken in all.
+    stage_step : int
+        Steps taken in the present stage.
+    stale : int
+        Epochs since dev PER was last lower than ever before in this stage.
+    loss, phones : float
+        Sum of the losses and of the labels of the epoch so far.
+    frames, seconds, waited : float
+        Frames trained on in this epoch, the time it took, and the part of it spent waiting for data.
+    elapsed : float
+        Seconds of the whole run, of all sessions together.
+    best_per : float
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    stage_step: int = 0
+    stale: int = 0
+    loss: float = 0.0
+    phones: float = 0.0
+    frames: float = 0.0
+    seconds: float = 0.0
+    waited: float = 0.0
+    elapsed: float = 0.0
+    best_per: float = math.inf
+
+    def next_step(self, phones: float, frames: float) -> None:
+        """Count a step over so many labels and frames."""
+        self.batch, self.step, self.stage_step = self.batch + 1, self.step + 1, self.stage_step + 1
+        self.phones, self.frames = self.phones + phones, self.frames + frames
+
+    def next_epoch(self) -> None:
+        """Go to the start of the next epoch."""
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
+
+    def to_tensor(self) -> Tensor:
+        """Return it as a row of float64."""
+        return torch.tensor(list(vars(self).values()), dtype=torch.float64)
+
+    @classmethod
+    def of(cls, row: Tensor) -> Place:
+        """Undo `to_tensor`."""
+        whole = ("epoch", "batch", "step", "stage_step", "stale")
+        values = dict(zip(vars(cls()), row.tolist(), strict=True))
+        return cls(**{name: int(value) if name in whole else value for name, value in values.items()})
+
+
+@dataclass(frozen=True)
+class State:
+    """What going on with a run takes, beside the learner.
+
+    Attributes
+    ----------
+    place : Place
+    stage : int
+    left : ndarray
+        The utterances that the plan of the epoch in hand is made of: all, or those that were left when the number of
+        ranks or the size of chunks changed.
+    limits : Limits
+    ranks : int
+        With what the plan was made.
+    """
+
+    place: Place
+    stage: int
+    left: Indices
+    limits: Limits
+    ranks: int
+
+    def not_done(self, frames: Indices, seed: int) -> Indices:
+        """Return what is left of the epoch after its plan was followed to its place."""
+        plan = EpochPlan(frames, self.left, self.limits, seed, self.ranks)
+        return np.setdiff1d(self.left, plan.done(self.place.batch))
+
+    def to_tensors(self, utterances: int) -> dict[str, Tensor]:
+        """Return it as tensors; `utterances` is how many the split has."""
+        left = torch.zeros(utterances, dtype=torch.uint8)
+        left[torch.from_numpy(self.left)] = 1
+        plan = torch.tensor([*vars(self.limits).values(), self.ranks])
+        return {"place": self.place.to_tensor(), "stage": torch.tensor(self.stage), "left": left, "plan": plan}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> State:
+        """Undo `to_tensors`."""
+        *limits, ranks = tensors["plan"].tolist()
+        left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
+        return cls(Place.of(tensors["place"]), int(tensors["stage"]), left, Limits(*limits), ranks)

@@ -1,0 +1,57 @@
+"""What training says of itself: before it begins, beside the bar, and at the end of an epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from speechctc.model import parameter_count, receptive_field
+from speechctc.training.data import TrainingData
+from speechctc.training.dev_score import DevScore
+from speechctc.training.learner import Learner
+from speechctc.training.place import Place
+
+
+def introduction(learner: Learner, data: TrainingData) -> str:
+    """Return the net, the data and the device in one line."""
+    config, together = learner.config, learner.ranks.count
+    field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
+    hours = data.train.frames * config.features.shift_ms / 3.6e6
+    return (
+        f"{parameter_count(learner.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
+        f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
+        f" {learner.device}{f', {together} processes' if together > 1 else ''}, {config.train.precision}"
+    )
+
+
+def beside_bar(place: Place, rate: float) -> str:
+    """Return how the epoch goes."""
+    loss = place.loss / max(place.phones, 1)
+    per = f"  dev PER {place.best_per:.1f} %" if math.isfinite(place.best_per) else ""
+    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {place.frames / max(place.seconds, 1e-9):,.0f} frames/s"
+
+
+def epoch_record(place: Place, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
+    """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
+    return {
+        "epoch": place.epoch + 1,
+        "step": place.step,
+        "loss": loss / max(place.phones, 1),
+        "dev_loss": dev.loss,
+        "dev_per": dev.counts.per,
+        "blank_share": dev.blank_share,
+        "lr": rate,
+        "frames_per_second": place.frames / max(place.seconds, 1e-9),
+        "seconds": place.seconds,
+        "waited": place.waited,
+        "minutes": place.elapsed / 60,
+    }
+
+
+def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:
+    """Return an epoch's line for people."""
+    return (
+        f"epoch {record['epoch']:>3} of {last}  loss {record['loss']:.3f}  dev loss {record['dev_loss']:.3f}"
+        f"  dev PER {record['dev_per']:.2f} %{' *' if better else '  '}  blank {100 * record['blank_share']:.0f} %"
+        f"  {record['seconds']:.1f} s  {record['frames_per_second']:,.0f} frames/s"
+    )

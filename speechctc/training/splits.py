@@ -1,0 +1,98 @@
+"""The utterances of a split, wherever in its memory-mapped shards they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.shards import Shard
+from speechctc.training.plan import Indices
+
+RELEASE_BYTES = 8 * 2**20  # stretch of a shard after whose reading the mapped pages are given back
+
+
+class Split:
+    """The utterances of a split's shards, numbered from 0.
+
+    Attributes
+    ----------
+    ids : list of str
+    frames, label_counts : ndarray, shape = (n_utterances,)
+    """
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = shards
+        self.ids = [id for shard in shards for id in shard.ids]
+        self.frames: Indices = np.concatenate([shard.frames.numpy() for shard in shards])
+        self.label_counts: Indices = np.concatenate([shard.label_counts.numpy() for shard in shards])
+        self._shard = np.repeat(np.arange(len(shards)), [len(shard.ids) for shard in shards])
+        self._frame_start = np.concatenate([starts_of(shard.frames.numpy()) for shard in shards])
+        self._label_start = np.concatenate([starts_of(shard.label_counts.numpy()) for shard in shards])
+
+    def __len__(self) -> int:
+        """Return the number of utterances."""
+        return len(self.ids)
+
+    @property
+    def dims(self) -> int:
+        """Values a frame."""
+        return int(self.shards[0].static.shape[1])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the features as stored."""
+        return self.shards[0].static.dtype
+
+    def static(self, index: int) -> Tensor:
+        """Return (n_frames, static_dims) of one utterance: a view of the memory-mapped shard."""
+        start = int(self._frame_start[index])
+        static: Tensor = self.shards[self._shard[index]].static
+        return static[start : start + int(self.frames[index])]
+
+    def labels(self, index: int) -> Tensor:
+        """Return (n_labels,) of one utterance."""
+        start = int(self._label_start[index])
+        labels: Tensor = self.shards[self._shard[index]].labels
+        return labels[start : start + int(self.label_counts[index])]
+
+    def read(self, utterances: Indices, into: Tensor) -> Indices:
+        """Copy the features of these utterances end to end; return where each begins.
+
+        They are taken in the order in which they lie on the disk, and the mapped pages are given back as it goes.
+        """
+        order = utterances[np.lexsort((self._frame_start[utterances], self._shard[utterances]))]
+        ends = np.cumsum(self.frames[order])
+        starts = np.full(len(self), -1, dtype=np.int64)
+        starts[order] = ends - self.frames[order]
+        target, stretch = into.numpy(), RELEASE_BYTES // (self.dims * self.dtype.itemsize)
+        parts = self._shard[order] * (self._frame_start.max() // stretch + 1) + self._frame_start[order] // stretch
+        for part in np.split(np.arange(len(order)), np.flatnonzero(np.diff(parts)) + 1):
+            for place in part.tolist():
+                index = order[place]
+                np.copyto(target[starts[index] : ends[place]], self.static(index).numpy())
+            self.shards[self._shard[order[part[0]]]].release()
+        return starts
+
+    def infeasible(self, stride: int) -> list[int]:
+        """Return the utterances whose phones do not fit into their frames at this time stride."""
+        repeats = np.zeros(len(self), dtype=np.int64)
+        first = 0
+        for shard in self.shards:
+            labels, counts = shard.labels.numpy(), shard.label_counts.numpy()
+            owner = np.repeat(np.arange(len(counts)), counts)
+            alike = (labels[1:] == labels[:-1]) & (owner[1:] == owner[:-1])
+            repeats[first : first + len(counts)] = np.bincount(owner[1:][alike], minlength=len(counts))
+            first += len(counts)
+            shard.release()
+        needed = self.label_counts + repeats  # a blank must part two labels that are alike
+        found: list[int] = np.flatnonzero(-(-self.frames // stride) < needed).tolist()
+        return found
+
+
+def starts_of(counts: Indices) -> Indices:
+    """Return where each piece begins when pieces of these lengths lie end to end."""
+    starts: Indices = np.cumsum(counts) - counts
+    return starts

@@ -1,0 +1,55 @@
+"""What tests of training share: a corpus of tones extracted once, and short ways to train on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from speechctc.config import load_config
+from speechctc.progress import Reporter
+from speechctc.train import train
+from speechctc.training.dev_score import DevScore
+from speechctc.training.ranks import Ranks
+from speechctc.training.runs import Run
+from speechctc.training.trainer import Trainer
+
+Weights = dict[str, torch.Tensor]
+
+
+class Recorder(Reporter):
+    """Keeps what would be said."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.said.append(f"warning: {text}")
+
+
+def run_once(config: Path, run: Path, *settings: str, resume: bool = False) -> Weights:
+    """Train and return the last weights."""
+    train(load_config(config, [f"run={run}", *settings]), resume, Recorder())
+    return load_file(run / "last" / "weights.safetensors")
+
+
+def score_once(config: Path, run: Path, *settings: str, recorder: Recorder | None = None) -> DevScore:
+    """Train and return the last score."""
+    score = train(load_config(config, [f"run={run}", *settings]), True, recorder or Recorder())
+    assert score is not None
+    return score
+
+
+def trainer_of(config: Path, run: Path, *settings: str, recorder: Recorder | None = None) -> Trainer:
+    """Return a trainer that has not begun."""
+    loaded = load_config(config, [f"run={run}", *settings])
+    return Trainer(loaded, Run(run), torch.device("cpu"), Ranks(), recorder or Recorder())
+
+
+def same(a: Weights, b: Weights) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,135 @@
+"""What is written is opened again, TextGrids by another library than wrote them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import tgt
+
+from speechctc.errors import InputError
+from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
+from speechctc.recognition.formats import Format, json_pieces, lines, textgrid, write_stream
+from speechctc.recognition.recogniser import Recognition
+from speechctc.recognition.segments import Segment
+
+RESULT = Recognition(
+    "some dir/a b.wav",
+    1.23456789,
+    (
+        Segment("h#", 0.0, 0.1234567, 0.98, (("pau", 0.01),)),
+        Segment("sh", 0.1234567, 0.3, 0.5, (("s", 0.4),)),
+        Segment('"e"', 0.5, 1.23456789, 0.25),
+    ),
+)
+ALIGNED = Recognition("x.flac", 1.0, (Segment("a", 0.25, 0.5, 0.75),), score=-1.5)
+
+
+def written(form: Format, *results: Recognition) -> str:
+    out = io.StringIO()
+    write_stream(iter(results), form, out)
+    return out.getvalue()
+
+
+def test_text_is_a_line_of_phones_for_each() -> None:
+    assert written("text", RESULT, Recognition("b", 1.0, ())) == 'h# sh "e"\n\n'
+    assert written("text", ALIGNED).splitlines() == [
+        "x.flac: log probability -1.5000 per phone",
+        "    0.250     0.500  a      0.75",
+    ]
+
+
+def test_json_is_one_list() -> None:
+    values = json.loads(written("json", RESULT, ALIGNED))
+    assert values == [RESULT.to_dict(), ALIGNED.to_dict()]
+    assert values[0]["segments"][1] == {
+        "phone": "sh",
+        "start": 0.1235,
+        "end": 0.3,
+        "confidence": 0.5,
+        "alternatives": [{"phone": "s", "posterior": 0.4}],
+    }
+    assert values[1]["score"] == -1.5 and "score" not in values[0]
+    assert json.loads(written("json")) == []
+    assert json.loads("".join(json_pieces(Recognition("n", 0.5, ())))) == Recognition("n", 0.5, ()).to_dict()
+
+
+def test_a_json_list_that_is_cut_off_is_still_json() -> None:
+    def results() -> object:
+        yield RESULT
+        raise KeyboardInterrupt
+
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        write_stream(results(), "json", out)  # type: ignore[arg-type]
+    assert json.loads(out.getvalue()) == [RESULT.to_dict()]
+
+
+def test_ctm_has_six_fields() -> None:
+    rows = [line.split() for line in lines("ctm", RESULT)]
+    assert rows[1] == ["a_b", "1", "0.1235", "0.1765", "sh", "0.5000"]
+    assert next(lines("ctm", ALIGNED)).startswith(";; x.flac")
+
+
+def test_tsv_has_a_header_once() -> None:
+    rows = [line.split("\t") for line in written("tsv", RESULT, RESULT).splitlines()]
+    assert rows[0] == ["file", "start", "end", "phone", "confidence"] and len(rows) == 7
+    assert rows[2] == ["some dir/a b.wav", "0.1235", "0.3000", "sh", "0.5000"]
+
+
+def test_a_textgrid_opens_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "a.TextGrid").write_text(textgrid(RESULT), encoding="utf-8")
+    grid = tgt.io.read_textgrid(str(tmp_path / "a.TextGrid"))
+    assert grid.get_tier_names() == ["phones", "confidence", "alternative 1"]
+    phones = grid.get_tier_by_name("phones")
+    assert [i.text for i in phones.intervals] == ["h#", "sh", '"e"']
+    edges = [edge for i in phones.intervals for edge in (float(i.start_time), float(i.end_time))]
+    assert edges == pytest.approx([0.0, 0.1235, 0.1235, 0.3, 0.5, RESULT.seconds], abs=1e-9)
+    assert [i.text for i in grid.get_tier_by_name("confidence").intervals] == ["0.98", "0.50", "0.25"]
+    assert [i.text for i in grid.get_tier_by_name("alternative 1").intervals] == ["pau 0.01", "s 0.40"]
+    assert read_textgrid(tmp_path / "a.TextGrid", "PHONES")[1] == Interval(0.1235, 0.3, "sh")
+
+
+def test_a_textgrid_of_nothing_and_of_an_alignment(tmp_path: Path) -> None:
+    (tmp_path / "n.TextGrid").write_text(textgrid(Recognition("n", 0.5, ())), encoding="utf-8")
+    assert read_textgrid(tmp_path / "n.TextGrid", "phones") == []
+    (tmp_path / "s.TextGrid").write_text(textgrid(ALIGNED), encoding="utf-8")
+    grid = tgt.io.read_textgrid(str(tmp_path / "s.TextGrid"))
+    assert [i.text for i in grid.get_tier_by_name("score").intervals] == ["-1.5000"]
+    assert grid.get_tier_by_name("phones").end_time == 1.0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("form", ["long", "short"])
+def test_textgrids_of_others_are_read(tmp_path: Path, encoding: str, form: str) -> None:
+    grid = tgt.core.TextGrid()
+    tier = tgt.core.IntervalTier(0, 1, "Phones")
+    tier.add_intervals([tgt.core.Interval(0.1, 0.4, "ʃ"), tgt.core.Interval(0.4, 0.9, "i")])
+    grid.add_tier(tier)
+    path = tmp_path / "t.TextGrid"
+    tgt.io.write_to_file(grid, str(path), format=form, encoding=encoding)
+    assert read_textgrid(path, "phones") == [Interval(0.1, 0.4, "ʃ"), Interval(0.4, 0.9, "i")]
+
+
+def test_what_is_no_textgrid_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, {"words": [Interval(0, 1, "she")]}))
+    with pytest.raises(InputError, match="no tier 'phones', only 'words'"):
+        read_textgrid(tmp_path / "a.TextGrid", "phones")
+    for content in (b"", b"hello\n", b"\xff\xfe\x00", (tmp_path / "a.TextGrid").read_bytes()[:200]):
+        (tmp_path / "b.TextGrid").write_bytes(content)
+        with pytest.raises(InputError, match="b.TextGrid: not a TextGrid"):
+            read_textgrid(tmp_path / "b.TextGrid", "phones")
+    with pytest.raises(InputError, match="no such file"):
+        read_textgrid(tmp_path / "c.TextGrid", "phones")
+
+
+def test_phn_files_count_samples(tmp_path: Path) -> None:
+    (tmp_path / "a.phn").write_text("0 8000 h#\n8000 12000 sh\n\n")
+    assert read_phn(tmp_path / "a.phn") == [Interval(0.0, 0.5, "h#"), Interval(0.5, 0.75, "sh")]
+    assert read_phn(tmp_path / "a.phn", 8000)[1].start == 1.0
+    for content in ("", "0 1\n", "a b c\n"):
+        (tmp_path / "b.phn").write_text(content)
+        with pytest.raises(InputError, match="b.phn"):
+            read_phn(tmp_path / "b.phn")

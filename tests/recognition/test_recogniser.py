@@ -1,0 +1,156 @@
+"""The typed way to decode and align, from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import speechctc
+from speechctc import audio, audio_blocks
+from speechctc.errors import InputError
+from speechctc.recognition.many import decode_batched, decode_many, in_order
+from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.segments import Segment
+from tests.taught import GAP, sing, write_song
+from tests.tones import PHONES
+
+SONG = ["low", "mid", "mid", "high", "low", "top"]
+
+
+@pytest.fixture(scope="module")
+def model(taught: Path) -> Recogniser:
+    return speechctc.load(taught, "cpu")
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, speechctc; assert not {'torch', 'numpy', 'pydantic'} & set(sys.modules); speechctc.load"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_decode_gives_phones_with_times_and_confidence(model: Recogniser, tmp_path: Path) -> None:
+    times = write_song(tmp_path / "a.wav", SONG)
+    result = model.decode(tmp_path / "a.wav")
+    assert isinstance(result, Recognition) and result.phones == tuple(SONG)
+    assert result.seconds == audio.info(tmp_path / "a.wav").seconds
+    for segment, (start, end) in zip(result.segments, times, strict=True):
+        assert isinstance(segment, Segment)
+        assert start - GAP - 0.03 < segment.start < start + 0.03
+        assert end - 0.03 < segment.end < end + GAP + 0.03 or segment is result.segments[-1]
+        assert 0.5 < segment.confidence <= 1
+
+
+def test_the_plain_values_are_the_json(model: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    result = model.decode(str(tmp_path / "a.wav"), alternatives=1)
+    values = result.to_dict()
+    assert list(values) == ["file", "seconds", "phones", "segments"]
+    assert values["file"] == str(tmp_path / "a.wav") and values["phones"] == SONG
+    first = values["segments"][0]
+    assert list(first) == ["phone", "start", "end", "confidence", "alternatives"]
+    assert first["start"] == round(result.segments[0].start, 4)
+    assert [other["phone"] in PHONES for other in first["alternatives"]] == [True]
+
+
+def test_logits_of_samples_at_any_rate(model: Recogniser, tmp_path: Path) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(0), 44100)
+    soundfile.write(tmp_path / "a.wav", samples, 44100, subtype="FLOAT")
+    logits = model.logits(samples, 44100)
+    assert logits.dtype == np.float32 and logits.shape[1] == 1 + len(PHONES)
+    same, _ = audio.read(tmp_path / "a.wav", 16000)
+    np.testing.assert_allclose(model.logits(same, 16000), logits, atol=1e-5)
+    assert model.clock.seconds(len(logits)) == pytest.approx(len(samples) / 44100, abs=0.05)
+    assert model.logits(samples[:100], 44100).shape == (0, 1 + len(PHONES))
+    for wrong in (np.zeros((2, 500)), np.full(900, np.nan)):
+        with pytest.raises(InputError, match="finite"):
+            model.logits(wrong.astype(np.float32), 16000)
+
+
+def test_decoding_in_small_blocks_is_decoding(
+    model: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
+    write_song(tmp_path / "a.wav", song, rate=22050)
+    whole = model.decode(tmp_path / "a.wav", alternatives=1)
+    monkeypatch.setattr(audio_blocks, "BLOCK", 1000)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
+        found = list(model.segments(blocks, 1, block_frames=20))
+    assert [segment.phone for segment in found] == list(whole.phones)
+    for ours, expected in zip(found, whole.segments, strict=True):
+        np.testing.assert_allclose(ours[1:4], expected[1:4], atol=1e-4)
+        assert ours.alternatives[0][0] == expected.alternatives[0][0]
+
+
+def test_align_places_known_phones(model: Recogniser, tmp_path: Path) -> None:
+    times = write_song(tmp_path / "a.wav", SONG)
+    result = model.align(tmp_path / "a.wav", SONG)
+    assert result.segments == model.decode(tmp_path / "a.wav").segments  # the best path is theirs
+    assert result.score is not None and -0.5 < result.score <= 0
+    wrong = model.align(tmp_path / "a.wav", ["low", "mid", "mid", "top", "low", "top"])
+    assert wrong.score is not None and wrong.score < result.score - 0.5
+    assert wrong.segments[3].confidence < 0.1 < min(s.confidence for s in wrong.segments[:3])
+    assert all(a.end <= b.start for a, b in pairwise(wrong.segments))
+    middle = sum(times[3]) / 2
+    assert wrong.segments[3].start - 0.06 < middle < wrong.segments[3].end + 0.06
+
+
+def test_what_cannot_be_aligned_is_said(model: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low"])
+    with pytest.raises(InputError, match="'lwo' is not of the phone set found; the model's are: high low"):
+        model.align(tmp_path / "a.wav", ["lwo"])
+    with pytest.raises(InputError, match=r"a\.wav: 40 phones and 39 blanks between repeated ones need 79 frames, and"):
+        model.align(tmp_path / "a.wav", ["low"] * 40)
+    assert model.align(tmp_path / "a.wav", []).segments == ()
+
+
+def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{k}.wav" for k in range(9)]
+    for k, path in enumerate(paths):
+        write_song(path, SONG[: k + 1], seed=k)
+    paths[4].write_bytes(b"")
+    soundfile.write(paths[6], np.zeros(100, np.float32), 16000)
+    for results in (decode_many(model, paths, jobs=1), decode_many(model, paths, 3), decode_batched(model, paths, 2)):
+        for k, result in enumerate(results):
+            if k == 4:
+                assert isinstance(result, InputError) and "empty" in result.what
+            else:
+                assert isinstance(result, Recognition) and result.file == str(paths[k])
+                assert result.phones == (() if k == 6 else tuple(SONG[: k + 1]))
+                assert result.seconds == audio.info(paths[k]).seconds
+
+
+def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
+    model: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"{k}.wav" for k in range(5)]
+    for k, path in enumerate(paths):
+        write_song(path, SONG * (1 + k % 3), seed=k)
+    monkeypatch.setattr("speechctc.recognition.many.BUNDLE", 3)
+    monkeypatch.setattr("speechctc.recognition.many.BATCH_FRAMES", 250)
+    for path, batched in zip(paths, decode_batched(model, paths), strict=True):
+        alone = model.decode(path)
+        assert isinstance(batched, Recognition)
+        assert batched.phones == alone.phones and batched.seconds == alone.seconds
+        for ours, expected in zip(batched.segments, alone.segments, strict=True):
+            np.testing.assert_allclose(ours[1:4], expected[1:4], atol=1e-4)
+
+
+def test_work_in_order_stops_when_no_one_wants_more() -> None:
+    begun: list[int] = []
+
+    def work(k: int) -> int:
+        begun.append(k)
+        if k == 2:
+            raise InputError("two", "skip it")
+        return k
+
+    results = in_order(work, range(1000), jobs=2)
+    found = [next(results) for _ in range(4)]
+    results.close()  # type: ignore[attr-defined]
+    assert found[:2] == [0, 1] and isinstance(found[2], InputError) and found[3] == 3
+    assert len(begun) < 50

@@ -1,0 +1,142 @@
+"""Spikes to segments: boundaries against brute force, and the same from any cut of the frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.phones import found, inventory
+from speechctc.recognition.calibration import Calibration
+from speechctc.recognition.segments import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
+
+PHONES = found("abc")
+CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))
+
+
+def log_posteriors(frames: int, seed: int, classes: int = 4) -> NDArray[np.float32]:
+    """Return peaky random log posteriors, mostly blank."""
+    rng = np.random.default_rng(seed)
+    logits = 4 * rng.standard_normal((frames, classes))
+    logits[:, 0] += rng.choice([6, -3], size=frames, p=[0.7, 0.3])
+    return np.asarray(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True), dtype=np.float32)
+
+
+def spiked(path: str, certain: float = 0.97) -> NDArray[np.float32]:
+    """Return log posteriors whose best path is ``path``: letters, ``-`` for the blank."""
+    rows = np.full((len(path), 4), (1 - certain) / 3)
+    rows[np.arange(len(path)), ["-abc".index(sign) for sign in path]] = certain
+    return np.asarray(np.log(rows), dtype=np.float32)
+
+
+def segments(rows: NDArray[np.float32], cuts: list[int] | None = None, seconds: float | None = None) -> list[Segment]:
+    segmenter = Segmenter(PHONES, CLOCK, Calibration(), alternatives=2)
+    done: list[Segment] = []
+    for piece in np.split(rows, sorted(cuts or [])):
+        done += segmenter.push(piece)
+    return done + list(segmenter.finish(seconds or CLOCK.seconds(len(rows))))
+
+
+def test_the_clock_counts_from_the_middle_of_the_first_window() -> None:
+    assert CLOCK.step == pytest.approx(0.02) and CLOCK.seconds(0) == pytest.approx(0.0125)
+    odd = FrameClock.of(FeatureConfig(sample_rate=11025, shift_ms=10), ModelConfig(time_stride=1))
+    assert odd.step == 110 / 11025  # whole samples
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_change_point_is_the_best_of_all_splits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.log(rng.dirichlet(np.ones(4), size=rng.integers(2, 12))).astype(np.float32)
+    rows[0, [1, 2]], rows[-1, [1, 2]] = [-0.1, -5.0], [-5.0, -0.1]
+    totals = [rows[:k, 1].sum() + rows[k:, 2].sum() for k in range(1, len(rows))]
+    split = 1 + int(np.argmax(totals))
+    place = change_point(rows, 1, 2)
+    assert split - 1 <= place <= split
+    contrast = rows[:, 1] - rows[:, 2]
+    crossing = np.interp(place, np.arange(len(rows)), contrast)
+    assert abs(crossing) < 1e-4  # between the two frames the classes are equally probable there
+
+
+def test_a_boundary_between_like_phones_is_half_way() -> None:
+    assert change_point(spiked("a----a"), 1, 1) == 2.5
+    first, second = segments(spiked("--a---a--"))
+    assert first.end == second.start == pytest.approx(CLOCK.seconds(4))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 120), st.lists(st.integers(1, 119), max_size=8))
+@settings(max_examples=80, deadline=None)
+def test_segments_are_the_same_from_any_cut_in_order_and_inside(seed: int, frames: int, cuts: list[int]) -> None:
+    rows = log_posteriors(frames, seed)
+    whole = segments(rows)
+    assert segments(rows, [cut for cut in cuts if cut < frames]) == whole
+    path = rows.argmax(axis=1)
+    starts = [k for k in range(frames) if path[k] and (k == 0 or path[k] != path[k - 1])]
+    assert [each.phone for each in whole] == [PHONES.phones[path[k] - 1] for k in starts]
+    last = 0.0
+    for each, start in zip(whole, starts, strict=True):
+        assert last <= each.start < each.end <= CLOCK.seconds(frames)
+        assert each.start < CLOCK.seconds(start) < each.end
+        assert 0 < each.confidence <= 1 and each.phone not in dict(each.alternatives)
+        last = each.end
+
+
+def test_frames_that_lean_to_one_phone_go_to_it() -> None:
+    rows = spiked("a----b", 0.9)
+    rows[1:4, 1] = np.log(0.05)  # a, under the blank
+    rows[4, 2] = np.log(0.05)
+    first, second = segments(rows)
+    assert CLOCK.seconds(3) < first.end == second.start < CLOCK.seconds(4)
+
+
+def test_a_phone_ends_at_a_pause_and_a_silence_fills_it() -> None:
+    rows = spiked("-" * 100 + "a" + "-" * 200 + "b" + "-" * 100)
+    first, second = segments(rows)
+    for each, frame in ((first, 100), (second, 301)):
+        assert each.end - CLOCK.seconds(frame) == pytest.approx(EDGE)
+        assert CLOCK.seconds(frame) - each.start == pytest.approx(EDGE)
+    silent = Segmenter(found(["h#", "a", "b"]), CLOCK, Calibration())
+    order = {phone: k for k, phone in enumerate(["-", "a", "b", "h#"])}
+    path = ["-"] * 50 + ["h#"] + ["-"] * 90 + ["a"] + ["-"] * 90 + ["h#"] + ["-"] * 50
+    rows = np.log(np.full((len(path), 4), 0.01, np.float32))
+    rows[np.arange(len(path)), [order[sign] for sign in path]] = np.log(0.97)
+    before, phone, after = [*silent.push(rows), *silent.finish(9.0)]
+    assert before.start == 0 and after.end == 9.0
+    assert before.end == phone.start and phone.end == after.start
+    assert phone.end - phone.start < 2 * REACH + 2 * CLOCK.step
+
+
+def test_hours_of_silence_take_no_memory() -> None:
+    segmenter = Segmenter(PHONES, CLOCK, Calibration())
+    assert list(segmenter.push(spiked("a"))) == []
+    for _ in range(50):
+        list(segmenter.push(spiked("-" * 1000)))
+    assert len(segmenter._gap) <= 2 * (REACH / CLOCK.step + 1)
+    (first,) = segmenter.push(spiked("b"))
+    (second,) = segmenter.finish(2000.0)
+    assert second.start == pytest.approx(CLOCK.seconds(50_001) - EDGE)
+
+
+def test_alternatives_are_the_next_best_at_the_peak() -> None:
+    rows = np.log(np.array([[0.1, 0.5, 0.3, 0.1], [0.05, 0.6, 0.1, 0.25]], np.float32))
+    (only,) = segments(rows)
+    assert [phone for phone, _ in only.alternatives] == ["c", "b"]
+    assert only.confidence == pytest.approx(0.6) and only.alternatives[0][1] == pytest.approx(0.25)
+
+
+def test_a_shift_moves_boundaries_and_stays_inside() -> None:
+    rows = spiked("a--b--c")
+    seconds = CLOCK.seconds(7)
+    still, moved = (
+        [*each.push(rows), *each.finish(seconds)]
+        for each in (Segmenter(PHONES, CLOCK, Calibration(shift=shift)) for shift in (0.0, 0.01))
+    )
+    assert moved[1].start == pytest.approx(still[1].start + 0.01)
+    assert moved[-1].end <= seconds
+
+
+def test_no_frames_and_nothing_but_blanks_have_no_phones() -> None:
+    assert segments(spiked("")) == [] == segments(spiked("-----"))
+    assert list(Segmenter(inventory("timit61"), CLOCK, Calibration()).finish(1.0)) == []

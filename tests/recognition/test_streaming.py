@@ -1,0 +1,199 @@
+"""What comes in blocks equals one pass over the whole, for awkward lengths, every config and every cut."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torchaudio
+from numpy.typing import NDArray
+from torch import Tensor
+
+from speechctc import audio, audio_blocks
+from speechctc.config import FeatureConfig, ModelConfig, load_config
+from speechctc.features import Moments, frame_count, net_input, static_features
+from speechctc.model import MaxoutNet, receptive_field
+from speechctc.recognition.streaming import logit_blocks, static_blocks
+
+NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"convs": (6, 6), "dense": (10,)}, {}),
+    ({"convs": (4, 5, 5), "dense": (8,), "time_stride": 2, "norm": "channel", "residual": True}, {"deltas": 1}),
+    ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
+    ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
+    ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),
+]
+
+
+def noise(samples: int, seed: int = 0) -> NDArray[np.float32]:
+    """Return noise whose loudness wanders, and pauses of digital silence."""
+    rng = np.random.default_rng(seed)
+    steps = np.arange(0, samples + 4000, 4000)
+    loudness = np.exp(np.interp(np.arange(samples), steps, rng.normal(-4, 2, len(steps))))
+    loudness[samples // 3 : samples // 3 + 900] = 0
+    return np.asarray(loudness * rng.standard_normal(samples), dtype=np.float32)
+
+
+def cut(values: NDArray[np.float32], sizes: list[int]) -> list[NDArray[np.float32]]:
+    """Cut into pieces of these sizes, over and over."""
+    pieces, start, k = [], 0, 0
+    while start < len(values):
+        pieces.append(values[start : start + sizes[k % len(sizes)]])
+        start, k = start + sizes[k % len(sizes)], k + 1
+    return pieces
+
+
+class Whole:
+    """A net with random weights over the features of noise, in one pass."""
+
+    def __init__(self, model: dict[str, Any], features: dict[str, Any]) -> None:
+        torch.manual_seed(1)
+        self.features = FeatureConfig(mels=12, **features)
+        self.model = ModelConfig(**{"dropout": 0.0, **model})
+        self.net = MaxoutNet(self.model, self.features.channels, self.features.static_dims, 7).eval()
+        some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
+        self.mean, self.std = Moments.of(some, self.features).normalisation()
+
+    @torch.inference_mode()
+    def apply(self, static: Tensor) -> Tensor:
+        frames = torch.tensor([len(static)])
+        logits: Tensor = self.net(net_input(static[None], frames, self.mean, self.std, self.features), frames)[0][0]
+        return logits
+
+    def in_blocks(self, samples: NDArray[np.float32], sizes: list[int], block_frames: int) -> Tensor:
+        pieces = (torch.from_numpy(piece) for piece in cut(samples, sizes))
+        blocks = logit_blocks(static_blocks(pieces, self.features), self.apply, self.model, self.features, block_frames)
+        return torch.cat([torch.zeros(0, 7), *blocks])
+
+
+@pytest.mark.parametrize("sizes", [[1, 399, 400, 401], [160], [16_000, 7]])
+@pytest.mark.parametrize("change", [{}, {"shift_ms": 12.5}, {"window_ms": 32.0, "sample_rate": 8000}])
+def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> None:
+    config = FeatureConfig(mels=12, **change)
+    samples = noise(23_456)
+    blocks = list(static_blocks((torch.from_numpy(piece) for piece in cut(samples, sizes)), config))
+    whole = static_features(torch.from_numpy(samples), config)
+    torch.testing.assert_close(torch.cat(blocks), whole, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("model", "features"), NETS)
+def test_logits_in_blocks_equal_one_pass(model: dict[str, Any], features: dict[str, Any]) -> None:
+    whole = Whole(model, features)
+    window = frame_count(10_000, whole.features)
+    assert window > receptive_field(whole.model, whole.features)
+    for samples in (*range(399, 403), 559, 560, 561, 3_000, 16_111, 40_000):
+        recording = noise(samples, samples)
+        static = static_features(torch.from_numpy(recording), whole.features)
+        expected = whole.apply(static) if len(static) else torch.zeros(0, 7)
+        for block_frames in (1, 7, 40, 1000):
+            found = whole.in_blocks(recording, [1234, 77], block_frames)
+            assert found.shape == expected.shape
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_a_recording_of_one_block_is_one_pass_to_the_bit() -> None:
+    whole = Whole(*NETS[1])
+    recording = noise(20_000)
+    static = static_features(torch.from_numpy(recording), whole.features)
+    assert torch.equal(whole.in_blocks(recording, [20_000], 2000), whole.apply(static))
+
+
+def test_less_context_than_half_the_receptive_field_would_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overlap is needed in full: with a frame less on each side the logits differ."""
+    whole = Whole({"convs": (6, 6), "dense": (10,)}, {})
+    recording = noise(40_000)
+    expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
+    monkeypatch.setattr("speechctc.recognition.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
+    assert float((whole.in_blocks(recording, [5000], 40) - expected).abs().max()) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["demo", "zhang2016"])
+def test_the_configs_that_come_along(name: str) -> None:
+    config = load_config(name)
+    narrow = {"convs": (4,) * len(config.model.convs), "dense": (6,), "dropout": 0.0}
+    whole = Whole(config.model.model_dump() | narrow, config.features.model_dump(exclude={"mels"}))
+    recording = noise(48_321)
+    expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
+    torch.testing.assert_close(whole.in_blocks(recording, [1600], 60), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "wanted"), [(44100, 16000), (48000, 16000), (8000, 16000), (11025, 16000), (96000, 8000), (22050, 16000)]
+)
+@pytest.mark.parametrize("length", [1, 50, 4_000, 30_001])
+def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, length: int) -> None:
+    samples = noise(length, rate)
+    exact = torch.from_numpy(samples).double()
+    at_once = torchaudio.functional.resample(exact, rate, wanted, audio.ZERO_CROSSINGS).numpy()
+    whole = audio.resample(samples, rate, wanted)
+    assert whole.shape == at_once.shape
+    scale = float(np.abs(samples).max())  # the filter itself is made in float32
+    np.testing.assert_allclose(whole, at_once, rtol=0, atol=2e-5 * scale)
+    for sizes in ([777, 1, 5000], [length]):
+        found = np.concatenate(list(audio.resample_blocks(cut(samples, sizes), rate, wanted)))
+        np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (44100, 2)])
+def test_an_opened_recording_has_the_samples_of_a_read_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: int, channels: int
+) -> None:
+    import soundfile
+
+    samples = np.stack([noise(50_000, k) for k in range(channels)], axis=1)
+    soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
+    expected, seconds = audio.read(tmp_path / "a.wav", 16000)
+    monkeypatch.setattr(audio_blocks, "BLOCK", 4321)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
+        pieces = list(blocks)
+    assert len(pieces) >= 5 and blocks.seconds == pytest.approx(seconds)
+    np.testing.assert_array_equal(np.concatenate(pieces), expected)
+
+
+@pytest.mark.shared
+def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
+    """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 and phones exactly."""
+    import soundfile
+
+    from speechctc.recognition.recogniser import Recogniser
+    from tests.taught import untaught
+
+    recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]
+    speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])
+    recogniser = Recogniser(untaught("demo"), torch.device("cpu"))
+    for rate in (16000, 44100):
+        path = tmp_path / f"{rate}.wav"
+        soundfile.write(path, audio.resample(speech, 16000, rate), rate)
+        with audio_blocks.opened(path, 16000) as opened:
+            blocks = list(recogniser.logit_blocks(opened, block_frames=700))
+        samples, seconds = audio.read(path, 16000)
+        assert opened.seconds == seconds > 120 and len(blocks) > 15
+        (whole,) = recogniser.apply_batch([static_features(torch.from_numpy(samples), recogniser.config.features)])
+        torch.testing.assert_close(torch.from_numpy(np.concatenate(blocks)), whole, atol=1e-5, rtol=0)
+        with audio_blocks.opened(path, 16000) as opened:
+            segments = list(recogniser.segments(opened, block_frames=700))
+        expected = list(recogniser.segments_of(whole.numpy(), seconds))
+        assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 100
+
+
+def test_memory_does_not_grow_with_the_recording(taught: Path, tmp_path: Path) -> None:
+    """The peak of a process after a quarter of an hour is that after half a minute."""
+    import soundfile
+
+    for name, seconds in (("short", 30), ("long", 900)):
+        with soundfile.SoundFile(tmp_path / f"{name}.wav", "w", 16000, 1) as file:
+            for k in range(seconds // 30):
+                file.write(noise(30 * 16000, k % 5))
+    code = (
+        "import resource, sys, torch, speechctc\ntorch.set_num_threads(1)\nmodel = speechctc.load(sys.argv[1], 'cpu')\n"
+    )
+    code += "for path in sys.argv[2:]:\n    model.decode(path)\n"
+    code += "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    command = [sys.executable, "-c", code, str(taught), *(str(tmp_path / f"{name}.wav") for name in ("short", "long"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    short, long = map(int, done.stdout.split())
+    assert long <= 1.1 * short

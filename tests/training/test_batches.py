@@ -1,0 +1,191 @@
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from speechctc.config import FeatureConfig
+from speechctc.errors import InputError
+from speechctc.features import Moments
+from speechctc.shards import Extracted, Recipe, read_shard, write_shard
+from speechctc.training.batches import Loader
+from speechctc.training.chunks import Batch
+from speechctc.training.plan import Indices, Limits, plan_epoch
+from speechctc.training.splits import Split
+
+CONFIG = FeatureConfig(mels=4)
+RNG = np.random.default_rng(3)
+LENGTHS = RNG.integers(1, 90, 61)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    """Sixty-one utterances over three shards; frame t of utterance u holds the values u, t, t, t, t."""
+    recipe = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b", "c"), "")
+    shards = []
+    for number, group in enumerate(np.array_split(np.arange(61), 3)):
+        made = []
+        for u in group:
+            static = torch.arange(LENGTHS[u], dtype=torch.float32)[:, None].repeat(1, 5)
+            static[:, 0] = float(u)
+            labels = tuple(int(u + k) % 3 + 1 for k in range(u % 4))
+            made.append(Extracted(f"u{u:02d}", static, labels, Moments.none(CONFIG), 1.0))
+        path = tmp_path / f"{number}.safetensors"
+        write_shard(path, made, [], recipe, torch.float16)
+        shards.append(read_shard(path))
+    return Split(shards)
+
+
+def limits(batch_size: int = 7, batch_frames: int = 300, chunk_frames: int = 10**9) -> Limits:
+    return Limits(batch_size, batch_frames, chunk_frames)
+
+
+def take(loader: Loader, seed: int, skip: int = 0) -> list[Batch]:
+    return [batch for batch in loader.batches(loader.plan(seed), skip=skip) if batch is not None]
+
+
+@pytest.mark.parametrize("chunk_frames", [10**9, 700, 1])
+@pytest.mark.parametrize("seed", [None, 5])
+def test_an_epoch_holds_every_utterance_once_within_the_limits(chunk_frames: int, seed: int | None) -> None:
+    plans = plan_epoch(LENGTHS, np.arange(61), limits(chunk_frames=chunk_frames), seed)
+    seen = Counter(int(u) for plan in plans for batch in plan.batches for u in batch)
+    assert seen == Counter(range(61))
+    for plan in plans:
+        assert sorted(np.concatenate(plan.batches)) == sorted(plan.utterances)
+        assert LENGTHS[plan.utterances].sum() <= chunk_frames or len(plan.utterances) == 1
+        for batch in plan.batches:
+            assert len(batch) <= 7
+            assert LENGTHS[batch].max() * len(batch) <= 300 or len(batch) == 1
+
+
+def test_the_batch_size_is_used() -> None:
+    for size in (1, 3, 20):
+        plans = plan_epoch(np.full(61, 40), np.arange(61), limits(size, 10**9), 1)
+        assert max(len(batch) for plan in plans for batch in plan.batches) == size
+
+
+@pytest.mark.parametrize("count", [5, 100, 600])
+def test_padding_is_at_most_a_twentieth(count: int) -> None:
+    lengths = np.random.default_rng(0).integers(150, 800, count)
+    (plan,) = plan_epoch(lengths, np.arange(count), limits(20, 20_000), 1)
+    padded = sum(int(lengths[batch].max()) * len(batch) for batch in plan.batches)
+    assert padded <= 1.05 * lengths.sum()
+    assert len(plan.batches) < count / 10 or count < 600
+
+
+def test_order_depends_on_the_seed_alone() -> None:
+    orders = [
+        [batch.tolist() for plan in plan_epoch(LENGTHS, np.arange(61), limits(), seed) for batch in plan.batches]
+        for seed in (1, 1, 2)
+    ]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_batches_carry_their_utterances(split: Split, chunk_frames: int) -> None:
+    loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
+    for batch in take(loader, 1):
+        assert batch.frames.tolist() == LENGTHS[batch.indices].tolist() == batch.lengths.tolist()
+        assert batch.counts.tolist() == batch.label_counts.tolist()
+        for row, u in enumerate(batch.indices):
+            steps = torch.minimum(torch.arange(batch.static.shape[1]), torch.tensor(LENGTHS[u] - 1))
+            assert torch.equal(batch.static[row, :, 1].float(), steps.float())
+            assert (batch.static[row, :, 0] == u).all()
+            assert batch.labels[row, : batch.counts[row]].tolist() == [int(u + k) % 3 + 1 for k in range(u % 4)]
+
+
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_an_epoch_taken_up_again_goes_on_where_it_was(split: Split, chunk_frames: int) -> None:
+    loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
+    whole = [batch.indices.tolist() for batch in take(loader, 4)]
+    for skip in (0, 1, len(whole) // 2, len(whole)):
+        assert [batch.indices.tolist() for batch in take(loader, 4, skip)] == whole[skip:]
+
+
+def test_infeasible_names_those_too_short_for_their_phones(split: Split) -> None:
+    for stride in (1, 2, 40):
+        wanted = [u for u in range(61) if -(-int(LENGTHS[u]) // stride) < u % 4]
+        assert split.infeasible(stride) == wanted
+
+
+def test_a_chunk_smaller_than_the_longest_utterance_is_said_with_the_smallest_that_works(split: Split) -> None:
+    longest = int(LENGTHS.max())
+    Loader(split, limits(chunk_frames=2 * longest), torch.device("cpu"))
+    with pytest.raises(InputError, match=rf"u{LENGTHS.argmax():02d} has {longest}; give data\.chunk_mib=1 or more"):
+        Loader(split, limits(chunk_frames=2 * longest - 1), torch.device("cpu"))
+
+
+def test_a_chunk_is_read_once_and_a_small_corpus_only_once_in_all(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    original = Split.read
+
+    def counting(self: Split, utterances: Indices, into: torch.Tensor) -> Indices:
+        reads.append(int(self.frames[utterances].sum()))
+        return original(self, utterances, into)
+
+    monkeypatch.setattr(Split, "read", counting)
+    small = Loader(split, limits(), torch.device("cpu"))
+    for seed in (1, 2, 3):
+        take(small, seed)
+    assert reads == [LENGTHS.sum()]
+    reads.clear()
+    chunked = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
+    for seed in (1, 2):
+        take(chunked, seed)
+    assert sum(reads) == 2 * LENGTHS.sum() and max(reads) <= 350
+    reads.clear()
+    total = int(LENGTHS.sum())
+    for beside, times in ((0, 1), (1, 4)):
+        loader = Loader(split, limits(chunk_frames=total), torch.device("cpu"), beside=beside)
+        for seed in (1, 2):
+            take(loader, seed)
+        assert sum(reads) == (2 if beside else 1) * total and len(reads) >= times
+        reads.clear()
+
+
+def test_a_slow_net_does_not_wait_for_data(split: Split) -> None:
+    loader = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
+    began = time.perf_counter()
+    for _ in loader.batches(loader.plan(1)):
+        time.sleep(0.01)
+    assert loader.waited < 0.25 * (time.perf_counter() - began)
+
+
+def test_an_error_while_reading_reaches_the_net(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Split, utterances: Indices, into: torch.Tensor) -> Indices:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Split, "read", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        take(Loader(split, limits(chunk_frames=700), torch.device("cpu")), 1)
+
+
+def test_only_other_ranks_have_a_batch_in_the_last_steps(split: Split) -> None:
+    loader = Loader(split, limits(1), torch.device("cpu"))
+    plan = loader.plan(1, ranks=2)
+    batches = [list(loader.batches(plan, rank)) for rank in (0, 1)]
+    assert [len(each) for each in batches] == [31, 31]
+    assert sum(batch is None for each in batches for batch in each) == 1
+    assert list(loader.batches(plan, 1, skip=31)) == []
+
+
+@pytest.mark.parametrize("parts", [2, 3, 100])
+def test_a_batch_in_parts_is_the_same_batch(split: Split, parts: int) -> None:
+    loader = Loader(split, limits(), torch.device("cpu"))
+    batch = max(take(loader, 1), key=lambda batch: len(batch.indices))
+    pieces = batch.split(parts)
+    assert len(pieces) == min(parts, len(batch.indices))
+    assert np.concatenate([piece.indices for piece in pieces]).tolist() == batch.indices.tolist()
+    row = 0
+    for piece in pieces:
+        assert piece.static.shape[1] == piece.lengths.max() and piece.labels.shape[1] == piece.counts.max()
+        for k in range(len(piece.indices)):
+            frames, labels = int(piece.lengths[k]), int(piece.counts[k])
+            assert torch.equal(piece.static[k, :frames], batch.static[row, :frames])
+            assert torch.equal(piece.labels[k, :labels], batch.labels[row, :labels])
+            row += 1
+    assert sum(piece.padded_frames for piece in pieces) <= batch.padded_frames

@@ -1,0 +1,134 @@
+"""A step in whatever memory there is, and over whatever number of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from speechctc.errors import InputError
+from speechctc.training.chunks import Batch
+from speechctc.training.learner import Learner
+from speechctc.training.trainer import Trainer
+from tests.practice import Recorder, trainer_of
+
+SGD = ("train.optimizer=sgd", "train.lr=0.05", "train.clip=1.0")
+
+
+def batches_of(trainer: Trainer) -> list[Batch]:
+    return [batch for batch in trainer.data.train.batches(trainer.plan()) if batch is not None]
+
+
+def weights_after(trainer: Trainer, batches: list[Batch], rate: float = 0.05) -> list[Tensor]:
+    trainer.learner.net.train()
+    for number, batch in enumerate(batches):
+        trainer.learner.step(batch, int(batch.counts.sum()), rate, number)
+    return [value.detach().clone() for value in trainer.learner.net.parameters()]
+
+
+class Refusing:
+    """An allocator that refuses whatever has more padded frames than it has room for; in the backward pass late."""
+
+    def __init__(self, room: int, error: Callable[[], BaseException], late: bool) -> None:
+        self.room, self.error, self.late, self.refusals = room, error, late, 0
+        self.hook: RemovableHandle | None = None
+
+    def check(self, batch: Batch) -> None:
+        if batch.padded_frames > self.room:
+            self.refusals += 1
+            raise self.error()
+
+    def put_into(self, patch: pytest.MonkeyPatch) -> None:
+        forward = Learner.forward
+
+        def limited(learner: Learner, batch: Batch) -> Any:
+            if not self.late:
+                self.check(batch)
+            logits, frames = forward(learner, batch)
+            if self.hook is not None:
+                self.hook.remove()
+            if self.late:  # the layers behind the first then have their gradients of the refused attempt already
+                first = next(learner.net.parameters())
+                self.hook = first.register_hook(lambda gradient: self.check(batch))
+            return logits, frames
+
+        patch.setattr(Learner, "forward", limited)
+
+
+def cuda_refuses() -> BaseException:
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def cpu_refuses() -> BaseException:
+    return RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("error", [cuda_refuses, cpu_refuses])
+def test_out_of_memory_ends_in_the_same_weights(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], BaseException], late: bool
+) -> None:
+    whole = trainer_of(extracted, here / "whole", *SGD)
+    batches = batches_of(whole)
+    wanted = weights_after(whole, batches)
+    recorder = Recorder()
+    short = trainer_of(extracted, here / "short", *SGD, recorder=recorder)
+    allocator = Refusing(max(batch.padded_frames for batch in batches) // 3, error, late)
+    with monkeypatch.context() as patch:
+        allocator.put_into(patch)
+        found = weights_after(short, batches)
+    for a, b in zip(wanted, found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    assert allocator.refusals
+    assert sum("out of memory" in line for line in recorder.said) == 1
+
+
+def test_what_was_refused_is_not_tried_again(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(extracted, here / "r", *SGD)
+    batch = max(batches_of(trainer), key=lambda batch: batch.padded_frames)
+    allocator = Refusing(batch.padded_frames // 3, cuda_refuses, late=False)
+    allocator.put_into(monkeypatch)
+    weights_after(trainer, [batch])
+    first = allocator.refusals
+    weights_after(trainer, [batch, batch])
+    assert first > 0 and allocator.refusals == first
+
+
+def test_no_room_for_one_utterance_is_said(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(extracted, here / "r")
+    Refusing(0, cuda_refuses, late=False).put_into(monkeypatch)
+    with pytest.raises(InputError, match=r"even one utterance of \d+ frames.*smaller model"):
+        weights_after(trainer, batches_of(trainer)[:1])
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(extracted, here / "r")
+    Refusing(0, lambda: RuntimeError("shapes do not match"), late=False).put_into(monkeypatch)
+    with pytest.raises(RuntimeError, match="shapes"):
+        weights_after(trainer, batches_of(trainer)[:1])
+
+
+def test_a_step_without_a_batch_of_its_own_changes_nothing_alone(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r", *SGD)
+    before = [value.detach().clone() for value in trainer.learner.net.parameters()]
+    loss = trainer.learner.step(None, 7, 0.05, 0)
+    assert float(loss) == 0.0
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.learner.net.parameters(), strict=True))
+
+
+def test_dropout_depends_on_the_step_alone(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r", "model.dropout=0.5")
+    batch = batches_of(trainer)[0]
+    trainer.learner.net.train()
+    losses = []
+    for number in (3, 4, 3):
+        torch.rand(number)  # whatever random numbers others have used
+        losses.append(float(trainer.learner.step(batch, 100, 0.0, number)))
+    assert losses[0] == losses[2] != losses[1]

@@ -1,0 +1,63 @@
+"""The estimate of memory, against what the allocator gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from speechctc.training.memory import estimate
+from tests.practice import trainer_of
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+@pytest.mark.parametrize("activation", ["maxout", "relu"])
+@pytest.mark.parametrize("settings", [(), ("model.convs=[24, 24, 24]", "model.dense=[64, 64]", "model.norm=none")])
+def test_activations_are_what_the_allocator_gives(
+    extracted: Path, here: Path, activation: str, settings: tuple[str, ...]
+) -> None:
+    trainer = trainer_of(extracted, here / "r", f"model.activation={activation}", "model.dropout=0.1", *settings)
+    learner, plan = trainer.learner, trainer.plan()
+    largest = trainer.data.largest_batch(plan, 0)
+    said = estimate(learner, largest, trainer.data.bytes_held)
+    batches = [batch for batch in trainer.data.train.batches(plan) if batch is not None]
+    batch = max(batches, key=lambda batch: batch.padded_frames)
+    assert (len(batch.indices), int(batch.lengths.max())) == largest
+    learner.net.train()
+    learner.step(batch, 100, 0.0, 0)  # the optimiser's state is there from now on
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        learner.step(batch, 100, 0.0, 1)
+    changes = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(changes, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    measured = peak - said.gradients
+    assert 0.6 * measured < said.activations < 2 * measured
+
+
+def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r", "train.ema=0.9")
+    learner = trainer.learner
+    said = estimate(learner, (8, 100), 2**20)
+    weights = sum(value.numel() for value in learner.net.parameters()) * 4
+    assert (said.weights, said.gradients, said.optimiser, said.chunks) == (weights, weights, 4 * weights, 2**20)
+    assert said.available > 2**28 and said.host > said.device
+    text = said.to_text()
+    assert "\n" not in text and "8 x 100 frames" in text and "chunks 1.0" in text
+
+
+def test_half_precision_halves_the_activations(extracted: Path, here: Path) -> None:
+    full, half = (
+        estimate(trainer_of(extracted, here / "r", f"train.precision={p}").learner, (8, 400), 0).activations
+        for p in ("float32", "bfloat16")
+    )
+    assert 0.5 < half / full < 0.75
+
+
+def test_nothing_is_allocated_for_it(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r")
+    assert estimate(trainer.learner, (1000, 10**6), 0).activations > 2**40
+    assert torch.device("cpu") == trainer.learner.device

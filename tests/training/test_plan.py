@@ -1,0 +1,51 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from speechctc.training.plan import EpochPlan, Limits
+
+LENGTHS = np.random.default_rng(3).integers(1, 90, 61)
+LABELS = np.random.default_rng(4).integers(0, 9, 61)
+LIMITS = Limits(7, 300, 700)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 70])
+@pytest.mark.parametrize("seed", [None, 5])
+def test_ranks_share_every_utterance_once(ranks: int, seed: int | None) -> None:
+    plan = EpochPlan(LENGTHS, np.arange(61), LIMITS, seed, ranks)
+    seen = Counter(int(u) for rank in range(ranks) for batch in plan.batches(rank) for u in batch)
+    assert seen == Counter(range(61))
+    assert plan.steps == max(len(plan.batches(rank)) for rank in range(ranks))
+
+
+def test_shares_are_of_like_size() -> None:
+    lengths = np.random.default_rng(1).integers(100, 900, 1000)
+    plan = EpochPlan(lengths, np.arange(1000), Limits(20, 20_000, 10**9), 1, 4)
+    frames = [sum(int(lengths[batch].sum()) for batch in plan.batches(rank)) for rank in range(4)]
+    assert max(frames) < 1.02 * min(frames)
+    steps = [len(plan.batches(rank)) for rank in range(4)]
+    assert max(steps) - min(steps) <= 1
+
+
+def test_totals_are_over_the_batches_of_all_ranks_at_a_step() -> None:
+    plan = EpochPlan(LENGTHS, np.arange(61), LIMITS, 1, 3)
+    for step, total in enumerate(plan.totals(LABELS)):
+        batches = [plan.batches(rank)[step : step + 1] for rank in range(3)]
+        assert total == sum(int(LABELS[batch].sum()) for some in batches for batch in some)
+    assert plan.totals(LABELS).sum() == LABELS.sum()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4)])
+def test_an_epoch_goes_on_with_another_number_of_ranks(before: int, after: int) -> None:
+    first = EpochPlan(LENGTHS, np.arange(61), LIMITS, 1, before)
+    done = first.done(4)
+    assert len(done) == len(set(done.tolist())) > 0
+    rest = EpochPlan(LENGTHS, np.setdiff1d(np.arange(61), done), LIMITS, 1, after)
+    seen = sorted([*done.tolist(), *rest.done(rest.steps).tolist()])
+    assert seen == list(range(61))
+
+
+def test_nothing_left_is_an_epoch_of_no_steps() -> None:
+    plan = EpochPlan(LENGTHS, np.zeros(0, dtype=np.int64), LIMITS, 1, 2)
+    assert plan.steps == 0 and len(plan.done(5)) == 0 and len(plan.totals(LABELS)) == 0

@@ -1,0 +1,23 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from speechctc.config import load_config
+from speechctc.train import profile
+from speechctc.training.profiling import PARTS
+from tests.practice import Recorder
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+def test_a_profile_says_where_the_time_goes_and_leaves_a_trace(extracted: Path, here: Path) -> None:
+    times = profile(load_config(extracted, ["run=runs/r"]), 9, Recorder())
+    assert times.steps == 9 and times.trace == Path("runs/r.trace.json")
+    assert {path.name for path in (here / "runs").iterdir()} == {"r.trace.json"}
+    parts = sum(times.seconds[part] for part in (*PARTS, "idle"))
+    assert parts == pytest.approx(times.seconds["wall"], rel=0.01)
+    assert times.seconds["backward"] > 0 and times.seconds["idle"] < 0.5 * times.seconds["wall"]
+    text = times.to_text()
+    assert all(part in text for part in (*PARTS, "idle")) and "frames/s" in text
+    events = json.loads(times.trace.read_text())["traceEvents"]
+    assert {"forward", "backward", "optimiser"} <= {event.get("name") for event in events}

@@ -1,0 +1,126 @@
+"""Two processes that train together, on gloo, against one that does the same sums alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from speechctc.training.chunks import Batch
+from speechctc.training.learner import Learner
+from speechctc.training.place import State
+from speechctc.training.trainer import Trainer
+from tests.practice import run_once, trainer_of
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed engine")
+SETTINGS = ("model.dropout=0.0", "train.optimizer=sgd", "train.lr=0.05", "train.batch_size=4")
+
+
+def start(config: Path, run: str, *settings: str) -> subprocess.Popen[str]:
+    """Start two processes by torchrun; ``run=`` since torchrun takes --run for one of its own options."""
+    engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "speechctc"]
+    command = [*engine, "train", "--config", str(config), "--resume", f"run={run}", *SETTINGS, *settings]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+
+
+def together(batches: list[Batch]) -> Batch:
+    """Return one batch of the utterances of all."""
+    frames, labels = max(b.static.shape[1] for b in batches), max(b.labels.shape[1] for b in batches)
+    pad = torch.nn.functional.pad
+    return Batch(
+        np.concatenate([b.indices for b in batches]),
+        np.concatenate([b.lengths for b in batches]),
+        np.concatenate([b.counts for b in batches]),
+        torch.cat([pad(b.static, (0, 0, 0, frames - b.static.shape[1])) for b in batches]),
+        torch.cat([b.frames for b in batches]),
+        torch.cat([pad(b.labels, (0, labels - b.labels.shape[1])) for b in batches]),
+        torch.cat([b.label_counts for b in batches]),
+    )
+
+
+def trained_alone(trainer: Trainer) -> tuple[list[torch.Tensor], float]:
+    """Take the steps of an epoch of two ranks in this process; return the weights and the epoch's loss."""
+    loader, total = trainer.data.train, 0.0
+    plan = loader.plan(trainer._epoch_seed(), 2)
+    phones = plan.totals(loader.split.label_counts)
+    trainer.learner.net.train()
+    for step, pair in enumerate(zip(loader.batches(plan, 0), loader.batches(plan, 1), strict=True)):
+        batch = together([batch for batch in pair if batch is not None])
+        total += float(trainer.learner.step(batch, int(phones[step]), 0.05, step))
+    return list(trainer.learner.net.parameters()), total / phones.sum()
+
+
+def test_two_processes_do_what_one_would_with_their_batches_together(extracted: Path, here: Path) -> None:
+    process = start(extracted, "two", "train.epochs=1", "train.schedule=constant", "train.warmup_steps=0")
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "2 processes" in said and said.count("trained:") == 1 and said.count("epoch   1 of 1") == 1
+    trainer = trainer_of(extracted, here / "alone", *SETTINGS, "train.epochs=1")
+    weights, loss = trained_alone(trainer)
+    line = json.loads((here / "two" / "metrics.jsonl").read_text())
+    assert line["loss"] == pytest.approx(loss, rel=1e-5)
+    last = load_file(here / "two" / "last" / "weights.safetensors")
+    for (name, _), value in zip(trainer.learner.net.named_parameters(), weights, strict=True):
+        torch.testing.assert_close(last[f"net.{name}"], value.detach(), rtol=1e-4, atol=1e-6)
+    trainer.learner.net.load_state_dict({name[4:]: v for name, v in last.items() if name.startswith("net.")})
+    score = trainer._evaluate()
+    assert score is not None and score.counts.per == line["dev_per"]
+    assert score.loss == pytest.approx(line["dev_loss"], rel=1e-6)
+    assert json.loads((here / "two" / "run.json").read_text())["ranks"] == 2
+
+
+def test_one_process_goes_on_where_two_were_stopped(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start(extracted, "r", "train.epochs=3000", "train.save_minutes=0.0001")
+    for _ in range(600):
+        if (here / "r" / "metrics.jsonl").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert (here / "r" / "last").exists(), said
+    state = State.of(load_file(here / "r" / "last" / "state.safetensors"))
+    assert state.ranks == 2 and len(state.left)
+    done = len(state.left) - len(state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state)))
+    step = Learner.step
+    seen: list[Any] = []
+
+    def watched(self: Learner, batch: Batch | None, *rest: Any) -> Any:
+        seen.extend(batch.indices.tolist() if batch else [])
+        return step(self, batch, *rest)
+
+    monkeypatch.setattr(Learner, "step", watched)
+    run_once(
+        extracted,
+        here / "r",
+        *SETTINGS,
+        "train.save_minutes=0.0001",
+        f"train.epochs={state.place.epoch + 1}",
+        resume=True,
+    )
+    assert len(seen) == len(set(seen)) == len(state.left) - done
+
+
+def seed(state: State) -> int:
+    return 1_000_003 + state.place.epoch
+
+
+def test_the_rate_grows_with_the_processes_if_asked() -> None:
+    from speechctc.config import TrainConfig
+    from speechctc.training.optimise import stages
+
+    rates = {how: stages(TrainConfig(lr=0.1, scale_lr=how), 4)[0].lr for how in ("none", "linear", "sqrt")}
+    assert rates == pytest.approx({"none": 0.1, "linear": 0.4, "sqrt": 0.2})
