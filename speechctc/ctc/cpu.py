@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.ctc import native
+from speechctc.ctc import native, pages
 from speechctc.ctc.problem import Problem, loss_type
 from speechctc.ctc.threads import share_out
 
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
-_WORTH_THREADS = 500_000.0  # nanoseconds of work from which on it pays to share it
+_WORTH_THREADS = 200_000.0  # nanoseconds of work from which on it pays to share it
 _BEYOND_CACHES = 2**24  # bytes of a gradient that no cache can be expected to hold
-_LARGE_PAGE = 2**21
-_MADV_HUGEPAGE = 14
 
 
 def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -33,7 +26,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     gradient : Tensor or None
         Like the logits. Zero in padded frames and where the loss is inf.
     """
-    gradient = _large_empty_like(problem.logits) if want_gradient else None
+    gradient = pages.empty_like(problem.logits) if want_gradient else None
     return _solve(problem, gradient, None), gradient
 
 
@@ -50,28 +43,6 @@ def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
     shape = (problem.samples, problem.longest_input, 2 * problem.longest_target + 1)
     posteriors = torch.zeros(shape, dtype=loss_type(problem.logits))
     return _solve(problem, None, posteriors), posteriors
-
-
-def _large_empty_like(tensor: Tensor) -> Tensor:
-    """Make an empty tensor, and ask Linux for large pages under it, or most of the time would go by page faults."""
-    empty = torch.empty_like(tensor)
-    size = empty.numel() * empty.element_size()
-    advise = _madvise() if size >= 4 * _LARGE_PAGE else None
-    if advise is not None:
-        start = -(-empty.data_ptr() // _LARGE_PAGE) * _LARGE_PAGE
-        end = (empty.data_ptr() + size) // _LARGE_PAGE * _LARGE_PAGE
-        advise(start, end - start, _MADV_HUGEPAGE)  # a wish: whether it is granted does not matter
-    return empty
-
-
-@cache
-def _madvise() -> Callable[[int, int, int], int] | None:
-    """The system's function of that name, on Linux."""
-    if sys.platform != "linux":
-        return None
-    function = ctypes.CDLL(None).madvise
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return function
 
 
 def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None) -> Tensor:
