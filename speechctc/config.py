@@ -150,9 +150,10 @@ class ModelConfig(Section):
     pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
     time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
     dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after the maximum")
+    dense_span: int = Field(1, ge=1, description="output frames that a dense layer sees; odd; 1: each by itself")
     dropout: float = Field(0.3, ge=0, lt=1, description="on every hidden layer's output")
-    norm: Literal["none", "channel"] = Field(
-        "none", description="channel: each position's maps to mean 0, variance 1 before the activation"
+    norm: Literal["none", "layer"] = Field(
+        "none", description="layer: the maps of each position to mean 0, variance 1, within every layer"
     )
     residual: bool = Field(False, description="add a layer's input to its output where their shapes agree")
     init: Literal["uniform", "he"] = Field("he", description="uniform: U(-0.05, 0.05) as in Zhang et al. 2016")
@@ -171,6 +172,35 @@ class ModelConfig(Section):
             raise ValueError("both sizes must be odd and at least 1")
         return value
 
+    @field_validator("dense_span")
+    @classmethod
+    def _odd_span(cls, value: int) -> int:
+        if value % 2 == 0:
+            raise ValueError("must be odd")
+        return value
+
+
+class AugmentConfig(Section):
+    """How training utterances are varied each time they are met; nothing is by default. Dev and test never are."""
+
+    speed: float = Field(0.0, ge=0, le=0.5, description="stretch time by a factor from 1 - speed to 1 + speed")
+    warp: float = Field(0.0, ge=0, le=0.5, description="stretch the mel axis likewise, as other vocal tracts would")
+    gain_db: float = Field(0.0, ge=0, le=60, description="make it louder or softer by up to so much")
+    noise_db: tuple[float, float] | None = Field(
+        None, description="add white noise so far below the speech: signal to noise from the first to the second, dB"
+    )
+    band_masks: int = Field(0, ge=0, le=10, description="stretches of bands set to their mean (SpecAugment)")
+    band_mask: int = Field(8, ge=1, description="widest of them, bands")
+    time_masks: float = Field(0.0, ge=0, le=10, description="stretches of time set to the mean (SpecAugment), a second")
+    time_mask_ms: float = Field(200.0, gt=0, description="longest of them")
+
+    @field_validator("noise_db")
+    @classmethod
+    def _in_order(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and value[0] > value[1]:
+            raise ValueError("the first must not exceed the second")
+        return value
+
 
 class FinetuneConfig(Section):
     """A second stage after the first has ended, as in Zhang et al. 2016: plain SGD from the best weights."""
@@ -183,6 +213,9 @@ class FinetuneConfig(Section):
 class TrainConfig(Section):
     """How the net is trained."""
 
+    init_from: Path | None = Field(
+        None, description="begin with the weights of this run or checkpoint; its phones may differ, and keep theirs"
+    )
     epochs: int = Field(10, ge=1, description="passes over the training split")
     minutes: float = Field(0.0, ge=0, description="end the run after so much training, if that comes first; 0: never")
     patience: int = Field(0, ge=0, description="end a stage after so many epochs without a better dev PER; 0: never")
@@ -204,6 +237,9 @@ class TrainConfig(Section):
     scale_lr: Literal["none", "linear", "sqrt"] = Field(
         "none", description="how lr grows with the number of processes that train together"
     )
+    inter_ctc: float = Field(
+        0.0, ge=0, lt=1, description="weight of a second CTC loss, on a layer half-way up; 0: none"
+    )
     ema: float = Field(0.0, ge=0, lt=1, description="decay a step of averaged weights, scored in their place; 0: none")
     clip: float = Field(5.0, ge=0, description="the gradient's norm is held to this; 0: not held")
     loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
@@ -220,6 +256,15 @@ class ScoreConfig(Section):
     )
 
 
+class DecodeConfig(Section):
+    """How phones are found in a net's output. Alignment knows its phones and uses none of this."""
+
+    lm_order: int = Field(0, ge=0, le=8, description="phones in an n-gram of the training labels; 0: no n-gram")
+    lm_weight: float = Field(0.7, ge=0, le=5, description="of the n-gram's log probabilities; 0: decode without it")
+    lm_bonus: float = Field(1.5, ge=-10, le=10, description="added to a path's score for every phone in it")
+    beam: int = Field(64, ge=1, le=4096, description="paths that the search with an n-gram keeps at a time")
+
+
 class Config(Section):
     """Everything that makes a run."""
 
@@ -228,8 +273,17 @@ class Config(Section):
     data: DataConfig = DataConfig()
     features: FeatureConfig = FeatureConfig()
     model: ModelConfig = ModelConfig()
+    augment: AugmentConfig = AugmentConfig()
     train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
+
+    @model_validator(mode="after")
+    def _midway_is_as_wide(self) -> Config:
+        dense = self.model.dense
+        if self.train.inter_ctc and (len(dense) < 2 or dense[(len(dense) - 1) // 2] != dense[-1]):
+            raise ValueError("train.inter_ctc needs two or more layers in model.dense, the middle as wide as the last")
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON and YAML know them."""

@@ -57,6 +57,11 @@ class _Maxout(torch.autograd.Function):
         layout = torch.channels_last if gradient.dim() == 4 else torch.contiguous_format
         whole = torch.empty(shape, dtype=gradient.dtype, device=gradient.device, memory_format=layout)
         zero = gradient.new_zeros(())
+        if ctx.pieces == 2:  # `winner` says whether the second won, and is not compared again
+            first, second = whole.chunk(2, dim=1)
+            torch.where(winner, zero, gradient, out=first)
+            torch.where(winner, gradient, zero, out=second)
+            return whole, None
         for number, part in enumerate(whole.chunk(ctx.pieces, dim=1)):
             torch.where(winner == number, gradient, zero, out=part)
         return whole, None

@@ -1,5 +1,6 @@
-"""The net: convolutions over frequency and time, then dense layers on each frame (Zhang et al. 2016, section 3).
+"""The net: convolutions over frequency and time, then dense layers over all bands (Zhang et al. 2016, section 3).
 
+A dense layer sees one frame, as in the paper, or several (`model.dense_span`): then it is a convolution over time.
 Frequency is padded to keep its size, time is padded with zeros as the recording's own ends are, and whatever lies past
 an utterance's end is set to zero after every layer: an utterance's output does not depend on its neighbours in a batch.
 """
@@ -7,6 +8,7 @@ an utterance's end is set to zero after every layer: an utterance's output does 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +30,13 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     """
     _, width = model.kernel
     first = width - 1
-    later = (len(model.convs) - 1) * (width - 1) * model.time_stride
-    return 1 + first + later + features.deltas * (features.delta_window - 1)
+    later = (len(model.convs) - 1) * (width - 1) + len(model.dense) * (model.dense_span - 1)
+    return 1 + first + later * model.time_stride + features.deltas * (features.delta_window - 1)
+
+
+def midway_layer(model: ModelConfig) -> int:
+    """Return the number of the hidden layer that `MaxoutNet.forward_midway` reads, counted from 0."""
+    return len(model.convs) + (len(model.dense) - 1) // 2
 
 
 def parameter_count(net: nn.Module) -> int:
@@ -63,12 +70,14 @@ class MaxoutNet(nn.Module):
         bands = dims // config.pool
         if bands == 0:
             raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
-        inputs = [config.convs[-1] * bands, *config.dense[:-1]]
+        inputs = [config.convs[-1] * bands, *config.dense]
         self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, 1), 1, config) for n_in, n_out in zip(inputs, config.dense, strict=False)
+            Layer(n_in, n_out, (1, config.dense_span), 1, config)
+            for n_in, n_out in zip(inputs, config.dense, strict=False)
         )
-        last = config.dense[-1] if config.dense else config.convs[-1] * bands
-        self.output = nn.Conv2d(last, classes, 1)
+        # What residual layers add up has no scale of its own: it is normalised before it is used.
+        self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None
+        self.output = nn.Conv2d(inputs[-1], classes, 1)
         _initialise(self.output, config.init, gain=1.0)
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,6 +96,25 @@ class MaxoutNet(nn.Module):
             Meaningless past an utterance's end.
         frames : Tensor, shape = (n_batch,)
         """
+        *_, last = self._hidden(features, frames)
+        return self._logits(last), torch.as_tensor(output_frames(frames, self.config))
+
+    def forward_midway(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return, beside what `forward` does, the logits that the layer half-way up would give (Lee & Watanabe 2021).
+
+        The output layer reads them, so that layer must be as wide as the last.
+
+        Returns
+        -------
+        logits, midway : Tensor, shape = (n_batch, max_output_frames, classes)
+        frames : Tensor, shape = (n_batch,)
+        """
+        hidden = list(self._hidden(features, frames))
+        midway = self._logits(hidden[midway_layer(self.config)])
+        return self._logits(hidden[-1]), midway, torch.as_tensor(output_frames(frames, self.config))
+
+    def _hidden(self, features: Tensor, frames: Tensor) -> Iterator[Tensor]:
+        """Yield the output of every hidden layer; from the last convolution on, (n_batch, width, 1, frames)."""
         frames = torch.as_tensor(output_frames(frames, self.config))
         x = features.contiguous(memory_format=torch.channels_last)
         mask = frame_mask(frames, int(output_frames(x.shape[3], self.config)))[:, None, None, :]
@@ -94,11 +122,16 @@ class MaxoutNet(nn.Module):
             x = conv(x, mask)
             if number == 0:
                 x = self.pool(x)
-        x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
+            if number == len(self.convs) - 1:
+                x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
+            yield x
         for dense in self.dense:
             x = dense(x, mask)
-        logits: Tensor = self.output(x)
-        return logits.squeeze(2).transpose(1, 2), frames
+            yield x
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden if self.norm is None else self.norm(hidden))
+        return logits.squeeze(2).transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -108,22 +141,37 @@ class Layer(nn.Module):
         super().__init__()
         pieces = config.pieces if config.activation == "maxout" else 1
         padding = (kernel[0] // 2, kernel[1] // 2)
+        self.residual = config.residual and n_in == n_out and stride == 1
+        normed = n_in if self.residual else n_out * pieces
+        self.norm = ChannelNorm(normed) if config.norm == "layer" else None
         self.conv = nn.Conv2d(n_in, n_out * pieces, kernel, (1, stride), padding)
-        self.norm = nn.LayerNorm(n_out * pieces) if config.norm == "channel" else None
         self.activation = _activation(config.activation, pieces, n_out)
         self.dropout = nn.Dropout(config.dropout)
-        self.residual = config.residual and n_in == n_out and stride == 1
         _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), zero where `mask` is false."""
-        y: Tensor = self.conv(x)
-        if self.norm is not None:
-            y = self.norm(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), zero where `mask` is false.
+
+        Normalised is what comes out of the convolution; in a residual layer what goes in (Xiong et al. 2020), so that
+        the sum over the layers stays untouched.
+        """
+        y: Tensor = x if self.norm is None or not self.residual else self.norm(x) * mask
+        y = self.conv(y)
+        if self.norm is not None and not self.residual:
+            y = self.norm(y)
         y = self.dropout(self.activation(y))
         if self.residual:
             y = y + x
         return y * mask
+
+
+class ChannelNorm(nn.LayerNorm):
+    """The maps of each position to mean 0 and variance 1 (Ba et al. 2016), of (n_batch, maps, bands, frames)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, scale and shift; same shape."""
+        normed: Tensor = super().forward(x.permute(0, 2, 3, 1))
+        return normed.permute(0, 3, 1, 2)
 
 
 def _activation(name: str, pieces: int, maps: int) -> nn.Module:

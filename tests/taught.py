@@ -48,7 +48,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
             "run": str(folder / "run"),
             "corpus": {"kind": "table", "tables": tables},
             "features": {"mels": 20},
-            "model": {"convs": [12, 12], "dense": [32], "time_stride": 2, "dropout": 0.0, "norm": "channel"},
+            "model": {"convs": [12, 12], "dense": [32], "time_stride": 2, "dropout": 0.0, "norm": "layer"},
             "train": {"device": "cpu"},
         },
         "tests",

@@ -9,7 +9,8 @@ from speechctc.model import MaxoutNet, output_frames, parameter_count, receptive
 
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},
-    {"convs": (4, 5, 5), "dense": (10, 10), "time_stride": 2, "norm": "channel", "residual": True, "pool": 2},
+    {"convs": (4, 5, 5), "dense": (10, 10), "time_stride": 2, "norm": "layer", "residual": True, "pool": 2},
+    {"convs": (4, 5), "dense": (6, 6, 6), "dense_span": 5, "norm": "layer", "residual": True, "pool": 2},
     {"convs": (4,), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3), "pool": 1},
     {"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 7)},
     {"convs": (4, 4), "dense": (8,), "activation": "silu", "init": "uniform"},
@@ -93,3 +94,14 @@ def test_dropout_works_in_training_only() -> None:
 def test_more_pooling_than_bands_is_refused() -> None:
     with pytest.raises(ValueError, match="leaves nothing"):
         net({"pool": 14, "convs": (4,)})
+
+
+def test_midway_logits_are_those_of_a_net_that_ends_there() -> None:
+    values: dict[str, Any] = {"convs": (4, 5), "dense_span": 3, "norm": "layer", "residual": True, "pool": 2}
+    whole = net(values | {"dense": (6, 6, 6, 6)})
+    half = net(values | {"dense": (6, 6)})
+    half.load_state_dict({name: value for name, value in whole.state_dict().items() if name in half.state_dict()})
+    features, frames = torch.randn(2, 3, 13, 30), torch.tensor([30, 17])
+    last, midway, _ = whole.forward_midway(features, frames)
+    torch.testing.assert_close(last, whole(features, frames)[0])
+    torch.testing.assert_close(midway, half(features, frames)[0])

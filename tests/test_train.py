@@ -126,14 +126,14 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = run_once(extracted, here / "r", "train.epochs=2")
-    forward = Learner.forward
+    forward = Learner.forward_varied
     calls = iter(range(100))
 
     def poisoned(self: Learner, batch: Batch) -> Any:
-        logits, frames = forward(self, batch)
-        return (logits * float("nan") if next(calls) >= 3 else logits), frames
+        (logits,), frames = forward(self, batch)
+        return [logits * float("nan") if next(calls) >= 3 else logits], frames
 
-    monkeypatch.setattr(Learner, "forward", poisoned)
+    monkeypatch.setattr(Learner, "forward_varied", poisoned)
     with pytest.raises(InputError, match=r"loss became nan at epoch 3, step \d+, in the batch of u0-.*train\.lr"):
         run_once(extracted, here / "r", "train.epochs=4", resume=True)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))

@@ -56,7 +56,7 @@ corpus:
   tables: {{train: {tables["train"]}, dev: {tables["dev"]}, test: {tables["test"]}}}
 data: {{dir: {folder}/features}}
 features: {{mels: 20}}
-model: {{convs: [12, 12], dense: [32], time_stride: 2, dropout: 0.0, norm: channel}}
+model: {{convs: [12, 12], dense: [32], time_stride: 2, dropout: 0.0, norm: layer}}
 train: {{epochs: 12, lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, device: cpu}}
 """,
         encoding="utf-8",

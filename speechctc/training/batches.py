@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from speechctc.devices import give_back_memory
 from speechctc.errors import InputError
 from speechctc.training.chunks import Batch, Order, Slot
 from speechctc.training.plan import ChunkPlan, EpochPlan, Indices, Limits
@@ -107,6 +108,8 @@ class Loader:
                     ahead.append(reader.submit(slots[(number + 1) % 2].fill, plans[number + 1].utterances))
                 yield slot
                 slot.leave()
+                if self.device.type == "cpu":
+                    give_back_memory()
 
     def _refuse_small_chunks(self, corpus: int) -> None:
         longest = int(self.split.frames[self.members].max(initial=0))

@@ -16,6 +16,7 @@ from speechctc.errors import InputError
 from speechctc.features import net_input
 from speechctc.model import MaxoutNet
 from speechctc.progress import Reporter
+from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
 from speechctc.training.profiling import Clock
@@ -48,6 +49,7 @@ class Learner:
         self.ranks, self.reporter = ranks, reporter
         self.device = mean.device
         self.average: Average | None = None
+        self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=config.train.precision == "float16")
         self.clock = Clock()
         self._refused = math.inf  # padded frames that memory had no room for
@@ -85,6 +87,18 @@ class Learner:
         with autocast(self.device, self.config.train.precision):
             logits, frames = self.net(features, batch.frames)
         return logits.float(), frames
+
+    def forward_varied(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
+        """Return what `forward` does of the batch augmented, with the middle layer's logits too where they count."""
+        static, frames = self.augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
+        features = net_input(static, frames, self.mean, self.std, self.config.features)
+        features = self.augmenter.mask(features, frames)
+        with autocast(self.device, self.config.train.precision):
+            if self.config.train.inter_ctc:
+                last, midway, frames = self.net.forward_midway(features, frames)
+                return [last.float(), midway.float()], frames
+            logits, frames = self.net(features, frames)
+            return [logits.float()], frames
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -138,13 +152,15 @@ class Learner:
             parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
 
     def _backward(self, batch: Batch, phones: int) -> Tensor:
+        midway = self.config.train.inter_ctc
         with self.clock("forward"):
-            logits, frames = self.forward(batch)
+            logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
-            loss = self.losses(logits, frames, batch).sum()
+            losses = [self.losses(each, frames, batch).sum() for each in logits]
+            loss = (1 - midway) * losses[0] + midway * losses[1] if midway else losses[0]
         with self.clock("backward"):
             self.scaler.scale(loss / phones).backward()
-        return loss.detach()
+        return losses[0].detach()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts a batch must go by what was refused before."""

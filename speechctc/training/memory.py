@@ -89,7 +89,7 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
     The backward pass needs, on top, gradients of about the largest of those; and what stands before and behind the net
     is held in float32.
     """
-    config = learner.config
+    config, frames = learner.config, learner.augmenter.most_frames(frames)
     low = DTYPES.get(config.train.precision)
     net = copy.deepcopy(learner.net).to("meta").train()
     kept: dict[int, Tensor] = {}

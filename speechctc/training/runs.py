@@ -39,6 +39,7 @@ MAY_CHANGE = (
     "train.tensorboard",
     "train.device",
     "train.finetune",
+    "decode",
     "score",
     "data.dir",
     "data.workers",

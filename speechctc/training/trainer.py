@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from speechctc.checkpoint import Checkpoint, build_net, load_checkpoint, save_checkpoint
+from speechctc.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
@@ -26,6 +26,7 @@ from speechctc.training.ranks import Ranks
 from speechctc.training.report import beside_bar, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
 from speechctc.training.runs import Run, open_board
+from speechctc.training.start import first_net
 
 
 class Stopped(Exception):
@@ -52,8 +53,8 @@ class Trainer:
     def __init__(self, config: Config, run: Run, device: torch.device, ranks: Ranks, reporter: Reporter) -> None:
         self.config, self.run, self.device, self.ranks, self.reporter = config, run, device, ranks, reporter
         self.data = TrainingData(config, device, reporter)
-        torch.manual_seed(config.train.seed)
-        net = build_net(config, self.data.inventory).to(device)
+        resumed = (run.last / "checkpoint.json").exists()
+        net = first_net(config, self.data.inventory, None if resumed else config.train.init_from, reporter).to(device)
         ranks.share_weights(net)
         self.learner = Learner(config, net, self.data.mean, self.data.std, ranks, reporter)
         self.stages = stages(config.train, ranks.count)
@@ -65,7 +66,7 @@ class Trainer:
         self.blanks = BlankWatch(reporter)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
-        if (run.last / "checkpoint.json").exists():
+        if resumed:
             self._restore()
 
     def train(self) -> DevScore | None:

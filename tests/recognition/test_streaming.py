@@ -22,7 +22,7 @@ from speechctc.recognition.streaming import logit_blocks, static_blocks
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),
-    ({"convs": (4, 5, 5), "dense": (8,), "time_stride": 2, "norm": "channel", "residual": True}, {"deltas": 1}),
+    ({"convs": (4, 5, 5), "dense": (8,), "time_stride": 2, "norm": "layer", "residual": True}, {"deltas": 1}),
     ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from speechctc.config import load_config
 from speechctc.errors import InputError
+from speechctc.features import net_input
 from speechctc.training.chunks import Batch
 from speechctc.training.learner import Learner
 from speechctc.training.trainer import Trainer
@@ -44,7 +46,7 @@ class Refusing:
             raise self.error()
 
     def put_into(self, patch: pytest.MonkeyPatch) -> None:
-        forward = Learner.forward
+        forward = Learner.forward_varied
 
         def limited(learner: Learner, batch: Batch) -> Any:
             if not self.late:
@@ -57,7 +59,7 @@ class Refusing:
                 self.hook = first.register_hook(lambda gradient: self.check(batch))
             return logits, frames
 
-        patch.setattr(Learner, "forward", limited)
+        patch.setattr(Learner, "forward_varied", limited)
 
 
 def cuda_refuses() -> BaseException:
@@ -132,3 +134,31 @@ def test_dropout_depends_on_the_step_alone(extracted: Path, here: Path) -> None:
         torch.rand(number)  # whatever random numbers others have used
         losses.append(float(trainer.learner.step(batch, 100, 0.0, number)))
     assert losses[0] == losses[2] != losses[1]
+
+
+def test_a_second_loss_half_way_up_counts_by_its_weight(extracted: Path, here: Path) -> None:
+    """The gradient is that of both losses, each by its share."""
+    shares = []
+    settings = ("model.dense=[8,8]", "model.dropout=0", *SGD)
+    for weight in (0.0, 0.3):
+        learner = trainer_of(extracted, here / str(weight), *settings, f"train.inter_ctc={weight}").learner
+        batch = batches_of(trainer_of(extracted, here / "b", *settings))[0]
+        learner.net.train()
+        learner._backward(batch, 1)
+        shares.append([value.grad for value in learner.net.parameters()])
+    net = learner.net
+    net.zero_grad(set_to_none=True)
+    features = net_input(batch.static, batch.frames, learner.mean, learner.std, learner.config.features)
+    _, midway, frames = net.forward_midway(features, batch.frames)
+    learner.losses(midway, frames, batch).sum().backward()
+    of_midway = [value.grad for value in net.parameters()]
+    for last, both, other in zip(*shares, of_midway, strict=True):
+        assert last is not None and both is not None
+        wanted = 0.7 * last + (0.3 * other if other is not None else 0.0)
+        torch.testing.assert_close(both, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_second_loss_needs_a_layer_as_wide_as_the_last(extracted: Path) -> None:
+    for dense in ("[8]", "[9,8]"):
+        with pytest.raises(InputError, match="the middle as wide as the last"):
+            load_config(extracted, ["train.inter_ctc=0.3", f"model.dense={dense}"])

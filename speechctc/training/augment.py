@@ -1,0 +1,174 @@
+"""Training utterances varied each time they are met, as features on the device; a config without it changes nothing.
+
+All of it is done on static features in place of recordings, so that it costs next to nothing and needs no copies on
+disk. Random numbers come from torch's generator on the device, which the learner seeds before every step.
+
+References
+----------
+.. [1] T. Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: speed.
+.. [2] N. Jaitly and G. Hinton, "Vocal tract length perturbation (VTLP) improves speech recognition", 2013: warp.
+.. [3] D. Park et al., "SpecAugment", Interspeech 2019: masks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from speechctc.config import AugmentConfig, Config
+from speechctc.features import frame_mask, static_features
+
+NEPER = math.log(10) / 10  # of a decibel, for powers
+NOISE_SECONDS = 20
+
+
+class Augmenter:
+    """What `augment` in the config asks for.
+
+    Parameters
+    ----------
+    config : Config
+    device : torch.device
+    """
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        self.config: AugmentConfig = config.augment
+        self.features, self.stride, self.device = config.features, config.model.time_stride, device
+        self.noise = self._white_noise() if self.config.noise_db is not None else None
+
+    def most_frames(self, frames: int) -> int:
+        """Return how many frames so many can become."""
+        return math.ceil(frames / (1 - self.config.speed) + 0.5) if self.config.speed else frames
+
+    def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Stretch time and the mel axis, change the level, add noise.
+
+        Parameters
+        ----------
+        static : Tensor, shape = (n_batch, max_frames, static_dims)
+        frames : Tensor, shape = (n_batch,)
+        labels : Tensor, shape = (n_batch, max_labels)
+        counts : Tensor, shape = (n_batch,)
+            Of labels: no utterance becomes too short for its own.
+
+        Returns
+        -------
+        static : Tensor, shape = (n_batch, more_or_fewer_frames, static_dims)
+        frames : Tensor, shape = (n_batch,)
+        """
+        config = self.config
+        if config.speed:
+            static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
+        if config.warp:
+            static = self._warp(static.float())
+        if self.noise is not None:
+            static = self._add_noise(static.float(), frames)
+        if config.gain_db:
+            gain = NEPER * config.gain_db * self._uniform(-1.0, 1.0, len(static))
+            static = static + gain[:, None, None]
+        return static, frames
+
+    def mask(self, features: Tensor, frames: Tensor) -> Tensor:
+        """Set stretches of bands and of time to the mean, which is 0.
+
+        Parameters
+        ----------
+        features : Tensor, shape = (n_batch, channels, dims, max_frames)
+            From `features.net_input`.
+        frames : Tensor, shape = (n_batch,)
+        """
+        config = self.config
+        utterances, _, bands, steps = features.shape
+        if config.band_masks:
+            sizes = frames.new_full((utterances,), bands)
+            widest = sizes.clamp(max=config.band_mask)
+            hidden = self._stretches(config.band_masks, bands, sizes, widest, widest.new_tensor(config.band_masks))
+            features = features.masked_fill(hidden[:, None, :, None], 0.0)
+        if config.time_masks:
+            a_second = 1000 / self.features.shift_ms
+            longest = max(round(config.time_mask_ms / self.features.shift_ms), 1)
+            counts = (frames * (config.time_masks / a_second)).ceil()
+            most = math.ceil(steps * config.time_masks / a_second)
+            # Short utterances are never hidden for the most part.
+            hidden = self._stretches(most, steps, frames, (frames // 5).clamp(max=longest), counts[:, None])
+            features = features.masked_fill(hidden[:, None, None, :], 0.0)
+        return features
+
+    def _stretch(self, static: Tensor, frames: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+        factor = self._uniform(1 - self.config.speed, 1 + self.config.speed, len(static))
+        new = (frames / factor).round().long()
+        new = torch.maximum(new, torch.minimum(frames, least))
+        # The host knows the longest on a CPU; of a GPU it would have to wait for it.
+        steps = int(new.max()) if self.device.type == "cpu" else self.most_frames(static.shape[1])
+        places = (torch.arange(steps, device=self.device) + 0.5) * (frames / new)[:, None] - 0.5
+        return _interpolate(static, places, (frames - 1)[:, None]), new
+
+    def _warp(self, static: Tensor) -> Tensor:
+        mels = self.features.mels
+        factor = self._uniform(1 - self.config.warp, 1 + self.config.warp, len(static))
+        places = torch.arange(mels, device=self.device) * factor[:, None]
+        bands = _interpolate(static[:, :, :mels].transpose(1, 2), places, places.new_full((1, 1), mels - 1))
+        return torch.cat([bands.transpose(1, 2), static[:, :, mels:]], dim=2)
+
+    def _add_noise(self, static: Tensor, frames: Tensor) -> Tensor:
+        assert self.noise is not None and self.config.noise_db is not None
+        inside, mels = frame_mask(frames, static.shape[1]), self.features.mels
+        power = static[:, :, :mels].exp().sum(2) * inside
+        level = (power.sum(1) / frames).clamp(min=1e-10).log()
+        level = level - NEPER * self._uniform(*self.config.noise_db, len(static))
+        begin = self._uniform(0.0, float(len(self.noise)), len(static)).long()
+        steps = torch.arange(static.shape[1], device=self.device)
+        noise = self.noise[(begin[:, None] + steps) % len(self.noise)]
+        return torch.logaddexp(static, noise + level[:, None, None])
+
+    def _white_noise(self) -> Tensor:
+        """Return static features of white noise of mean power 1, summed over the mel bands; (frames, static_dims)."""
+        generator = torch.Generator().manual_seed(0)
+        samples = 0.01 * torch.randn(NOISE_SECONDS * self.features.sample_rate, generator=generator)
+        noise = static_features(samples, self.features)
+        level = noise[:, : self.features.mels].exp().sum(1).mean().log()
+        return (noise - level).to(self.device)
+
+    def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor) -> Tensor:
+        """Return (n_batch, length) booleans: true in `counts` random stretches of up to `widest` within `sizes`."""
+        utterances = len(sizes)
+        drawn = torch.rand(2, utterances, most, device=self.device)
+        width = (drawn[0] * (widest[:, None] + 1)).floor()
+        begin = (drawn[1] * (sizes[:, None] - width + 1)).floor()
+        width = width * (torch.arange(most, device=self.device) < counts)
+        places = torch.arange(length, device=self.device)
+        inside = (places >= begin[:, :, None]) & (places < (begin + width)[:, :, None])
+        return inside.any(dim=1)
+
+    def _uniform(self, low: float, high: float, count: int) -> Tensor:
+        return low + (high - low) * torch.rand(count, device=self.device)
+
+
+def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
+    """Return the frames without which the labels have no path: one each, and a blank between equal ones.
+
+    Parameters
+    ----------
+    labels : Tensor, shape = (n_batch, max_labels)
+    counts : Tensor, shape = (n_batch,)
+    stride : int
+        Frames of input per frame of output.
+    """
+    pairs = torch.arange(1, max(labels.shape[1], 1), device=labels.device) < counts[:, None]
+    repeats = ((labels[:, 1:] == labels[:, :-1]) & pairs).sum(1)
+    least: Tensor = (counts + repeats - 1).clamp(min=0) * stride + 1
+    return least
+
+
+def _interpolate(values: Tensor, places: Tensor, last: Tensor) -> Tensor:
+    """Return `values`, (n_batch, n, d), read between their steps at `places`, (n_batch, m), held within 0 to `last`."""
+    places = torch.minimum(places.clamp(min=0), last.to(places.dtype))
+    low = places.floor()
+    share = (places - low)[:, :, None]
+    low = low.long()
+    high = torch.minimum(low + 1, last.long().expand_as(low))
+    wide = (-1, -1, values.shape[2])
+    first, second = (values.gather(1, index[:, :, None].expand(*wide)) for index in (low, high))
+    return torch.lerp(first, second, share)

@@ -1,0 +1,183 @@
+"""Augmentation against what the recording itself would have given, and what it must never do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.config import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
+from speechctc.ctc import ctc_loss
+from speechctc.features import static_features
+from speechctc.training.augment import Augmenter, least_frames
+from speechctc.training.learner import Learner
+from tests.practice import run_once, same, trainer_of
+
+CPU = torch.device("cpu")
+EVERYTHING = (
+    "augment.speed=0.1",
+    "augment.warp=0.1",
+    "augment.gain_db=6",
+    "augment.noise_db=[10,40]",
+    "augment.band_masks=1",
+    "augment.time_masks=2",
+)
+
+
+def augmenter(stride: int = 1, **values: Any) -> Augmenter:
+    return Augmenter(
+        Config(
+            corpus=CorpusConfig(kind="demo"),
+            augment=AugmentConfig(**values),
+            features=FeatureConfig(mels=23),
+            model=ModelConfig(time_stride=stride),
+        ),
+        CPU,
+    )
+
+
+def drawing(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
+    """Let the numbers that are drawn be these, one an utterance."""
+    monkeypatch.setattr(Augmenter, "_uniform", lambda *_: torch.tensor(values))
+
+
+def labels_of(*counts: int) -> tuple[Tensor, Tensor]:
+    return torch.ones(len(counts), max(counts), dtype=torch.int64).cumsum(1), torch.tensor(counts)
+
+
+def speech(seconds: float) -> Tensor:
+    steps = torch.arange(int(16000 * seconds))
+    return 0.1 * torch.sin(steps * 0.3) * torch.sin(steps * 0.0011) + 0.02 * torch.sin(steps * 1.1)
+
+
+def test_without_settings_nothing_changes() -> None:
+    static, frames = torch.randn(3, 50, 24).half(), torch.tensor([50, 31, 7])
+    varied, new = augmenter().vary(static, frames, *labels_of(4, 3, 1))
+    assert varied is static and new is frames
+    features = torch.randn(3, 3, 24, 50)
+    assert augmenter().mask(features, frames) is features
+
+
+@pytest.mark.parametrize("factors", [(0.7, 1.3, 1.0), (1.49, 0.51, 1.01)])
+def test_time_is_stretched_as_by_linear_interpolation(
+    monkeypatch: pytest.MonkeyPatch, factors: tuple[float, ...]
+) -> None:
+    static, frames = torch.randn(3, 41, 24), torch.tensor([41, 29, 5])
+    drawing(monkeypatch, *factors)
+    varied, new = augmenter(speed=0.5).vary(static, frames, *labels_of(2, 2, 1))
+    assert new.tolist() == [round(n / f) for n, f in zip((41, 29, 5), factors, strict=True)]
+    for row, old, count, was in zip(varied, static, new.tolist(), frames.tolist(), strict=True):
+        places = (np.arange(count) + 0.5) * was / count - 0.5
+        for band in (0, 23):
+            wanted = np.interp(places, np.arange(was), old[:was, band].numpy())
+            np.testing.assert_allclose(row[:count, band].numpy(), wanted, atol=3e-5)
+
+
+def test_no_utterance_becomes_too_short_for_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, counts = torch.tensor([[3, 3, 2, 9], [1, 2, 2, 2]]), torch.tensor([3, 4])
+    frames = torch.tensor([9, 12])
+    drawing(monkeypatch, 1.5, 1.5)
+    _, new = augmenter(stride=2, speed=0.5).vary(torch.randn(2, 12, 24), frames, labels, counts)
+    assert new.tolist() == [7, 11]  # 3 labels and 1 blank, 4 and 2, at two frames each but for the last
+
+
+def test_least_frames_are_where_the_loss_becomes_finite() -> None:
+    torch.manual_seed(0)
+    labels, counts = torch.randint(1, 3, (40, 7)), torch.randint(0, 8, (40,))
+    least = least_frames(labels, counts, 1)
+    logits = torch.randn(15, 40, 3)
+    for frames, finite in ((least, True), (least - 1, False)):
+        losses = ctc_loss(logits, labels, frames, counts, reduction="none")
+        asked = frames > 0 if finite else counts > 0
+        assert bool((losses.isfinite() == finite)[asked].all())
+
+
+def test_the_host_knows_how_long_it_can_become(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = augmenter(speed=0.23)
+    for frames in range(1, 400):
+        drawing(monkeypatch, 0.77)
+        _, new = changed.vary(torch.zeros(1, frames, 24), torch.tensor([frames]), *labels_of(1))
+        assert int(new) <= changed.most_frames(frames) <= frames / 0.77 + 2
+
+
+def test_the_mel_axis_is_warped_and_the_energy_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    static = torch.randn(2, 9, 24)
+    drawing(monkeypatch, 0.85, 1.2)
+    varied, _ = augmenter(warp=0.2).vary(static, torch.tensor([9, 9]), *labels_of(1, 1))
+    for row, old, factor in zip(varied, static, (0.85, 1.2), strict=True):
+        for frame in (0, 8):
+            wanted = np.interp(np.arange(23) * factor, np.arange(23), old[frame, :23].numpy())
+            np.testing.assert_allclose(row[frame, :23].numpy(), wanted, atol=3e-5)
+    assert torch.equal(varied[:, :, 23], static[:, :, 23])
+
+
+def test_gain_is_that_of_a_louder_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, config = speech(0.5), FeatureConfig(mels=23)
+    drawing(monkeypatch, 0.5)  # of 12 dB
+    static = static_features(samples, config)[None]
+    varied, _ = augmenter(gain_db=12).vary(static, torch.tensor([static.shape[1]]), *labels_of(1))
+    louder = static_features(samples * 10 ** (6 / 20), config)
+    torch.testing.assert_close(varied[0], louder, atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 15.0])
+def test_noise_is_that_of_a_noisy_recording(monkeypatch: pytest.MonkeyPatch, snr_db: float) -> None:
+    """In the mean over time, band by band; the signal to noise ratio is one over the mel bands."""
+    torch.manual_seed(1)
+    samples, config = speech(4.0), FeatureConfig(mels=23)
+    static, noise = static_features(samples, config), torch.randn(len(samples))
+    powers = [static_features(each, config)[:, :23].exp().sum(1).mean() for each in (samples, noise)]
+    noisy = samples + noise * (powers[0] / powers[1]).sqrt() * 10 ** (-snr_db / 20)
+    monkeypatch.setattr(
+        Augmenter, "_uniform", lambda self, low, high, n: torch.full((n,), snr_db if low == high == snr_db else 0.0)
+    )
+    noised = augmenter(noise_db=(snr_db, snr_db))
+    varied, _ = noised.vary(static[None], torch.tensor([len(static)]), *labels_of(1))
+    wanted = static_features(noisy, config)
+    difference = (varied[0].mean(0) - wanted.mean(0))[:23]
+    assert float(difference.abs().max()) < 0.25 and float(difference.mean().abs()) < 0.1
+    assert float((wanted.mean(0) - static.mean(0))[:23].max()) > 1  # the noise is there to be heard
+
+
+def test_masks_hide_stretches_no_longer_than_said_and_inside_the_utterance() -> None:
+    torch.manual_seed(2)
+    features, frames = torch.ones(200, 2, 24, 300), torch.tensor([300, 200, 40, 1] * 50)
+    masked = augmenter(time_masks=1.0, time_mask_ms=150).mask(features, frames)
+    hidden = (masked == 0)[:, 0, 0]
+    assert bool(((masked == 0) == hidden[:, None, None, :]).all())
+    assert not bool(hidden[3::4].any())  # one frame is not to be lost
+    share = hidden[0::4].float().mean() * 300 / (3 * 7.5)  # three stretches of 0 to 15 frames
+    assert 0.8 < float(share) < 1.1
+    assert int(hidden[2::4].sum(1).max()) <= 8  # one stretch of a fifth at most
+    banded = augmenter(band_masks=2, band_mask=5).mask(features, frames)
+    hidden = (banded == 0)[:, 0, :, 0]
+    assert bool(((banded == 0) == hidden[:, None, :, None]).all())
+    assert int(hidden.sum(1).max()) <= 10 and 3.5 < float(hidden.sum(1).float().mean()) < 5.2
+    assert bool(hidden.any(0).all())
+
+
+def test_only_training_is_augmented_and_the_step_alone_decides_how(extracted: Path, here: Path) -> None:
+    learner: Learner = trainer_of(extracted, here / "r", *EVERYTHING).learner
+    batch = next(
+        b for b in trainer_of(extracted, here / "r").data.train.batches(trainer_of(extracted, here / "r").plan()) if b
+    )
+    learner.net.eval()
+    assert torch.equal(learner.forward(batch)[0], learner.forward(batch)[0])
+    outcomes = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        (logits,), frames = learner.forward_varied(batch)
+        outcomes.append((logits, frames))
+    assert torch.equal(outcomes[0][0], outcomes[1][0])
+    assert not torch.equal(outcomes[0][1], outcomes[2][1])
+
+
+def test_an_augmented_run_goes_on_to_the_bit(extracted: Path, here: Path) -> None:
+    settings = ("train.schedule=constant", "train.warmup_steps=0", *EVERYTHING)  # so that the end planned is no matter
+    whole = run_once(extracted, here / "whole", "train.epochs=3", *settings)
+    run_once(extracted, here / "parts", "train.epochs=1", *settings)
+    assert same(whole, run_once(extracted, here / "parts", "train.epochs=3", *settings, resume=True))

@@ -1,0 +1,67 @@
+"""Beginning with another model's weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from speechctc.checkpoint import build_net, load_checkpoint
+from speechctc.config import load_config
+from speechctc.errors import InputError
+from speechctc.phones import Inventory
+from speechctc.progress import Reporter
+from speechctc.training.start import first_net, take_over
+from tests.practice import Recorder, run_once, score_once, trainer_of
+
+
+def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    source = load_checkpoint(here / "a" / "last")
+    known = source.inventory.phones
+    inventory = Inventory("found", ("new", *reversed(known)))
+    config = load_config(extracted)
+    net = build_net(config, inventory)
+    fresh = net.output.weight.detach().clone()
+    assert take_over(net, config, inventory, source) == len(known)
+    for ours, theirs in zip(net.convs.parameters(), source.net.convs.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert torch.equal(net.output.weight[1], fresh[1])
+    assert torch.equal(net.output.weight[0], source.net.output.weight[0])
+    assert torch.equal(net.output.weight[2:], source.net.output.weight[1:].flip(0))
+    assert net.output.bias is not None and source.net.output.bias is not None
+    assert torch.equal(net.output.bias[2:], source.net.output.bias[1:].flip(0))
+
+
+def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
+    settings = ("train.epochs=4", "train.lr=0.01")
+    learned = score_once(extracted, here / "a", *settings)
+    recorder = Recorder()
+    slow = ("train.epochs=1", "train.lr=1e-9", "model.dropout=0.1")
+    again = score_once(extracted, here / "b", *slow, f"train.init_from={here / 'a'}", recorder=recorder)
+    fresh = score_once(extracted, here / "c", *slow)
+    assert again.counts.per <= learned.counts.per + 1 < fresh.counts.per
+    assert any("begins with the weights of" in line and "knows 4 of the 4" in line for line in recorder.said), (
+        recorder.said
+    )
+
+
+def test_a_run_taken_up_again_does_not_need_the_other_any_more(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    settings = (f"train.init_from={here / 'a'}",)
+    run_once(extracted, here / "b", "train.epochs=1", *settings)
+    (here / "a").rename(here / "gone")
+    run_once(extracted, here / "b", "train.epochs=2", *settings, resume=True)
+    with pytest.raises(InputError, match="no such folder"):
+        trainer_of(extracted, here / "c", *settings)
+
+
+@pytest.mark.parametrize("other", ["model.dense=[16]", "model.convs=[12,10]", "features.preemphasis=0.9"])
+def test_another_kind_of_net_is_refused(extracted: Path, here: Path, other: str) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    source = load_checkpoint(here / "a" / "last")
+    config = load_config(extracted, [other, f"train.init_from={here / 'a'}"])
+    with pytest.raises(InputError, match=f"another kind of net: {other.partition('=')[0]}=.* there"):
+        first_net(config, replace(source).inventory, here / "a", Reporter(quiet=True))
