@@ -151,7 +151,9 @@ class ModelConfig(Section):
     time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
     dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after the maximum")
     dense_span: int = Field(1, ge=1, description="output frames that a dense layer sees; odd; 1: each by itself")
-    dropout: float = Field(0.3, ge=0, lt=1, description="on every hidden layer's output")
+    dropout: float | tuple[float, ...] = Field(
+        0.3, description="share of every hidden layer's output set to 0 in training; or a list, one a layer"
+    )
     norm: Literal["none", "layer"] = Field(
         "none", description="layer: the maps of each position to mean 0, variance 1, within every layer"
     )
@@ -171,6 +173,21 @@ class ModelConfig(Section):
         if any(size < 1 or size % 2 == 0 for size in value):
             raise ValueError("both sizes must be odd and at least 1")
         return value
+
+    @model_validator(mode="after")
+    def _a_rate_a_layer(self) -> ModelConfig:
+        rates, layers = self.dropout_rates, len(self.convs) + len(self.dense)
+        if len(rates) != layers:
+            raise ValueError(f"model.dropout has {len(rates)} rates for {layers} layers")
+        if not all(0 <= rate < 1 for rate in rates):
+            raise ValueError("model.dropout must be at least 0 and below 1")
+        return self
+
+    @property
+    def dropout_rates(self) -> tuple[float, ...]:
+        """The rate of every hidden layer, convolutions first."""
+        layers = len(self.convs) + len(self.dense)
+        return self.dropout if isinstance(self.dropout, tuple) else (self.dropout,) * layers
 
     @field_validator("dense_span")
     @classmethod

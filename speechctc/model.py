@@ -60,10 +60,11 @@ class MaxoutNet(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, dims: int, classes: int) -> None:
         super().__init__()
         self.config = config
+        rates = iter(config.dropout_rates)
         strides = [config.time_stride] + [1] * (len(config.convs) - 1)
         inputs = [channels, *config.convs[:-1]]
         self.convs = nn.ModuleList(
-            Layer(n_in, n_out, config.kernel, stride, config)
+            Layer(n_in, n_out, config.kernel, stride, next(rates), config)
             for n_in, n_out, stride in zip(inputs, config.convs, strides, strict=True)
         )
         self.pool = nn.MaxPool2d((config.pool, 1)) if config.pool > 1 else nn.Identity()
@@ -72,7 +73,7 @@ class MaxoutNet(nn.Module):
             raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
         inputs = [config.convs[-1] * bands, *config.dense]
         self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, config.dense_span), 1, config)
+            Layer(n_in, n_out, (1, config.dense_span), 1, next(rates), config)
             for n_in, n_out in zip(inputs, config.dense, strict=False)
         )
         # What residual layers add up has no scale of its own: it is normalised before it is used.
@@ -137,7 +138,9 @@ class MaxoutNet(nn.Module):
 class Layer(nn.Module):
     """Convolution, normalisation if wanted, activation, dropout; a dense layer is a convolution of one position."""
 
-    def __init__(self, n_in: int, n_out: int, kernel: tuple[int, int], stride: int, config: ModelConfig) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, kernel: tuple[int, int], stride: int, dropout: float, config: ModelConfig
+    ) -> None:
         super().__init__()
         pieces = config.pieces if config.activation == "maxout" else 1
         padding = (kernel[0] // 2, kernel[1] // 2)
@@ -146,7 +149,7 @@ class Layer(nn.Module):
         self.norm = ChannelNorm(normed) if config.norm == "layer" else None
         self.conv = nn.Conv2d(n_in, n_out * pieces, kernel, (1, stride), padding)
         self.activation = _activation(config.activation, pieces, n_out)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(dropout)
         _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -105,3 +105,11 @@ def test_midway_logits_are_those_of_a_net_that_ends_there() -> None:
     last, midway, _ = whole.forward_midway(features, frames)
     torch.testing.assert_close(last, whole(features, frames)[0])
     torch.testing.assert_close(midway, half(features, frames)[0])
+
+
+def test_dropout_may_be_given_layer_by_layer() -> None:
+    model = net({"convs": (4, 4), "dense": (8,), "dropout": (0.0, 0.1, 0.4)})
+    assert [layer.dropout.p for layer in [*model.convs, *model.dense]] == [0.0, 0.1, 0.4]
+    for wrong in ((0.1, 0.2), (0.1, 0.2, 1.0), -0.1):
+        with pytest.raises(ValueError, match="dropout"):
+            ModelConfig(convs=(4, 4), dense=(8,), dropout=wrong)
