@@ -2,6 +2,7 @@
 
 weights.safetensors    the net's tensors as ``net.*``, and ``normalisation.mean`` / ``normalisation.std``
 checkpoint.json        format, config, phones, epoch and step, scores, seed, versions, git revision
+lm.safetensors         of a model that decodes with an n-gram of phones: its tables
 state.safetensors      only in a run's ``last/``: what training needs to go on
 """
 
@@ -25,10 +26,13 @@ from speechctc import __version__, files
 from speechctc.config import Config, parse_config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
+from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory
 
 FORMAT = 1
 LATEST = Path("runs/latest")
+BUILT_IN = Path(__file__).parent / "models" / "english"
+"""The model that comes with the package; see the README.md in it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Checkpoint:
         Epoch, step, dev scores, seed, versions, git revision; plain values.
     state : dict of str to Tensor
         What training needs to go on; empty but in a run's ``last/``.
+    lm : PhoneLM, optional
+        The n-gram to decode with, over the classes of the net.
     """
 
     config: Config
@@ -56,12 +62,16 @@ class Checkpoint:
     std: Tensor
     facts: dict[str, Any] = field(default_factory=dict)
     state: Mapping[str, Tensor] = field(default_factory=dict)
+    lm: PhoneLM | None = None
 
 
-def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; whole or not at all."""
+def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
+    """Write a checkpoint; whole or not at all. In half precision what is read again is rounded to 11 bits."""
     tensors = {f"net.{name}": tensor.contiguous() for name, tensor in checkpoint.net.state_dict().items()}
     tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
+    lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
+    if half:
+        tensors, lm = _halved(tensors), _halved(lm)
     about = {
         "format": FORMAT,
         **checkpoint.facts,
@@ -74,6 +84,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         save_file(tensors, beside / "weights.safetensors")
         if checkpoint.state:
             save_file(dict(checkpoint.state), beside / "state.safetensors")
+        if lm:
+            save_file(lm, beside / "lm.safetensors")
         text = json.dumps(about, indent=1, ensure_ascii=False)
         (beside / "checkpoint.json").write_text(text + "\n", encoding="utf-8")
 
@@ -99,12 +111,30 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
         net = build_net(config, inventory)
         net.load_state_dict({k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")})
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
-    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        lm = _load_lm(folder / "lm.safetensors", len(inventory.phones) + 1)
+    except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
     device = device or torch.device("cpu")
-    return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training)
+    return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training, lm)
+
+
+def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Round weights to half precision; the normalisation, a few numbers, stays as it is."""
+    return {
+        name: value.half() if value.is_floating_point() and not name.startswith("normalisation.") else value
+        for name, value in tensors.items()
+    }
+
+
+def _load_lm(path: Path, classes: int) -> PhoneLM | None:
+    if not path.exists():
+        return None
+    lm = PhoneLM.from_tensors(load_file(path))
+    if lm.log_probs.shape[1] != classes:
+        raise ValueError(f"an n-gram over {lm.log_probs.shape[1]} classes, the net has {classes}")
+    return lm
 
 
 def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
@@ -114,13 +144,15 @@ def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def find_checkpoint(model: Path | None) -> Path:
+def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     """Return the checkpoint folder that a ``--model`` means.
 
     Parameters
     ----------
     model : Path or None
         A checkpoint folder, a run's folder (its ``best``, or ``last`` while there is no best), or None: the latest run.
+    or_built_in : bool
+        Without a name and a run: the model that comes with the package.
 
     Raises
     ------
@@ -128,6 +160,8 @@ def find_checkpoint(model: Path | None) -> Path:
         There is none.
     """
     if model is None and not LATEST.exists():
+        if or_built_in and BUILT_IN.is_dir():
+            return BUILT_IN
         raise InputError(
             "no model to use: none was named and there is no latest run here",
             "train one with speechctc train --config demo, or name one with --model DIR",

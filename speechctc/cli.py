@@ -6,12 +6,15 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from speechctc import __version__
 from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.recognition.recogniser import Recogniser
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -150,11 +153,12 @@ def evaluate(
 ) -> None:
     """Score a model on a split: phone error rate, substitutions, deletions, insertions, and the protocol."""
     from speechctc import files
+    from speechctc.checkpoint import find_checkpoint
     from speechctc.evaluate import evaluate as run_stage
     from speechctc.progress import Reporter
     from speechctc.recognition.recogniser import Recogniser
 
-    result = run_stage(Recogniser.load(model), split.value, settings or (), Reporter())
+    result = run_stage(Recogniser.load(find_checkpoint(model)), split.value, settings or (), Reporter())
     typer.echo(result.to_text())
     if json_file:
         files.write_json(json_file, result.to_dict())
@@ -176,6 +180,10 @@ def decode(
         Optional[int],  # noqa: UP045
         typer.Option("--raw", metavar="RATE", min=1, help="- is raw 16-bit little-endian mono at this rate, Hz."),
     ] = None,
+    lm_weight: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--lm-weight", help="Of the model's n-gram of phones, if it has one; 0: what was heard alone."),
+    ] = None,
     device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings."""
@@ -186,10 +194,10 @@ def decode(
     from speechctc.decode import decode as run_stage
     from speechctc.decode import decode_stdin
     from speechctc.progress import Reporter
-    from speechctc.recognition.recogniser import Recogniser
     from speechctc.recognition.results import Wanted
 
-    recogniser, wanted = Recogniser.load(model, device.value), Wanted(form.value, out, jobs, alternatives)
+    recogniser = _load(model, device, lm_weight)
+    wanted = Wanted(form.value, out, jobs, alternatives)
     if str(audio[0]) == "-":
         decode_stdin(recogniser, wanted, raw, Reporter())
     elif status := run_stage(recogniser, audio, wanted, Reporter()):
@@ -214,11 +222,10 @@ def align(
     from speechctc.align import align as run_stage
     from speechctc.align import find_tasks
     from speechctc.progress import Reporter
-    from speechctc.recognition.recogniser import Recogniser
     from speechctc.recognition.results import Wanted
 
     tasks = find_tasks(audio or (), phones, transcripts)
-    status = run_stage(Recogniser.load(model, device.value), tasks, Wanted(form.value, out, jobs), Reporter())
+    status = run_stage(_load(model, device), tasks, Wanted(form.value, out, jobs), Reporter())
     if status:
         raise typer.Exit(status)
 
@@ -235,6 +242,18 @@ def calibrate(
     from speechctc.progress import Reporter
 
     typer.echo(run_stage(model, Reporter(), split.value, settings or (), device.value).to_text())
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    model: ModelOption = None,
+) -> None:
+    """Write a model to give away: in half precision, without training state and paths."""
+    from speechctc.export import export as run_stage
+
+    written = run_stage(model, out)
+    typer.echo(f"{out}: {written / 1e6:.1f} MB")
 
 
 @app.command("score-boundaries")
@@ -262,6 +281,16 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     from speechctc.config import load_config
 
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
+
+
+def _load(model: Path | None, device: Device, lm_weight: float | None = None) -> Recogniser:
+    """Load the model that is named, the latest run's, or the one that comes along; say so of the last."""
+    from speechctc.recognition.recogniser import Recogniser
+
+    recogniser = Recogniser.load(model, device.value, lm_weight)
+    if recogniser.comes_along:
+        typer.echo(f"speechctc: no --model and no run here: {recogniser.description}", err=True)
+    return recogniser
 
 
 def _calibrate(run: Path) -> None:

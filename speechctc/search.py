@@ -1,11 +1,24 @@
-"""From emissions to phones: the best path, collapsed."""
+"""From emissions to phones: the best path frame by frame, or with an n-gram of phones beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from speechctc.phone_lm import PhoneLM
+
+Rows = NDArray[np.float32]
+Path = NDArray[np.int64]
+
+MARGIN = 10.0
+"""Classes whose log posterior is so far below their frame's best are not looked at."""
+LIMIT = 100
+"""Frames after which a frame's class is settled, even where not all paths agree on it."""
+FLOOR = -1e4  # of a log posterior
 
 
 def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
@@ -23,3 +36,70 @@ def best_path(logits: Tensor, frames: Tensor) -> list[list[int]]:
     """
     paths = logits.argmax(dim=2).tolist()
     return [collapse(path[:length]) for path, length in zip(paths, frames.tolist(), strict=True)]
+
+
+class LmSearch:
+    """Viterbi's beam search for the best path of a recording, by posteriors and an n-gram together.
+
+    A path's score is the sum of its log posteriors, and for each phone of it ``weight`` times the log probability
+    that the n-gram gives it after those before, and ``bonus``; at the end ``weight`` times that of the end. Of paths
+    that can go on alike the best is kept (they agree in the n-gram's state and in the last frame's class). How the
+    frames are cut into blocks makes no difference; memory does not grow with them.
+
+    Parameters
+    ----------
+    lm : PhoneLM
+    weight, bonus : float
+        With both 0 the path is that of the best class of each frame.
+    beam : int
+        Paths to keep, at least 1.
+    margin : float
+        See `MARGIN`.
+    limit : int
+        See `LIMIT`.
+    """
+
+    def __init__(
+        self,
+        lm: PhoneLM,
+        weight: float,
+        bonus: float,
+        beam: int = 64,
+        margin: float = MARGIN,
+        limit: int = LIMIT,
+    ) -> None:
+        from speechctc.beam import Tokens, advance  # loads numba, which only this needs
+
+        self._advance = advance()
+        self._tables = np.ascontiguousarray(lm.log_probs), np.ascontiguousarray(lm.next_state)
+        self._numbers = float(weight), float(bonus), float(margin)
+        states, classes = lm.log_probs.shape
+        self._tokens = Tokens.at_start(beam, classes, states, limit)
+        self._waiting: Rows = np.zeros((0, classes), np.float32)
+
+    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
+        """Take in the next frames; return those whose class is settled by now, in order.
+
+        Parameters
+        ----------
+        log_probs : ndarray, shape = (n_frames, classes), float32
+
+        Returns
+        -------
+        rows : ndarray, shape = (n_settled, classes), float32
+            Their log posteriors.
+        path : ndarray, shape = (n_settled,), int64
+            Their classes.
+        """
+        return self._next(log_probs, ends=False)
+
+    def finish(self) -> tuple[Rows, Path]:
+        """Return what is left of the recording, which ends here."""
+        return self._next(self._waiting[:0], ends=True)
+
+    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
+        scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float32, order="C")
+        path = self._advance(self._tokens, scores, *self._tables, *self._numbers, ends)
+        rows = np.concatenate([self._waiting, log_probs])
+        self._waiting = rows[len(path) :].copy()
+        return rows[: len(path)], path

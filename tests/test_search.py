@@ -1,7 +1,17 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
-from speechctc.search import best_path, collapse
+from speechctc.phone_lm import PhoneLM
+from speechctc.search import LmSearch, Rows, best_path, collapse
 
 
 @pytest.mark.parametrize(
@@ -23,3 +33,139 @@ def test_best_path_stops_at_each_utterances_end() -> None:
     logits = torch.nn.functional.one_hot(torch.tensor([[1, 1, 0, 1, 2], [0, 2, 2, 1, 1]]), 3).float()
     assert best_path(logits, torch.tensor([5, 3])) == [[1, 1, 2], [2]]
     assert best_path(logits, torch.tensor([2, 0])) == [[1], []]
+
+
+def learned(classes: int, order: int, seed: int = 0) -> PhoneLM:
+    """Return an n-gram of phones at random, some of which it never saw."""
+    rng = np.random.default_rng(seed)
+    sequences = [rng.integers(1, max(classes - 1, 2), size=rng.integers(0, 8)).tolist() for _ in range(12)]
+    return PhoneLM.learn(sequences, classes, order)
+
+
+def posteriors(frames: int, classes: int, seed: int, spread: float = 2.0) -> Rows:
+    values = spread * np.random.default_rng(seed).standard_normal((frames, classes))
+    rows: Rows = (values - np.log(np.exp(values).sum(axis=1, keepdims=True))).astype(np.float32)
+    return rows
+
+
+def searched(search: LmSearch, log_probs: Rows, cuts: Sequence[int] = ()) -> tuple[Rows, NDArray[np.int64]]:
+    parts = [search.push(block) for block in np.split(log_probs, cuts)] + [search.finish()]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([path for _, path in parts])
+
+
+def score(path: Sequence[int], log_probs: Rows, lm: PhoneLM, weight: float, bonus: float) -> float:
+    """Return what the search is to make as large as can be."""
+    phones = collapse(path)
+    frames = sum(float(row[label]) for row, label in zip(log_probs, path, strict=True))
+    return frames + bonus * len(phones) + weight * lm.log_prob(phones)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(("frames", "classes"), [(1, 2), (2, 3), (6, 2), (6, 3), (5, 4), (6, 4)])
+def test_with_an_ngram_it_finds_the_best_of_all_paths(frames: int, classes: int, order: int) -> None:
+    for seed in range(4):
+        lm, log_probs = learned(classes, order, seed), posteriors(frames, classes, 10 * seed + order, 1.0)
+        for weight, bonus in ((0.0, 0.0), (0.7, 1.5), (2.0, 0.0), (0.3, -1.0)):
+            every = itertools.product(range(classes), repeat=frames)
+            best = max(every, key=lambda path: score(path, log_probs, lm, weight, bonus))
+            rows, path = searched(LmSearch(lm, weight, bonus, 10_000, np.inf), log_probs)
+            assert path.dtype == np.int64 and tuple(path.tolist()) == best
+            np.testing.assert_array_equal(rows, log_probs)
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_with_an_ngram_it_finds_the_best_of_long_paths(order: int) -> None:
+    """Against the recursion over all states and labels at once, in dictionaries."""
+    lm, log_probs = learned(5, order), posteriors(70, 5, 3, 1.0)
+    tokens: dict[tuple[int, int], float] = {(0, 0): 0.0}
+    for row in log_probs:
+        new: dict[tuple[int, int], float] = {}
+        for (state, last), total in tokens.items():
+            for label in range(5):
+                fresh = label not in (0, last)
+                to = (int(lm.next_state[state, label]) if fresh else state, label)
+                gain = float(row[label]) + (0.8 * float(lm.log_probs[state, label]) + 1.0 if fresh else 0.0)
+                new[to] = max(new.get(to, -np.inf), total + gain)
+        tokens = new
+    best = max(total + 0.8 * float(lm.log_probs[state, 0]) for (state, _), total in tokens.items())
+    _, path = searched(LmSearch(lm, 0.8, 1.0, 10_000, np.inf), log_probs)
+    assert score(path.tolist(), log_probs, lm, 0.8, 1.0) == pytest.approx(best, abs=1e-9)
+    assert collapse(path.tolist()) != collapse(log_probs.argmax(axis=1).tolist())
+
+
+@pytest.mark.parametrize("beam", [1, 3, 64])
+def test_an_ngram_of_no_weight_leaves_the_best_class_of_each_frame(beam: int) -> None:
+    lm = learned(7, 3)
+    ties = np.round(posteriors(900, 7, 1))
+    for log_probs in (posteriors(900, 7, 0), ties, posteriors(900, 7, 2, 30.0), np.zeros((50, 7), np.float32)):
+        _, path = searched(LmSearch(lm, 0, 0, beam, limit=20), log_probs)
+        np.testing.assert_array_equal(path, log_probs.argmax(axis=1))
+
+
+@pytest.mark.parametrize(("beam", "limit"), [(1, 1), (5, 3), (16, 40), (200, 10), (30, 500)])
+def test_the_search_goes_the_same_way_however_frames_are_cut(beam: int, limit: int) -> None:
+    lm, log_probs = learned(6, 3), posteriors(701, 6, 5, 1.0)
+    _, whole = searched(LmSearch(lm, 0.9, 1.0, beam, limit=limit), log_probs)
+    for cuts in (range(1, 701), [0, 0, 350, 350, 701], [7, 8, 13, 500], range(0, 701, 8)):
+        rows, path = searched(LmSearch(lm, 0.9, 1.0, beam, limit=limit), log_probs, list(cuts))
+        np.testing.assert_array_equal(path, whole)
+        np.testing.assert_array_equal(rows, log_probs)
+
+
+def test_a_frame_is_settled_in_good_time_and_paths_stay_whole() -> None:
+    """Two phones that sound alike, then a pause that never ends: no path is ever out of the running by itself."""
+    lm = PhoneLM.learn([[1, 3], [2, 3]], 4, 2)
+    log_probs = np.full((3000, 4), -20.0, np.float32)
+    log_probs[:, 0] = -1e-3
+    log_probs[3] = np.log([0.02, 0.48, 0.49, 0.01])
+    search, settled = LmSearch(lm, 0.5, 0.0, limit=50), 0
+    for k in range(3000):
+        settled += len(search.push(log_probs[k : k + 1])[1])
+        assert k + 1 - settled <= 50 + 8
+    rows, path = search.finish()
+    assert settled + len(path) == 3000 and len(rows) == len(path)
+    _, whole = searched(LmSearch(lm, 0.5, 0.0, limit=50), log_probs)
+    assert whole[3] == 2 and whole.sum() == 2
+
+
+@pytest.mark.parametrize("beam", [2, 40])
+def test_no_sooner_than_the_limit_is_anything_given_up(beam: int) -> None:
+    """Recordings shorter than the limit are searched in full: a later phone decides between two long before it."""
+    lm = PhoneLM.learn([[1, 3]] * 9 + [[2, 4]] * 9, 5, 2)
+    log_probs = np.full((60, 5), -20.0, np.float32)
+    log_probs[:, 0] = -1e-3
+    log_probs[2] = np.log([0.01, 0.50, 0.47, 0.01, 0.01])
+    log_probs[55, [0, 4]] = -20.0, -1e-3
+    for limit, first in ((100, 2), (20, 1)):
+        _, path = searched(LmSearch(lm, 1.0, 0.0, beam, limit=limit), log_probs)
+        assert collapse(path.tolist()) == [first, 4]
+
+
+def test_few_paths_and_a_margin_do_almost_as_well_as_all() -> None:
+    lm, log_probs = learned(9, 3), posteriors(400, 9, 8, 4.0)
+
+    def found(beam: int, margin: float) -> float:
+        _, path = searched(LmSearch(lm, 0.7, 1.0, beam, margin, 1000), log_probs)
+        return score(path.tolist(), log_probs, lm, 0.7, 1.0)
+
+    every = found(10_000, np.inf)
+    scores = [found(1, 10.0), found(4, 10.0), found(64, 10.0)]
+    assert scores == sorted(scores) and scores[0] < every - 0.1 and scores[-1] == pytest.approx(every, abs=1e-6)
+
+
+def test_the_search_takes_what_a_net_gone_wrong_gives_it() -> None:
+    lm, log_probs = learned(4, 2), posteriors(40, 4, 2)
+    log_probs[5], log_probs[6, 1], log_probs[7], log_probs[8] = np.nan, np.nan, -np.inf, np.inf
+    rows, path = searched(LmSearch(lm, 0.7, 1.0), log_probs)
+    assert path.shape == (40,) and set(path.tolist()) <= set(range(4))
+    np.testing.assert_array_equal(rows, log_probs)
+
+
+def test_a_recording_without_frames_has_no_path() -> None:
+    search = LmSearch(learned(4, 3), 0.7, 1.0)
+    assert [part.shape for part in (*search.push(np.zeros((0, 4), np.float32)), *search.finish())] == [(0, 4), (0,)] * 2
+
+
+def test_only_the_search_with_an_ngram_loads_the_compiler() -> None:
+    code = "import sys, speechctc.search, speechctc.checkpoint; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -72,7 +72,7 @@ def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter
     recogniser : Recogniser
     split : str
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding.
+        Laid over the model's own config: another corpus, another folding, another way to decode.
     reporter : Reporter
     what : str
         What is being done, for the progress bar.
@@ -85,7 +85,8 @@ def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter
     config = _with(recogniser.config, overrides)
     corpus = read_corpus(config.corpus)
     folding = choose_folding(config.score.fold, recogniser.inventory)
-    protocol = f"{folding.protocol}; best path; minimal edit distance, every phone counted alike"
+    recogniser = recogniser.configured(config)
+    protocol = f"{folding.protocol}; {recogniser.method}; minimal edit distance, every phone counted alike"
     judged = Judged(corpus.splits[split], protocol)
     judged.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not judged.utterances:

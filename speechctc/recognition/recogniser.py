@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc import audio, audio_blocks
-from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.checkpoint import BUILT_IN, Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features import frame_count, net_input, static_features
@@ -21,8 +23,10 @@ from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, logit_blocks, static_blocks
+from speechctc.search import LmSearch
 
 Samples = NDArray[np.float32]
+DELAY = 2.0  # seconds that the search with an n-gram has to settle a frame; with more it is hardly better
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,11 @@ class Recogniser:
         Its phones: phone ``inventory.phones[i]`` is class ``i + 1`` of the logits, class 0 the blank.
     clock : FrameClock
         The times of the logits' frames.
+    comes_along : bool
+        Whether this is the model that comes with the package, for want of another.
     """
+
+    comes_along = False
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device, calibration: Calibration | None = None) -> None:
         self.checkpoint, self.device = checkpoint, device
@@ -87,17 +95,59 @@ class Recogniser:
         self.clock = FrameClock.of(self.config.features, self.config.model)
 
     @classmethod
-    def load(cls, model: str | Path | None = None, device: str = "auto") -> Recogniser:
-        """Load a checkpoint or a run's best; without a name the latest run's.
+    def load(cls, model: str | Path | None = None, device: str = "auto", lm_weight: float | None = None) -> Recogniser:
+        """Load a checkpoint or a run's best; without a name the latest run's, or else the model that comes along.
+
+        Parameters
+        ----------
+        model : str or Path, optional
+        device : str
+        lm_weight : float, optional
+            Of the n-gram of phones, instead of the config's ``decode.lm_weight``; 0: decode without it.
 
         Raises
         ------
         InputError
-            There is none, it is damaged or of another version, or there is no such device.
+            There is none, it is damaged or of another version, there is no such device, or a weight is given that is
+            not one, or of an n-gram that the model has not.
         """
         chosen = choose_device(device)
-        folder = find_checkpoint(None if model is None else Path(model))
-        return cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
+        folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
+        recogniser = cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
+        recogniser.comes_along = folder == BUILT_IN
+        if lm_weight is None:
+            return recogniser
+        if lm_weight and recogniser.checkpoint.lm is None:
+            raise InputError(
+                f"{folder}: the model has no n-gram", "train one with decode.lm_order=4, or give no weight"
+            )
+        values = override(recogniser.config.to_dict(), [f"decode.lm_weight={lm_weight}"])
+        return recogniser.configured(parse_config(values, "the model's config with this weight"))
+
+    def configured(self, config: Config) -> Recogniser:
+        """Return a recogniser of the same model that decodes as another config's ``decode`` says."""
+        own = self.config.model_copy(update={"decode": config.decode})
+        other = Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration)
+        other.comes_along = self.comes_along
+        return other
+
+    @property
+    def description(self) -> str:
+        """What model this is, in a line."""
+        known = f"{len(self.inventory.phones)} phones ({self.inventory.name})"
+        return f"using the small English model that comes along, {known}; its model card: {BUILT_IN}/README.md"
+
+    @property
+    def method(self) -> str:
+        """How phones are found, in words."""
+        decode = self.config.decode
+        if not self._decodes_with_lm:
+            return "best path"
+        return f"best path with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
+
+    @property
+    def _decodes_with_lm(self) -> bool:
+        return self.checkpoint.lm is not None and self.config.decode.lm_weight > 0
 
     def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
         """Return unnormalised log probabilities.
@@ -174,17 +224,29 @@ class Recogniser:
     def segments(
         self, blocks: audio_blocks.Blocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
     ) -> Iterator[Segment]:
-        """Yield the phones of an opened recording as they become known."""
-        segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        for logits in self.logit_blocks(blocks, block_frames):
-            yield from segmenter.push(_log_softmax(logits))
-        yield from segmenter.finish(blocks.seconds)
+        """Yield the phones of an opened recording as they become known; with an n-gram up to `DELAY` later."""
+        return self._spot(self.logit_blocks(blocks, block_frames), lambda: blocks.seconds, alternatives)
 
     def segments_of(self, logits: NDArray[np.float32], seconds: float, alternatives: int = 0) -> Iterator[Segment]:
         """Yield the phones of the logits of a whole recording of this length."""
+        return self._spot([logits], lambda: seconds, alternatives)
+
+    def _spot(
+        self, logits: Iterable[NDArray[np.float32]], seconds: Callable[[], float], alternatives: int
+    ) -> Iterator[Segment]:
+        """Yield the phones of logits that come in blocks; the recording's length is asked for at its end."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        yield from segmenter.push(_log_softmax(logits))
-        yield from segmenter.finish(seconds)
+        lm, decode = self.checkpoint.lm, self.config.decode
+        if lm is not None and self._decodes_with_lm:
+            limit = math.ceil(DELAY / self.clock.step)
+            search = LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=limit)
+            for block in logits:
+                yield from segmenter.push(*search.push(_log_softmax(block)))
+            yield from segmenter.push(*search.finish())
+        else:
+            for block in logits:
+                yield from segmenter.push(_log_softmax(block))
+        yield from segmenter.finish(seconds())
 
     def static(self, path: Path, most: int) -> tuple[float, Tensor | None]:
         """Return a recording's seconds and its static features, None if they are more than `most` frames.

@@ -10,6 +10,7 @@ import torch
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.features import Moments
+from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory, choose_folding
 from speechctc.progress import Reporter
 from speechctc.shards import read_split
@@ -67,6 +68,13 @@ class TrainingData:
         frames = self.train.split.frames
         batches = plan.batches(rank) or [self.train.members[:1]]
         return max(((len(batch), int(frames[batch].max())) for batch in batches), key=math.prod)
+
+    def phone_lm(self, order: int) -> PhoneLM | None:
+        """Learn an n-gram of so many phones from the labels that are trained on; None for an order of 0."""
+        if order == 0:
+            return None
+        labels = [self.train.split.labels(index).tolist() for index in self.train.members.tolist()]
+        return PhoneLM.learn(labels, len(self.inventory.phones) + 1, order)
 
     @property
     def bytes_held(self) -> int:

@@ -64,6 +64,7 @@ class Trainer:
         self.left: Indices = self.data.train.members  # what the plan of the epoch in hand is made of
         self.stop_status: int | None = None
         self.blanks = BlankWatch(reporter)
+        self.lm = self.data.phone_lm(config.decode.lm_order)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         if resumed:
@@ -217,8 +218,8 @@ class Trainer:
 
     def _checkpoint(self, line: dict[str, Any], state: dict[str, Tensor] | None = None) -> Checkpoint:
         facts = {"seed": self.config.train.seed, "fold": self.data.folding.name, **line}
-        learner = self.learner
-        return Checkpoint(self.config, self.data.inventory, learner.net, learner.mean, learner.std, facts, state or {})
+        net, mean, std = self.learner.net, self.learner.mean, self.learner.std
+        return Checkpoint(self.config, self.data.inventory, net, mean, std, facts, state or {}, self.lm)
 
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
         """Save all that going on takes; every rank comes here, the first one writes."""

@@ -1,0 +1,232 @@
+"""The compiled inner loop of `speechctc.search.LmSearch`; importing this loads numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Short = NDArray[np.int32]
+Rows = NDArray[np.float32]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+STRIDE = 8  # frames from one look for what is settled to the next
+NEVER = -1e300
+
+
+class Tokens(NamedTuple):
+    """The paths that are kept, best first, and the candidates for the next frame.
+
+    Attributes
+    ----------
+    score, state, last : ndarray, shape = (beam,)
+        Relative to the best; state of the n-gram; class of the last frame.
+    parent, label : ndarray, shape = (window, beam)
+        By frame, modulo the window: which path of the frame before a path continues, and the class of its frame.
+    new_score, new_state, new_last, new_parent : ndarray, shape = (beam * classes,)
+        Candidates.
+    slot, stamp : ndarray, shape = (slots,)
+        A hash table of them: candidate, and the frame it is of. `slots` is a power of two, twice the candidates.
+    clock : ndarray, shape = (3,)
+        Paths kept, frames seen, frames settled.
+    """
+
+    score: Reals
+    state: Short
+    last: Short
+    parent: Short
+    label: Short
+    new_score: Reals
+    new_state: Short
+    new_last: Short
+    new_parent: Short
+    slot: Short
+    stamp: Integers
+    clock: Integers
+
+    @classmethod
+    def at_start(cls, beam: int, classes: int, states: int, limit: int) -> Tokens:
+        """Make room, with one path that has no frames."""
+        beam = min(beam, states * classes)
+        window, most = limit + STRIDE, beam * classes
+        slots = 1 << (2 * most).bit_length()
+        row, table, new = np.zeros(beam, np.int32), np.zeros((window, beam), np.int32), np.zeros(most, np.int32)
+        return cls(
+            *(np.zeros(beam), row, row.copy(), table, table.copy(), np.zeros(most), new, new.copy(), new.copy()),
+            *(np.zeros(slots, np.int32), np.full(slots, -1), np.array([1, 0, 0])),
+        )
+
+
+def _compiled(function: Function) -> Function:
+    """Have a function compiled, for use by others that are."""
+    return numba.njit(function)  # type: ignore[no-any-return, unused-ignore]
+
+
+@_compiled
+def _extend(
+    tokens: Tokens, row: Rows, lm_log_probs: Rows, next_state: Short, weight: float, bonus: float, margin: float
+) -> int:
+    """Write the candidates of a frame, at most one for each state and class, the better where two meet."""
+    floor = row.max() - margin
+    mask, frame, count = len(tokens.slot) - 1, tokens.clock[1], 0
+    for k in range(tokens.clock[0]):
+        state, last = tokens.state[k], tokens.last[k]
+        for label in range(len(row)):
+            if row[label] < floor:
+                continue
+            score, to = tokens.score[k] + row[label], state
+            if label > 0 and label != last:
+                score += weight * lm_log_probs[state, label] + bonus
+                to = next_state[state, label]
+            at = ((np.int64(to) * len(row) + label) * 0x9E3779B1 >> 7) & mask
+            while tokens.stamp[at] == frame and (
+                tokens.new_state[tokens.slot[at]] != to or tokens.new_last[tokens.slot[at]] != label
+            ):
+                at = (at + 1) & mask
+            if tokens.stamp[at] != frame:
+                tokens.stamp[at], tokens.slot[at] = frame, count
+                tokens.new_score[count], tokens.new_parent[count] = NEVER, 0
+                tokens.new_state[count], tokens.new_last[count] = to, label
+                count += 1
+            place = tokens.slot[at]
+            if score > tokens.new_score[place]:
+                tokens.new_score[place], tokens.new_parent[place] = score, k
+    return count
+
+
+@_compiled
+def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
+    """Move the element at `k` down a heap of candidates, the worst of which is at its top: of equal ones the last."""
+    while 2 * k + 1 < size:
+        child = 2 * k + 1
+        if child + 1 < size and _worse(score, heap[child + 1], heap[child]):
+            child += 1
+        if not _worse(score, heap[child], heap[k]):
+            return
+        heap[k], heap[child] = heap[child], heap[k]
+        k = child
+
+
+@_compiled
+def _worse(score: Reals, a: int, b: int) -> bool:
+    return bool(score[a] < score[b] or (score[a] == score[b] and a > b))
+
+
+@_compiled
+def _select(tokens: Tokens, count: int) -> None:
+    """Keep the best candidates; of equal ones the first."""
+    kept = min(count, len(tokens.score))
+    chosen = np.arange(kept)
+    for k in range(kept // 2 - 1, -1, -1):
+        _sink(chosen, tokens.new_score, k, kept)
+    for k in range(kept, count):
+        if tokens.new_score[k] > tokens.new_score[chosen[0]]:
+            chosen[0] = k
+            _sink(chosen, tokens.new_score, 0, kept)
+    for end in range(kept - 1, 0, -1):
+        chosen[0], chosen[end] = chosen[end], chosen[0]
+        _sink(chosen, tokens.new_score, 0, end)
+    best = tokens.new_score[chosen[0]]
+    at = tokens.clock[1] % len(tokens.parent)
+    for k, candidate in enumerate(chosen):
+        tokens.score[k] = tokens.new_score[candidate] - best
+        tokens.state[k], tokens.last[k] = tokens.new_state[candidate], tokens.new_last[candidate]
+        tokens.parent[at, k], tokens.label[at, k] = tokens.new_parent[candidate], tokens.new_last[candidate]
+    tokens.clock[0] = kept
+    tokens.clock[1] += 1
+
+
+@_compiled
+def _agree(tokens: Tokens, frame: int) -> None:
+    """Drop the paths that are not as the best one until a frame."""
+    window, kept = len(tokens.parent), 0
+    newest = (tokens.clock[1] - 1) % window
+    before = np.arange(tokens.clock[0])
+    for t in range(tokens.clock[1] - 1, frame, -1):
+        for k in range(len(before)):
+            before[k] = tokens.parent[t % window, before[k]]
+    for k in range(len(before)):
+        if before[k] == before[0]:
+            tokens.score[kept], tokens.state[kept], tokens.last[kept] = tokens.score[k], tokens.state[k], tokens.last[k]
+            tokens.parent[newest, kept] = tokens.parent[newest, k]
+            tokens.label[newest, kept] = tokens.label[newest, k]
+            kept += 1
+    tokens.clock[0] = kept
+
+
+@_compiled
+def _settle(tokens: Tokens, path: Integers) -> int:
+    """Write the frames in which all paths are one, from the first that is not settled; return how many there are."""
+    window, settled, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
+    one = np.arange(tokens.clock[0])
+    seen = np.zeros(len(tokens.score), np.bool_)
+    while len(one) > 1 and frame >= settled:
+        seen[:] = False
+        distinct = 0
+        for k in range(len(one)):
+            parent = tokens.parent[frame % window, one[k]]
+            if not seen[parent]:
+                seen[parent] = True
+                one[distinct] = parent
+                distinct += 1
+        one = one[:distinct]
+        frame -= 1
+    count, k = int(max(frame - settled + 1, 0)), one[0]
+    for t in range(frame, settled - 1, -1):
+        path[t - settled] = tokens.label[t % window, k]
+        k = tokens.parent[t % window, k]
+    tokens.clock[2] += count
+    return count
+
+
+@_compiled
+def _finish(tokens: Tokens, lm_log_probs: Rows, weight: float) -> None:
+    """Keep only the path that is best with the end of the utterance after it."""
+    best, most, newest = 0, -np.inf, (tokens.clock[1] - 1) % len(tokens.parent)
+    for k in range(tokens.clock[0]):
+        score = tokens.score[k] + weight * lm_log_probs[tokens.state[k], 0]
+        if score > most:
+            best, most = k, score
+    tokens.parent[newest, 0], tokens.label[newest, 0] = tokens.parent[newest, best], tokens.label[newest, best]
+    tokens.clock[0] = 1
+
+
+def _advance(
+    tokens: Tokens,
+    rows: Rows,
+    lm_log_probs: Rows,
+    next_state: Short,
+    weight: float,
+    bonus: float,
+    margin: float,
+    ends: bool,
+) -> Integers:
+    """Take in the next frames; return the classes of the frames that they settle."""
+    path = np.zeros(len(rows) + len(tokens.parent), np.int64)
+    limit, done = len(tokens.parent) - STRIDE, 0
+    for n in range(len(rows)):
+        _select(tokens, _extend(tokens, rows[n], lm_log_probs, next_state, weight, bonus, margin))
+        if tokens.clock[1] % STRIDE == 0:
+            if tokens.clock[1] - tokens.clock[2] > limit:
+                _agree(tokens, tokens.clock[1] - limit - 1)
+            done += _settle(tokens, path[done:])
+    if ends and tokens.clock[1] > tokens.clock[2]:
+        _finish(tokens, lm_log_probs, weight)
+        done += _settle(tokens, path[done:])
+    return path[:done]
+
+
+@cache
+def advance() -> Callable[..., Integers]:
+    """Return `_advance`, fetched from numba's cache on disk or compiled at its first call; it lets go of the GIL."""
+    compiled: Any = numba.njit
+    try:
+        return compiled(_advance, cache=True, nogil=True)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder of this machine can be written to: compile in each process
+        return compiled(_advance, nogil=True)  # type: ignore[no-any-return]

@@ -1,0 +1,83 @@
+"""A model given away: smaller, without what lies on this machine, and as good."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import speechctc
+from speechctc import checkpoint as checkpoints
+from speechctc.checkpoint import load_checkpoint
+from speechctc.cli import app
+from speechctc.errors import InputError
+from speechctc.export import export
+from tests.practice import run_once
+
+LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")
+
+
+@pytest.fixture
+def run(extracted: Path, here: Path) -> Path:
+    run_once(extracted, here / "run", *LM)
+    return here / "run"
+
+
+def test_it_is_half_as_large_and_says_nothing_of_this_machine(run: Path, here: Path) -> None:
+    written = export(run, here / "given")
+    assert written == sum(file.stat().st_size for file in (here / "given").iterdir())
+    for name in ("weights.safetensors", "lm.safetensors"):
+        sizes = [(folder / name).stat().st_size for folder in (run / "best", here / "given")]
+        assert sizes[1] < 0.85 * sizes[0]
+    about = (here / "given" / "checkpoint.json").read_text()
+    assert str(here) not in about and "tones" not in about
+    assert json.loads(about)["phones"] == json.loads((run / "best" / "checkpoint.json").read_text())["phones"]
+
+
+def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
+    export(run, here / "given")
+    whole, given = speechctc.load(run), speechctc.load(here / "given")
+    noise = np.random.default_rng(0).standard_normal(16000).astype(np.float32) * 0.1
+    np.testing.assert_allclose(given.logits(noise, 16000), whole.logits(noise, 16000), atol=0.05)
+    ours, theirs = whole.checkpoint.lm, given.checkpoint.lm
+    assert ours is not None and theirs is not None
+    np.testing.assert_allclose(theirs.log_probs, ours.log_probs, atol=0.01)
+    np.testing.assert_array_equal(theirs.next_state, ours.next_state)
+
+
+def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:
+    (here / "given").mkdir()
+    with pytest.raises(InputError, match="exists already"):
+        export(run, here / "given")
+
+
+def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
+    run: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(run, here / "given")
+    monkeypatch.setattr(checkpoints, "BUILT_IN", here / "given")
+    monkeypatch.setattr("speechctc.recognition.recogniser.BUILT_IN", here / "given")
+    recording = next(here.parent.glob("tones*/**/*.wav"))
+    asked = CliRunner().invoke(app, ["decode", str(recording)])
+    assert asked.exit_code == 0 and "model that comes along" not in asked.output  # the latest run is here
+    shutil.rmtree(run)
+    (here / "runs" / "latest").unlink()
+    asked = CliRunner().invoke(app, ["decode", str(recording)])
+    assert asked.exit_code == 0
+    assert "no --model and no run here: using the small English model that comes along" in asked.stderr
+    assert "model" not in asked.stdout
+    asked = CliRunner().invoke(app, ["evaluate"])
+    assert isinstance(asked.exception, InputError) and "no model to use" in str(asked.exception)
+
+
+def test_the_model_that_comes_along_is_whole_and_small() -> None:
+    if not checkpoints.BUILT_IN.is_dir():
+        pytest.skip("this checkout has none")
+    assert sum(file.stat().st_size for file in checkpoints.BUILT_IN.iterdir()) <= 8_000_000
+    model = load_checkpoint(checkpoints.BUILT_IN)
+    assert model.lm is not None and model.inventory.name == "cmu39"
+    assert (checkpoints.BUILT_IN / "README.md").is_file()
