@@ -257,6 +257,12 @@ class TrainConfig(Section):
     inter_ctc: float = Field(
         0.0, ge=0, lt=1, description="weight of a second CTC loss, on a layer half-way up; 0: none"
     )
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of how far two views of an utterance differ, hidden in other places; 0: one",
+    )
     ema: float = Field(0.0, ge=0, lt=1, description="decay a step of averaged weights, scored in their place; 0: none")
     clip: float = Field(5.0, ge=0, description="the gradient's norm is held to this; 0: not held")
     loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"

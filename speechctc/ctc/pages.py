@@ -50,21 +50,22 @@ def _take(size: int) -> mmap.mmap:
             return block
     rounded = -(-(size + size // 8) // _PAGE) * _PAGE
     block = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    _advise(block, "MADV_HUGEPAGE")
+    # Not the last part: a large page is had whole, and would be more than was asked for.
+    _advise(block, "MADV_HUGEPAGE", size // _PAGE * _PAGE)
     return block
 
 
 def _keep(block: mmap.mmap) -> None:
     """Take back a block that nobody uses any more."""
     if len(block) <= _LARGEST:
-        _advise(block, "MADV_FREE")
+        _advise(block, "MADV_FREE", len(block))
         _kept.append(block)
         del _kept[:-_BLOCKS]
 
 
-def _advise(block: mmap.mmap, name: str) -> None:
-    """Tell the system something about a block, which it may heed or not, or not know."""
+def _advise(block: mmap.mmap, name: str, size: int) -> None:
+    """Tell the system something about the first bytes of a block, which it may heed or not, or not know."""
     try:
-        block.madvise(getattr(mmap, name))
+        block.madvise(getattr(mmap, name), 0, size)
     except (AttributeError, OSError):
         pass

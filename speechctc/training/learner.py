@@ -18,6 +18,7 @@ from speechctc.model import MaxoutNet
 from speechctc.progress import Reporter
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
+from speechctc.training.consistency import consistency
 from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
 from speechctc.training.profiling import Clock
 from speechctc.training.ranks import Ranks
@@ -89,16 +90,21 @@ class Learner:
         return logits.float(), frames
 
     def forward_varied(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
-        """Return what `forward` does of the batch augmented, with the middle layer's logits too where they count."""
-        static, frames = self.augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
+        """Return what `forward` does of the batch augmented: for each view of it, and of the middle layer if it counts.
+
+        Two views have the same speed, level and noise, and are hidden in other places.
+        """
+        config, augmenter = self.config.train, self.augmenter
+        static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
-        features = self.augmenter.mask(features, frames)
-        with autocast(self.device, self.config.train.precision):
-            if self.config.train.inter_ctc:
-                last, midway, frames = self.net.forward_midway(features, frames)
-                return [last.float(), midway.float()], frames
-            logits, frames = self.net(features, frames)
-            return [logits.float()], frames
+        views = 2 if config.consistency else 1
+        features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
+        with autocast(self.device, config.precision):
+            if config.inter_ctc:
+                *logits, frames = self.net.forward_midway(features, frames.repeat(views))
+            else:
+                *logits, frames = self.net(features, frames.repeat(views))
+        return [view.float() for each in logits for view in each.chunk(views)], frames[: len(batch.indices)]
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -152,15 +158,21 @@ class Learner:
             parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
 
     def _backward(self, batch: Batch, phones: int) -> Tensor:
-        midway = self.config.train.inter_ctc
+        """Add a batch's gradients; return the sum of its utterances' losses, as the last layer has them."""
+        config = self.config.train
         with self.clock("forward"):
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
             losses = [self.losses(each, frames, batch).sum() for each in logits]
-            loss = (1 - midway) * losses[0] + midway * losses[1] if midway else losses[0]
+            views = 2 if config.consistency else 1
+            loss = last = torch.stack(losses[:views]).mean()
+            if config.inter_ctc:
+                loss = torch.lerp(last, torch.stack(losses[views:]).mean(), config.inter_ctc)
+            if config.consistency:
+                loss = loss + config.consistency * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss / phones).backward()
-        return losses[0].detach()
+        return last.detach()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts a batch must go by what was refused before."""

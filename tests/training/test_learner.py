@@ -15,6 +15,7 @@ from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.features import net_input
 from speechctc.training.chunks import Batch
+from speechctc.training.consistency import consistency
 from speechctc.training.learner import Learner
 from speechctc.training.trainer import Trainer
 from tests.practice import Recorder, trainer_of
@@ -162,3 +163,39 @@ def test_a_second_loss_needs_a_layer_as_wide_as_the_last(extracted: Path) -> Non
     for dense in ("[8]", "[9,8]"):
         with pytest.raises(InputError, match="the middle as wide as the last"):
             load_config(extracted, ["train.inter_ctc=0.3", f"model.dense={dense}"])
+
+
+def test_two_views_count_half_each_and_are_drawn_together(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("model.dense=[8,8]", "model.dropout=0", "augment.time_masks=9", *SGD)
+    learner = trainer_of(extracted, here / "a", *settings, "train.consistency=0.4", "train.inter_ctc=0.3").learner
+    batch = batches_of(trainer_of(extracted, here / "b", *settings))[0]
+    torch.manual_seed(3)
+    views, frames = learner.forward_varied(batch)
+    first, second, low, high = (view.detach() for view in views)
+    assert not torch.equal(first, second)
+    p, q = (each.detach().double().softmax(2) for each in (first, second))
+    far = 0.0
+    for row, count in enumerate(frames.tolist()):
+        a, b = p[row, :count], q[row, :count]
+        far += 0.5 * float((a * (a / b).log() + b * (b / a).log()).sum())
+    losses = [float(learner.losses(each, frames, batch).sum()) for each in (first, second, low, high)]
+    torch.testing.assert_close(float(consistency(first, second, frames)), far, rtol=1e-4, atol=1e-4)
+    torch.manual_seed(3)
+    scaled: list[Tensor] = []
+    monkeypatch.setattr(learner.scaler, "scale", lambda loss: scaled.append(loss.detach()) or loss)  # type: ignore[func-returns-value]
+    reported = learner._backward(batch, 1)
+    torch.testing.assert_close(float(reported), sum(losses[:2]) / 2, rtol=1e-5, atol=1e-4)
+    wanted = 0.7 * sum(losses[:2]) / 2 + 0.3 * sum(losses[2:]) / 2 + 0.4 * far
+    torch.testing.assert_close(float(scaled[0]), wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_no_gradient_goes_through_what_the_other_view_is_drawn_to() -> None:
+    torch.manual_seed(0)
+    logits, others = torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 5, 4)
+    frames = torch.tensor([5, 3])
+    consistency(logits, others, frames).backward()
+    wanted = 0.5 * (logits.softmax(2) - others.softmax(2)).detach()  # of KL(others || softmax(logits)) alone
+    wanted[1, 3:] = 0
+    torch.testing.assert_close(logits.grad, wanted)

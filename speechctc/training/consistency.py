@@ -1,0 +1,37 @@
+"""What two views of an utterance, hidden in other places, should agree on: a regulariser for CTC.
+
+Z. Yao et al., "CR-CTC: Consistency regularization on CTC for improved speech recognition", ICLR 2025, eq. 3.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from speechctc.features import frame_mask
+
+
+def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
+    """Return how far two views' posteriors are from each other.
+
+    Each is drawn to the other as it stands, so no gradient goes through what serves as the target.
+
+    Parameters
+    ----------
+    logits, others : Tensor, shape = (n_batch, max_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+
+    Returns
+    -------
+    Tensor, shape = ()
+        Half the sum of both Kullback-Leibler divergences, over all frames of all utterances, nats.
+    """
+    inside = frame_mask(frames, logits.shape[1])[:, :, None]
+    first, second = (torch.where(inside, each, 0.0).log_softmax(2) for each in (logits, others))
+
+    def divergence(log_probs: Tensor, target: Tensor) -> Tensor:
+        return functional.kl_div(log_probs, target.detach(), reduction="sum", log_target=True)
+
+    # Padded frames are uniform in both, and so add nothing.
+    return 0.5 * (divergence(first, second) + divergence(second, first))
