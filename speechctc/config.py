@@ -150,7 +150,9 @@ class ModelConfig(Section):
     pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
     time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
     dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after the maximum")
-    dense_span: int = Field(1, ge=1, description="output frames that a dense layer sees; odd; 1: each by itself")
+    dense_span: int | tuple[int, ...] = Field(
+        1, description="output frames that a dense layer sees; odd; 1: each by itself; or a list, one a layer"
+    )
     dropout: float | tuple[float, ...] = Field(
         0.3, description="share of every hidden layer's output set to 0 in training; or a list, one a layer"
     )
@@ -175,12 +177,17 @@ class ModelConfig(Section):
         return value
 
     @model_validator(mode="after")
-    def _a_rate_a_layer(self) -> ModelConfig:
-        rates, layers = self.dropout_rates, len(self.convs) + len(self.dense)
-        if len(rates) != layers:
-            raise ValueError(f"model.dropout has {len(rates)} rates for {layers} layers")
-        if not all(0 <= rate < 1 for rate in rates):
+    def _one_a_layer(self) -> ModelConfig:
+        for name, values, layers in (
+            ("dropout", self.dropout_rates, len(self.convs) + len(self.dense)),
+            ("dense_span", self.dense_spans, len(self.dense)),
+        ):
+            if len(values) != layers:
+                raise ValueError(f"model.{name} is a list of {len(values)} for {layers} layers")
+        if not all(0 <= rate < 1 for rate in self.dropout_rates):
             raise ValueError("model.dropout must be at least 0 and below 1")
+        if not all(span > 0 and span % 2 for span in self.dense_spans):
+            raise ValueError("model.dense_span must be odd and at least 1")
         return self
 
     @property
@@ -189,12 +196,10 @@ class ModelConfig(Section):
         layers = len(self.convs) + len(self.dense)
         return self.dropout if isinstance(self.dropout, tuple) else (self.dropout,) * layers
 
-    @field_validator("dense_span")
-    @classmethod
-    def _odd_span(cls, value: int) -> int:
-        if value % 2 == 0:
-            raise ValueError("must be odd")
-        return value
+    @property
+    def dense_spans(self) -> tuple[int, ...]:
+        """The span of every dense layer."""
+        return self.dense_span if isinstance(self.dense_span, tuple) else (self.dense_span,) * len(self.dense)
 
 
 class AugmentConfig(Section):

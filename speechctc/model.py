@@ -30,7 +30,7 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     """
     _, width = model.kernel
     first = width - 1
-    later = (len(model.convs) - 1) * (width - 1) + len(model.dense) * (model.dense_span - 1)
+    later = (len(model.convs) - 1) * (width - 1) + sum(span - 1 for span in model.dense_spans)
     return 1 + first + later * model.time_stride + features.deltas * (features.delta_window - 1)
 
 
@@ -73,8 +73,8 @@ class MaxoutNet(nn.Module):
             raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
         inputs = [config.convs[-1] * bands, *config.dense]
         self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, config.dense_span), 1, next(rates), config)
-            for n_in, n_out in zip(inputs, config.dense, strict=False)
+            Layer(n_in, n_out, (1, span), 1, next(rates), config)
+            for n_in, n_out, span in zip(inputs[:-1], config.dense, config.dense_spans, strict=True)
         )
         # What residual layers add up has no scale of its own: it is normalised before it is used.
         self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None

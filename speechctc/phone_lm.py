@@ -80,7 +80,9 @@ class PhoneLM:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Return what `from_tensors` takes."""
-        return {"lm.log_probs": torch.from_numpy(self.log_probs), "lm.next_state": torch.from_numpy(self.next_state)}
+        small = np.int16 if len(self.next_state) <= 2**15 else np.int32
+        states = torch.from_numpy(self.next_state.astype(small))
+        return {"lm.log_probs": torch.from_numpy(self.log_probs), "lm.next_state": states}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> PhoneLM:
@@ -96,11 +98,11 @@ class PhoneLM:
         log_probs = tensors["lm.log_probs"].float().contiguous().numpy()
         next_state = tensors["lm.next_state"].contiguous().numpy()
         fits = log_probs.ndim == 2 and log_probs.size and log_probs.shape == next_state.shape
-        if not fits or next_state.dtype != np.int32:
+        if not fits or next_state.dtype not in (np.int16, np.int32):
             raise ValueError(f"an n-gram's tables of shapes {log_probs.shape} and {next_state.shape}")
         if not np.isfinite(log_probs).all() or next_state.min() < 0 or next_state.max() >= len(next_state):
             raise ValueError("an n-gram with impossible probabilities or states")
-        return cls(log_probs, next_state)
+        return cls(log_probs, next_state.astype(np.int32))
 
 
 class _Level(NamedTuple):

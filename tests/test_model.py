@@ -10,7 +10,7 @@ from speechctc.model import MaxoutNet, output_frames, parameter_count, receptive
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},
     {"convs": (4, 5, 5), "dense": (10, 10), "time_stride": 2, "norm": "layer", "residual": True, "pool": 2},
-    {"convs": (4, 5), "dense": (6, 6, 6), "dense_span": 5, "norm": "layer", "residual": True, "pool": 2},
+    {"convs": (4, 5), "dense": (6, 6, 6), "dense_span": (1, 5, 3), "norm": "layer", "residual": True, "pool": 2},
     {"convs": (4,), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3), "pool": 1},
     {"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 7)},
     {"convs": (4, 4), "dense": (8,), "activation": "silu", "init": "uniform"},
@@ -105,6 +105,12 @@ def test_midway_logits_are_those_of_a_net_that_ends_there() -> None:
     last, midway, _ = whole.forward_midway(features, frames)
     torch.testing.assert_close(last, whole(features, frames)[0])
     torch.testing.assert_close(midway, half(features, frames)[0])
+
+
+def test_spans_are_odd_and_one_a_layer() -> None:
+    for wrong in (2, 0, (3, 3), (3,), (3, 3, 4)):
+        with pytest.raises(ValueError, match="dense_span"):
+            ModelConfig(dense=(8, 8, 8), dense_span=wrong)
 
 
 def test_dropout_may_be_given_layer_by_layer() -> None:

@@ -10,7 +10,7 @@ from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_ch
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
-from speechctc.phones import Inventory
+from speechctc.phones import Inventory, folding
 from speechctc.progress import Reporter
 
 
@@ -33,10 +33,12 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
 def take_over(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> int:
     """Copy another model's weights; of the output layer, those of the blank and of phones of the same name.
 
+    A phone that the other knows by its class of Lee and Hon's 39 alone (``zh`` as ``sh``) begins as that.
+
     Returns
     -------
     int
-        How many phones the other model knows.
+        How many phones the other model knows, by name or class.
 
     Raises
     ------
@@ -45,7 +47,9 @@ def take_over(net: MaxoutNet, config: Config, inventory: Inventory, source: Chec
     """
     _refuse_others(config, source.config)
     known = {phone: number for number, phone in enumerate(source.inventory.phones, start=1)}
-    pairs = [(here, known[phone]) for here, phone in enumerate(inventory.phones, start=1) if phone in known]
+    classes = folding("timit39").mapping
+    found = [known.get(phone, known.get(classes.get(phone, phone))) for phone in inventory.phones]
+    pairs = [(here, there) for here, there in enumerate(found, start=1) if there is not None]
     here, there = (torch.tensor(column) for column in zip((0, 0), *pairs, strict=True))
     weights = net.state_dict()
     for name, value in source.net.state_dict().items():

@@ -35,6 +35,17 @@ def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path)
     assert torch.equal(net.output.bias[2:], source.net.output.bias[1:].flip(0))
 
 
+def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    source = load_checkpoint(here / "a" / "last")
+    count = len(source.inventory.phones)
+    source = replace(source, inventory=Inventory("found", ("sh", "aa", *"xyz"[: count - 2])))
+    config, inventory = load_config(extracted), Inventory("found", ("zh", "ao", "q"))
+    net = build_net(config, inventory)
+    assert take_over(net, config, inventory, source) == 2
+    assert torch.equal(net.output.weight[:3], source.net.output.weight[:3])
+
+
 def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
     settings = ("train.epochs=4", "train.lr=0.01")
     learned = score_once(extracted, here / "a", *settings)
