@@ -11,7 +11,8 @@ from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.recognition.annotations import read_phn
 from speechctc.recognition.many import in_order
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.recordings import Recording, beside, find_recordings
 from speechctc.recognition.results import Wanted, check_out, deliver, say_if_uncalibrated
 

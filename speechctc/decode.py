@@ -10,7 +10,8 @@ from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.recognition.formats import TSV_HEADER, row, write_stream
 from speechctc.recognition.many import decode_many
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.recordings import find_recordings
 from speechctc.recognition.results import Wanted, check_out, deliver, opened_out, say_if_uncalibrated
 from speechctc.recognition.segments import Segment

@@ -64,7 +64,7 @@ class MaxoutNet(nn.Module):
         strides = [config.time_stride] + [1] * (len(config.convs) - 1)
         inputs = [channels, *config.convs[:-1]]
         self.convs = nn.ModuleList(
-            Layer(n_in, n_out, config.kernel, stride, next(rates), config)
+            Layer(n_in, n_out, config.kernel, stride, next(rates), False, config)
             for n_in, n_out, stride in zip(inputs, config.convs, strides, strict=True)
         )
         self.pool = nn.MaxPool2d((config.pool, 1)) if config.pool > 1 else nn.Identity()
@@ -73,7 +73,7 @@ class MaxoutNet(nn.Module):
             raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
         inputs = [config.convs[-1] * bands, *config.dense]
         self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, span), 1, next(rates), config)
+            Layer(n_in, n_out, (1, span), 1, next(rates), config.norm == "layer", config)
             for n_in, n_out, span in zip(inputs[:-1], config.dense, config.dense_spans, strict=True)
         )
         # What residual layers add up has no scale of its own: it is normalised before it is used.
@@ -139,14 +139,21 @@ class Layer(nn.Module):
     """Convolution, normalisation if wanted, activation, dropout; a dense layer is a convolution of one position."""
 
     def __init__(
-        self, n_in: int, n_out: int, kernel: tuple[int, int], stride: int, dropout: float, config: ModelConfig
+        self,
+        n_in: int,
+        n_out: int,
+        kernel: tuple[int, int],
+        stride: int,
+        dropout: float,
+        norm: bool,
+        config: ModelConfig,
     ) -> None:
         super().__init__()
         pieces = config.pieces if config.activation == "maxout" else 1
         padding = (kernel[0] // 2, kernel[1] // 2)
         self.residual = config.residual and n_in == n_out and stride == 1
         normed = n_in if self.residual else n_out * pieces
-        self.norm = ChannelNorm(normed) if config.norm == "layer" else None
+        self.norm = ChannelNorm(normed) if norm else None
         self.conv = nn.Conv2d(n_in, n_out * pieces, kernel, (1, stride), padding)
         self.activation = _activation(config.activation, pieces, n_out)
         self.dropout = nn.Dropout(dropout)
@@ -169,7 +176,11 @@ class Layer(nn.Module):
 
 
 class ChannelNorm(nn.LayerNorm):
-    """The maps of each position to mean 0 and variance 1 (Ba et al. 2016), of (n_batch, maps, bands, frames)."""
+    """The maps of each frame to mean 0 and variance 1 (Ba et al. 2016), of (n_batch, maps, 1, frames).
+
+    Not for layers that have bands still: a band's maps alone, brought to the same variance, no longer tell how much
+    energy it has, and nets learn slowly or not at all.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, scale and shift; same shape."""

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import json
 import mmap
-import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +29,9 @@ from torch import Tensor
 from speechctc import files
 from speechctc.errors import InputError
 from speechctc.features import Moments
+from speechctc.stamps import Stamps
 
 FORMAT = 1
-CHECKED = "checked.json"  # beside the shards: which were found whole, by size and time of change
-SETTLED = 2.0  # seconds after which a file's time of change tells it from a later version of itself
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or delete this folder and extract again"
 
@@ -201,41 +199,15 @@ def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: missing", REMAKE)
-    known = _read_stamps(folder)
-    stamps = {path.name: _stamp(path) for path in paths}
+    stamps = Stamps(folder, paths)
     with ThreadPoolExecutor(2) as readers:  # the checksums of a large corpus take seconds
-        shards = list(readers.map(lambda path: read_shard(path, known.get(path.name) == stamps[path.name]), paths))
+        shards = list(readers.map(lambda path: read_shard(path, checked=path in stamps), paths))
     for shard in shards:
         check_features(shard, features)
         if shard.recipe.phones != shards[0].recipe.phones:
             raise InputError(f"{shard.path}: made with another phone set than {shards[0].path.name}", REMAKE)
-    _write_stamps(folder, known, stamps)
+    stamps.save()
     return shards
-
-
-def _stamp(path: Path) -> list[int]:
-    """Return what tells a file from other versions of itself; nothing where it is too new to tell."""
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns] if time.time() - status.st_mtime > SETTLED else []
-
-
-def _read_stamps(folder: Path) -> dict[str, list[int]]:
-    try:
-        stamps = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {name: stamp for name, stamp in stamps.items() if stamp} if isinstance(stamps, dict) else {}
-
-
-def _write_stamps(folder: Path, known: Mapping[str, list[int]], stamps: Mapping[str, list[int]]) -> None:
-    """Remember which shards are whole, so that their checksums need not be made again."""
-    settled = {name: stamp for name, stamp in stamps.items() if stamp}
-    if settled == known:
-        return
-    try:
-        files.write_json(folder / CHECKED, settled)
-    except OSError:  # a folder that may only be read: they are checked again next time
-        pass
 
 
 def frames_needed(labels: Sequence[int]) -> int:

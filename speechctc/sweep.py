@@ -18,6 +18,7 @@ from speechctc import files
 from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
+from speechctc.training.finished import is_finished
 from speechctc.training.runs import point_latest
 
 Process = subprocess.Popen[bytes]
@@ -56,7 +57,7 @@ class Outcome:
 def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporter: Reporter) -> list[Outcome]:
     """Train every combination, `jobs` at a time; return the outcomes, lowest dev PER first.
 
-    Trials that were finished in an earlier sweep are not done again, and those that were cut off go on.
+    Trials that were finished in an earlier sweep are only read again, and those that were cut off go on.
 
     Parameters
     ----------
@@ -75,11 +76,13 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
         A setting that the config does not know; nothing varies.
     """
     common, trials = plan_trials(settings, folder)
-    for trial in trials:  # all are checked before the first begins
-        load_config(config, [*common, *trial.settings])
-    waiting, running = list(trials), dict[Trial, Process]()
-    statuses: dict[Trial, int] = {}
+    configs = {trial: load_config(config, [*common, *trial.settings, f"run={trial.run}"]) for trial in trials}
+    statuses = {trial: 0 for trial in trials if is_finished(configs[trial])}
+    waiting, running = [trial for trial in trials if trial not in statuses], dict[Trial, Process]()
     with _SignalsPassedOn(running), reporter.progress("trials", len(trials)) as advance:
+        for trial in statuses:
+            reporter.note(f"{trial.name}: {_said(trial, 0)}, done already")
+        advance(len(statuses))
         while waiting or running:
             while waiting and len(running) < jobs:
                 trial = waiting.pop(0)
@@ -199,7 +202,7 @@ def _outcome(trial: Trial, status: int) -> Outcome:
         best = json.loads((trial.run / "best" / "checkpoint.json").read_text(encoding="utf-8"))
     except OSError:
         best = {}
-    problem = None
+    problem = None if best else "ended before an epoch was scored"
     if status:
         lines = _log(trial).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         problem = lines[-1] if lines else f"ended with status {status}"

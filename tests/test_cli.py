@@ -65,6 +65,15 @@ def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trained
 
 
+@pytest.fixture
+def beside_latest(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to an empty folder where the taught model is the latest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to(taught)
+    return tmp_path
+
+
 def one_line_error(done: Done) -> str:
     """Check that a command failed as promised and return what it said."""
     assert done.status == 2

@@ -20,15 +20,7 @@ from tests.tones import PHONES, write_config
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
 speechctc = test_cli.speechctc
-
-
-@pytest.fixture
-def here(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to an empty folder where the taught model is the latest run."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "latest").symlink_to(taught)
-    return tmp_path
+here = test_cli.beside_latest
 
 
 def test_phones_named_on_the_command_line(speechctc: Command, here: Path) -> None:

@@ -26,15 +26,7 @@ from tests.test_cli import Command, one_line_error
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
 speechctc = test_cli.speechctc
-
-
-@pytest.fixture
-def here(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to an empty folder where the taught model is the latest run."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "latest").symlink_to(taught)
-    return tmp_path
+here = test_cli.beside_latest
 
 
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.errors import InputError
-from speechctc.sweep import plan_trials, split_values, sweep, table
+from speechctc.recognition.calibration import Calibration
+from speechctc.sweep import Trial, plan_trials, split_values, sweep, table
 from tests.practice import Recorder
 
 
@@ -46,7 +47,9 @@ def test_a_wrong_setting_is_said_before_any_training(extracted: Path, here: Path
     assert not (here / "s").exists()
 
 
-def test_trials_are_trained_and_listed_and_not_done_twice(extracted: Path, here: Path) -> None:
+def test_trials_are_trained_and_listed_and_not_done_twice(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = [sys.executable, "-m", "speechctc", "sweep", "--config", str(extracted), "--run", "s", "--jobs", "2"]
     command += ["train.lr=0.01,1e-9", "train.epochs=3"]
     first = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -58,10 +61,36 @@ def test_trials_are_trained_and_listed_and_not_done_twice(extracted: Path, here:
     steps = (here / "s" / "lr=0.01" / "metrics.jsonl").read_text()
     listed = json.loads((here / "s" / "sweep.json").read_text())
     assert [row["dev_per"] for row in listed] == sorted(row["dev_per"] for row in listed)
-    again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=3"], here / "s", 2, Recorder())
-    assert table(again) == table(again) and f"{again[0].per:.2f} %" in first.stdout
+    for trial in ("lr=0.01", "lr=1e-9"):  # the small corpus need not have enough phones for it
+        Calibration(phones=60).save(here / "s" / trial / "best")
+    started: list[Trial] = []
+    monkeypatch.setattr("speechctc.sweep._start", lambda *arguments: started.append(arguments[2]))
+    recorder = Recorder()
+    again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=3"], Path("s"), 2, recorder)
+    assert not started and table(again) == first.stdout.rstrip("\n")
     assert (here / "s" / "lr=0.01" / "metrics.jsonl").read_text() == steps
-    assert "done already" in (here / "s" / "lr=0.01.log").read_text()
+    assert json.loads((here / "s" / "sweep.json").read_text())[0]["dev_per"] == listed[0]["dev_per"]
+    assert sum("done already" in line for line in recorder.said) == 2
+
+
+def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speechctc.sweep.is_finished", lambda config: config.train.lr != 0.02)
+    for rate, per in (("0.01", 7.5), ("0.03", 5.25)):
+        (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
+        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_text(f'{{"dev_per": {per}, "epoch": 2}}')
+    started: list[str] = []
+
+    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
+        started.append(trial.name)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr("speechctc.sweep._start", start)
+    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02,0.03"], here / "s", 1, Recorder())
+    assert started == ["train.lr=0.02"]
+    assert [outcome.per for outcome in outcomes] == [5.25, 7.5, None]
+    assert outcomes[2].problem == "ended before an epoch was scored"
 
 
 def test_a_trial_that_fails_is_listed_with_its_reason(extracted: Path, here: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, TextIO
 
 from speechctc import files
 from speechctc.recognition.annotations import Interval, textgrid_text
-from speechctc.recognition.recogniser import Recognition
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.recordings import Recording
 from speechctc.recognition.segments import Segment
 

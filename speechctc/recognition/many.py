@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from speechctc.errors import InputError
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,46 +20,13 @@ from speechctc.errors import InputError
 from speechctc.features import frame_count, net_input, static_features
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, logit_blocks, static_blocks
 from speechctc.search import LmSearch
 
 Samples = NDArray[np.float32]
 DELAY = 2.0  # seconds that the search with an n-gram has to settle a frame; with more it is hardly better
-
-
-@dataclass(frozen=True)
-class Recognition:
-    """What was recognised, or aligned, in one recording.
-
-    Attributes
-    ----------
-    file : str
-        As it was named.
-    seconds : float
-        Length of the recording.
-    segments : tuple of Segment
-        Phones in order, none overlapping another.
-    score : float, optional
-        Of an alignment: log probability of its path, divided by the number of phones.
-    """
-
-    file: str
-    seconds: float
-    segments: tuple[Segment, ...]
-    score: float | None = None
-
-    @property
-    def phones(self) -> tuple[str, ...]:
-        """The phones alone."""
-        return tuple(segment.phone for segment in self.segments)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as the JSON has them: times to 0.1 ms."""
-        values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
-        if self.score is not None:
-            values["score"] = round(self.score, 4)
-        return values | {"segments": [segment.to_dict() for segment in self.segments]}
 
 
 class Recogniser:

@@ -13,7 +13,8 @@ from speechctc import audio
 from speechctc.errors import InputError
 from speechctc.progress import Advance, Reporter
 from speechctc.recognition.formats import Format, folder_file, write_folder, write_stream
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.recordings import Recording
 
 

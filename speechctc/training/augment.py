@@ -63,6 +63,8 @@ class Augmenter:
             static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
             static = self._warp(static.float())
+        if config.colour_db:
+            static = self._colour(static.float())
         if self.noise is not None:
             static = self._add_noise(static.float(), frames)
         if config.gain_db:
@@ -111,6 +113,15 @@ class Augmenter:
         places = torch.arange(mels, device=self.device) * factor[:, None]
         bands = _interpolate(static[:, :, :mels].transpose(1, 2), places, places.new_full((1, 1), mels - 1))
         return torch.cat([bands.transpose(1, 2), static[:, :, mels:]], dim=2)
+
+    def _colour(self, static: Tensor) -> Tensor:
+        """Add a smooth curve over the mel axis: three cosines, together of a deviation of `colour_db`."""
+        mels = self.features.mels
+        places = torch.arange(mels, device=self.device) * (math.pi / max(mels - 1, 1))
+        waves = torch.stack([(number * places).cos() for number in (1, 2, 3)])
+        heights = torch.randn(len(static), 3, device=self.device) * (NEPER * self.config.colour_db * math.sqrt(2 / 3))
+        curve = torch.nn.functional.pad(heights @ waves, (0, static.shape[2] - mels))
+        return static + curve[:, None, :]
 
     def _add_noise(self, static: Tensor, frames: Tensor) -> Tensor:
         assert self.noise is not None and self.config.noise_db is not None

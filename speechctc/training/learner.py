@@ -65,7 +65,8 @@ class Learner:
         """Take step `number` over the batches of all ranks, which hold `phones` labels together.
 
         Returns the sum of this rank's losses, on the device; the host does not wait for it. The random numbers of a
-        step (dropout) depend on the seed, the step and the rank alone, so they need no memory between steps.
+        step (dropout, augmentation) depend on the seed, the step and the rank alone, so they need no memory between
+        steps.
         """
         set_rate(self.optimizer, rate)
         seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.number]).generate_state(2)
@@ -143,7 +144,7 @@ class Learner:
     def _gradients(self, batch: Batch | None, phones: int, seed: int) -> Tensor:
         """Put the gradients of the mean loss per label in place; in parts where memory has no room for the whole.
 
-        The sum over the parts is the whole's within rounding, but for dropout, of which each part draws its own.
+        The sum over the parts is the whole's within rounding, but dropout and augmentation are drawn anew for each.
         """
         parts = self._parts(batch)
         while True:

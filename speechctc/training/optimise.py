@@ -39,6 +39,11 @@ class Stage:
     schedule: str
     warmup_steps: int
 
+    @property
+    def end(self) -> int:
+        """The epoch that is not of this stage any more."""
+        return self.first_epoch + self.epochs
+
     def rate(self, step: int, done: float) -> float:
         """Return the learning rate.
 

@@ -57,6 +57,16 @@ class Place:
         self.epoch, self.batch = self.epoch + 1, 0
         self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
 
+    def score(self, per: float) -> bool:
+        """Count an epoch's dev PER; return whether it is lower than ever before."""
+        better = per < self.best_per
+        self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
+        return better
+
+    def is_out_of_time(self, minutes: float) -> bool:
+        """Tell whether the run has taken so many minutes; 0: as many as it likes."""
+        return bool(minutes) and self.elapsed >= 60 * minutes
+
     def to_tensor(self) -> Tensor:
         """Return it as a row of float64."""
         return torch.tensor(list(vars(self).values()), dtype=torch.float64)

@@ -63,6 +63,7 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
         self.top = folder / "top"
+        self._board: SummaryWriter | None = None
 
     def check(self, config: Config, resume: bool) -> None:
         """See that the folder is free for this config, or holds a run to go on with.
@@ -91,7 +92,7 @@ class Run:
         Raises
         ------
         InputError
-            It was begun on other data.
+            It was begun on other data; TensorBoard's log is wanted and tensorboard not installed.
         """
         whole = {**record, "resumed": []}
         if self.record.exists():
@@ -103,6 +104,8 @@ class Run:
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
         point_latest(self.folder)
+        if config.train.tensorboard:
+            self._board = _open_board(self.folder / "tensorboard")
 
     def keep_top(self, count: int, line: dict[str, Any], save: Callable[[Path], None]) -> None:
         """Save an epoch's checkpoint among the best few if its dev PER belongs there, and drop what is too much.
@@ -132,6 +135,14 @@ class Run:
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
+        if self._board is not None:
+            for name, value in line.items():
+                self._board.add_scalar(name, value, line["step"])
+
+    def close(self) -> None:
+        """Write what TensorBoard's log still holds back."""
+        if self._board is not None:
+            self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
         """Return the lines of the epochs done so far."""
@@ -174,23 +185,14 @@ def point_latest(folder: Path) -> None:
         beside.unlink(missing_ok=True)
 
 
-def open_board(folder: Path, wanted: bool) -> SummaryWriter | None:
-    """Return a writer of TensorBoard's logs into ``tensorboard/`` of a run's folder, if wanted.
-
-    Raises
-    ------
-    InputError
-        It is wanted and not installed.
-    """
-    if not wanted:
-        return None
+def _open_board(folder: Path) -> SummaryWriter:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError(
             "train.tensorboard=true: tensorboard is not installed", "pip install 'speechctc[tensorboard]'"
         ) from None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder))
 
 
 def _dev_per(checkpoint: Path) -> float:

@@ -25,7 +25,7 @@ from speechctc.training.plan import EpochPlan, Indices
 from speechctc.training.ranks import Ranks
 from speechctc.training.report import beside_bar, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
-from speechctc.training.runs import Run, open_board
+from speechctc.training.runs import Run
 from speechctc.training.start import first_net
 
 
@@ -76,14 +76,12 @@ class Trainer:
         record = run_record(self.config, self.data.shards, self.device, self.ranks.count)
         if self.ranks.first:
             self.run.begin(self.config, record)
-        self.board = open_board(self.run.folder, self.config.train.tensorboard and self.ranks.first)
         dev = None
         while self.place.epoch < self.last_epoch and not self._out_of_time():
             self._enter_stage()
             self._epoch()
             dev = self._finish_epoch()
-        if self.board is not None:
-            self.board.close()
+        self.run.close()
         if dev is None:
             self.reporter.note(f"{self.run.folder}: all of it is done already; train.epochs and train.minutes end it")
         return dev
@@ -102,7 +100,7 @@ class Trainer:
     @property
     def last_epoch(self) -> int:
         """The number of epochs of all stages."""
-        return self.stages[-1].first_epoch + self.stages[-1].epochs
+        return self.stages[-1].end
 
     def _epoch(self) -> None:
         """Do what is left of the epoch, or of the time."""
@@ -149,8 +147,7 @@ class Trainer:
         raise Stopped(status)
 
     def _out_of_time(self) -> bool:
-        minutes = self.config.train.minutes
-        return bool(minutes) and self.place.elapsed >= 60 * minutes
+        return self.place.is_out_of_time(self.config.train.minutes)
 
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the share of the stage that is over, by epochs or by time, whichever is further."""
@@ -174,9 +171,7 @@ class Trainer:
         assert dev is not None
         (loss,) = self.ranks.sum([place.loss])
         line = epoch_record(place, dev, loss, self.learner.optimizer.param_groups[0]["lr"])
-        better = dev.counts.per < place.best_per
-        place.best_per = min(place.best_per, dev.counts.per)
-        place.stale = 0 if better else place.stale + 1
+        better = place.score(dev.counts.per)
         if place.batch >= self.plan().steps:
             place.next_epoch()
             self.left = self.data.train.members
@@ -190,9 +185,6 @@ class Trainer:
 
     def _record_epoch(self, line: dict[str, Any], better: bool) -> None:
         self.run.log(line)
-        if self.board is not None:
-            for name, value in line.items():
-                self.board.add_scalar(name, value, line["step"])
         with self.learner.averaged():
             checkpoint = self._checkpoint(line)
             if better:
@@ -200,10 +192,10 @@ class Trainer:
             self.run.keep_top(self.config.train.keep_best, line, lambda folder: save_checkpoint(folder, checkpoint))
 
     def _end_stage_early(self) -> None:
-        patience, end = self.config.train.patience, self.stage.first_epoch + self.stage.epochs
-        if patience and self.place.stale >= patience and self.place.epoch < end:
+        patience = self.config.train.patience
+        if patience and self.place.stale >= patience and self.place.epoch < self.stage.end:
             self.reporter.note(f"dev PER has not fallen for {patience} epochs: the {self.stage.name} stage ends here")
-            self.place.epoch = end
+            self.place.epoch = self.stage.end
 
     def _enter_stage(self) -> None:
         stage = max((s for s in self.stages if s.first_epoch <= self.place.epoch), key=lambda s: s.first_epoch)

@@ -12,7 +12,7 @@ import tgt
 from speechctc.errors import InputError
 from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.recognition.formats import Format, json_pieces, lines, textgrid, write_stream
-from speechctc.recognition.recogniser import Recognition
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
 
 RESULT = Recognition(

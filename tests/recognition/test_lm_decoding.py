@@ -16,7 +16,8 @@ from speechctc.errors import InputError
 from speechctc.phone_lm import PhoneLM
 from speechctc.recognition.judged import judge
 from speechctc.recognition.many import decode_batched, decode_many
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from tests.practice import Recorder
 from tests.taught import write_song
 from tests.tones import PHONES

@@ -15,7 +15,8 @@ import speechctc
 from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
 from speechctc.recognition.many import decode_batched, decode_many, in_order
-from speechctc.recognition.recogniser import Recogniser, Recognition
+from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
 from tests.taught import GAP, sing, write_song
 from tests.tones import PHONES

@@ -22,6 +22,7 @@ EVERYTHING = (
     "augment.speed=0.1",
     "augment.warp=0.1",
     "augment.gain_db=6",
+    "augment.colour_db=3",
     "augment.noise_db=[10,40]",
     "augment.band_masks=1",
     "augment.time_masks=2",
@@ -122,6 +123,17 @@ def test_gain_is_that_of_a_louder_recording(monkeypatch: pytest.MonkeyPatch) -> 
     varied, _ = augmenter(gain_db=12).vary(static, torch.tensor([static.shape[1]]), *labels_of(1))
     louder = static_features(samples * 10 ** (6 / 20), config)
     torch.testing.assert_close(varied[0], louder, atol=2e-3, rtol=0)
+
+
+def test_colour_is_smooth_lasting_and_of_the_deviation_said() -> None:
+    torch.manual_seed(3)
+    static = torch.randn(500, 6, 24)
+    varied, _ = augmenter(colour_db=4).vary(static, torch.full((500,), 6), *labels_of(*[1] * 500))
+    added = varied - static
+    assert float((added - added[:, :1]).abs().max()) < 1e-5 and not bool(added[:, :, 23].any())  # the same all along
+    curve = added[:, 0, :23] * 10 / np.log(10)
+    assert 3.6 < float(curve.square().mean().sqrt()) < 4.8
+    assert float(curve.diff(n=2).abs().max()) < 0.35 * float(curve.abs().max())
 
 
 @pytest.mark.parametrize("snr_db", [0.0, 15.0])

@@ -155,6 +155,22 @@ def test_a_slow_net_does_not_wait_for_data(split: Split) -> None:
     assert loader.waited < 0.25 * (time.perf_counter() - began)
 
 
+def test_the_heap_is_given_back_after_every_chunk(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    monkeypatch.setattr("speechctc.training.batches.give_back_memory", lambda: events.append("given back"))
+    chunked = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
+    plan = chunked.plan(1)
+    for _ in chunked.batches(plan):
+        events.append("batch")
+    chunks = [["batch"] * len(chunk.batches) + ["given back"] for chunk in plan.shares[0]]
+    assert len(chunks) > 3 and events == [event for chunk in chunks for event in chunk]
+    events.clear()
+    resident = Loader(split, limits(), torch.device("cpu"))
+    for seed in (1, 2):
+        take(resident, seed)
+    assert not events
+
+
 def test_an_error_while_reading_reaches_the_net(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Split, utterances: Indices, into: torch.Tensor) -> Indices:
         raise OSError(5, "Input/output error")

@@ -1,0 +1,48 @@
+"""Whether a run has come to its end, so that a sweep that is repeated need not start it again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+from safetensors import SafetensorError, safe_open
+
+from speechctc.config import Config
+from speechctc.errors import InputError
+from speechctc.recognition.calibration import Calibration
+from speechctc.shards import read_split
+from speechctc.training.optimise import stages
+from speechctc.training.place import Place
+from speechctc.training.run_record import fingerprint
+from speechctc.training.runs import Run
+
+
+def is_finished(config: Config) -> bool:
+    """Tell whether nothing is left to do for the run in the config's folder.
+
+    It was made with this very config and with the features that are there now, its epochs or minutes are done, and its
+    best is calibrated. Whatever is missing or cannot be read speaks against it.
+    """
+    assert config.run is not None
+    run = Run(config.run)
+    try:
+        stored = yaml.safe_load(run.config.read_text(encoding="utf-8"))
+        if _elsewhere(stored) != _elsewhere(config.to_dict()):
+            return False
+        with safe_open(run.last / "state.safetensors", framework="pt") as state:
+            place = Place.of(state.get_tensor("place"))
+        if place.epoch < stages(config.train)[-1].end and not place.is_out_of_time(config.train.minutes):
+            return False
+        if not Calibration.load(run.best).phones:
+            return False
+        data = json.loads(run.record.read_text(encoding="utf-8"))["data"]
+        features = config.features.model_dump(mode="json")
+        return all(told == fingerprint(read_split(config.data.dir / split, features)) for split, told in data.items())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError, SafetensorError, InputError):
+        return False
+
+
+def _elsewhere(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a config without the name of its folder, which may be told in several ways."""
+    return {key: value for key, value in values.items() if key != "run"}

@@ -1,0 +1,65 @@
+"""Giving the C library's free memory back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from speechctc import devices
+from speechctc.devices import give_back_memory, resident_memory
+
+BLOCK, BLOCKS = 8192, 8192  # bytes, and how many: 64 MiB
+
+
+@pytest.fixture(autouse=True)
+def _looked_up_anew() -> Iterator[None]:
+    """Let each test find malloc_trim for itself."""
+    devices._malloc_trim.cache_clear()
+    yield
+    devices._malloc_trim.cache_clear()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only the GNU C library's heap is told to shrink")
+def test_what_lies_free_between_used_blocks_goes_back() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    blocks = [libc.malloc(BLOCK) for _ in range(BLOCKS)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK)
+    kept = blocks[::64] + blocks[-1:]  # the holes between them are what the heap cannot give back by itself
+    for block in set(blocks) - set(kept):
+        libc.free(block)
+    before = resident_memory()
+    give_back_memory()
+    assert before - resident_memory() > 0.8 * BLOCK * BLOCKS
+    for block in set(kept):
+        libc.free(block)
+
+
+class OtherLibrary:
+    """A C library without malloc_trim, as musl is."""
+
+    def __init__(self, name: None) -> None:
+        pass
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", OtherLibrary)
+    give_back_memory()
+    assert devices._malloc_trim() is None
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_another_system_is_not_even_asked(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    def refuse(name: None) -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(sys, "platform", system)
+    give_back_memory()
+    assert devices._malloc_trim() is None

@@ -1,0 +1,35 @@
+"""The list of files in the README and the package are the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def listed() -> dict[str, str]:
+    """Return what the README lists under ``speechctc/``, with its purpose, by paths from the root."""
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The files\n")[2].partition("\n## ")[0]
+    found: dict[str, str] = {}
+    folders: list[str] = []
+    for indent, name, purpose in re.findall(r"^    ( *)(\S+)(?: +(.*))?$", tree, flags=re.MULTILINE):
+        folders = folders[: len(indent) // 2]
+        path = "".join([*folders, name])
+        if name.endswith("/"):
+            folders.append(name)
+        if path.startswith("speechctc/"):
+            assert path not in found, f"{path} is listed twice"
+            found[path] = purpose
+    return found
+
+
+def test_every_module_is_listed_and_nothing_else() -> None:
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "speechctc").rglob("*.py")}
+    modules = {module for module in modules if not module.endswith(("/__init__.py", "/__main__.py"))}
+    assert {path for path in listed() if path.endswith(".py")} == modules
+    assert all((ROOT / path).is_dir() for path in listed() if path.endswith("/"))
+
+
+def test_every_module_has_its_purpose_in_a_line() -> None:
+    assert not [path for path, purpose in listed().items() if not purpose and path != "speechctc/"]
