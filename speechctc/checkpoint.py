@@ -12,7 +12,7 @@ import functools
 import json
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,18 @@ def _load_lm(path: Path, classes: int) -> PhoneLM | None:
     if lm.log_probs.shape[1] != classes:
         raise ValueError(f"an n-gram over {lm.log_probs.shape[1]} classes, the net has {classes}")
     return lm
+
+
+def mean_weights(folders: Sequence[Path], device: torch.device) -> dict[str, Tensor]:
+    """Return the mean of the weights of checkpoints of one net.
+
+    Raises
+    ------
+    InputError
+        One of them is damaged.
+    """
+    states = [load_checkpoint(folder, device).net.state_dict() for folder in folders]
+    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
 
 def build_net(config: Config, inventory: Inventory) -> MaxoutNet:

@@ -233,6 +233,9 @@ class TrainConfig(Section):
     patience: int = Field(0, ge=0, description="end a stage after so many epochs without a better dev PER; 0: never")
     save_minutes: float = Field(10.0, gt=0, description="last/ is saved this often inside an epoch, and at its end")
     keep_best: int = Field(1, ge=1, description="checkpoints of the lowest dev PER to keep; above 1 in top/")
+    average_best: bool = Field(
+        False, description="at the end score the mean of those checkpoints' weights too, and keep it if it is better"
+    )
     seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "bfloat16", "float16"] = Field(

@@ -20,6 +20,7 @@ from speechctc.errors import InputError
 from speechctc.train import Stopped, train
 from speechctc.training.chunks import Batch
 from speechctc.training.learner import Learner
+from speechctc.training.place import Place
 from speechctc.training.trainer import Trainer
 from tests.practice import Recorder, run_once, same, score_once, trainer_of
 
@@ -248,6 +249,23 @@ def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Pat
     name = "net.output.weight"
     assert not torch.equal(best[name], last[name])
     assert torch.equal(best[name], state[f"average.{name[4:]}"])
+
+
+def test_the_mean_of_the_best_few_is_kept_if_it_is_better(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.epochs=4", "train.keep_best=3", "train.average_best=true", "train.ema=0.5", "train.lr=0.003")
+    recorder = Recorder()
+    score_once(extracted, here / "r", *settings, recorder=recorder)
+    assert any("mean of the best 3: dev PER" in line for line in recorder.said)
+    tops = [load_file(path / "weights.safetensors") for path in sorted((here / "r" / "top").iterdir())]
+    original = Place.score
+    monkeypatch.setattr(Place, "score", lambda place, per: original(place, per) or place.epoch == 4)
+    score_once(extracted, here / "again", *settings, recorder=recorder)
+    assert any("kept as the best" in line for line in recorder.said)
+    best = load_file(here / "again" / "best" / "weights.safetensors")
+    for name, value in best.items():
+        torch.testing.assert_close(value, torch.stack([top[name] for top in tops]).mean(0))
 
 
 def test_the_best_few_are_kept(extracted: Path, here: Path) -> None:

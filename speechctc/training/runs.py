@@ -36,6 +36,7 @@ MAY_CHANGE = (
     "train.patience",
     "train.save_minutes",
     "train.keep_best",
+    "train.average_best",
     "train.tensorboard",
     "train.device",
     "train.finetune",
@@ -115,12 +116,16 @@ class Run:
         if count == 1:
             return
         new, per = self.top / f"epoch-{line['epoch']:04d}", line["dev_per"]
-        kept = [(_dev_per(path), path) for path in sorted(self.top.glob("epoch-????")) if path != new]
+        kept = [(_dev_per(path), path) for path in self.top_checkpoints() if path != new]
         ranked = sorted([*kept, (per, new)], key=lambda entry: (entry[0], entry[1].name))
         if new in (path for _, path in ranked[:count]):
             save(new)
         for _, path in ranked[count:]:
             shutil.rmtree(path, ignore_errors=True)
+
+    def top_checkpoints(self) -> list[Path]:
+        """Return the folders of the best few."""
+        return sorted(self.top.glob("epoch-????"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
