@@ -194,8 +194,15 @@ def test_a_recording_shorter_than_a_window_has_no_phones(speechctc: Command, the
     assert (done.status, done.out) == (0, "\n")
 
 
-def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model_to_score(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    assert "speechctc train" in one_line_error(speechctc("evaluate"))
+
+
+def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package was installed without the model that comes along."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("speechctc.checkpoint.BUILT_IN", tmp_path / "none")
     assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
 
 

@@ -54,15 +54,17 @@ class Whole:
         torch.manual_seed(1)
         self.features = FeatureConfig(mels=12, **features)
         self.model = ModelConfig(**{"dropout": 0.0, **model})
-        self.net = MaxoutNet(self.model, self.features.channels, self.features.static_dims, 7).eval()
+        # In float64, so that what differs is not rounding.
+        self.net = MaxoutNet(self.model, self.features.channels, self.features.static_dims, 7).double().eval()
         some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
         self.mean, self.std = Moments.of(some, self.features).normalisation()
 
     @torch.inference_mode()
     def apply(self, static: Tensor) -> Tensor:
         frames = torch.tensor([len(static)])
-        logits: Tensor = self.net(net_input(static[None], frames, self.mean, self.std, self.features), frames)[0][0]
-        return logits
+        features = net_input(static[None], frames, self.mean, self.std, self.features).double()
+        logits: Tensor = self.net(features, frames)[0][0]
+        return logits.float()
 
     def in_blocks(self, samples: NDArray[np.float32], sizes: list[int], block_frames: int) -> Tensor:
         pieces = (torch.from_numpy(piece) for piece in cut(samples, sizes))
