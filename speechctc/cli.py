@@ -285,11 +285,18 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
 
 def _load(model: Path | None, device: Device, lm_weight: float | None = None) -> Recogniser:
     """Load the model that is named, the latest run's, or the one that comes along; say so of the last."""
+    from speechctc.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.recognition.recogniser import Recogniser
 
-    recogniser = Recogniser.load(model, device.value, lm_weight)
-    if recogniser.comes_along:
-        typer.echo(f"speechctc: no --model and no run here: {recogniser.description}", err=True)
+    folder = find_checkpoint(model, or_built_in=True)
+    recogniser = Recogniser.load(folder, device.value, lm_weight)
+    if model is None and folder == BUILT_IN:
+        known = f"{len(recogniser.inventory.phones)} phones ({recogniser.inventory.name})"
+        typer.echo(
+            "speechctc: no --model and no run here: using the small English model that comes along,"
+            f" {known}; its model card: {BUILT_IN}/README.md",
+            err=True,
+        )
     return recogniser
 
 

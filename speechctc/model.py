@@ -34,11 +34,6 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     return 1 + first + later * model.time_stride + features.deltas * (features.delta_window - 1)
 
 
-def midway_layer(model: ModelConfig) -> int:
-    """Return the number of the hidden layer that `MaxoutNet.forward_midway` reads, counted from 0."""
-    return len(model.convs) + (len(model.dense) - 1) // 2
-
-
 def parameter_count(net: nn.Module) -> int:
     """Return the trainable numbers of a net."""
     return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
@@ -97,7 +92,8 @@ class MaxoutNet(nn.Module):
             Meaningless past an utterance's end.
         frames : Tensor, shape = (n_batch,)
         """
-        *_, last = self._hidden(features, frames)
+        for hidden in self._hidden(features, frames):  # none is held but the last: a long recording's take room
+            last = hidden
         return self._logits(last), torch.as_tensor(output_frames(frames, self.config))
 
     def forward_midway(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,7 +107,7 @@ class MaxoutNet(nn.Module):
         frames : Tensor, shape = (n_batch,)
         """
         hidden = list(self._hidden(features, frames))
-        midway = self._logits(hidden[midway_layer(self.config)])
+        midway = self._logits(hidden[len(self.convs) + self.config.midway])
         return self._logits(hidden[-1]), midway, torch.as_tensor(output_frames(frames, self.config))
 
     def _hidden(self, features: Tensor, frames: Tensor) -> Iterator[Tensor]:

@@ -186,6 +186,11 @@ class ModelConfig(Section):
         return self.dropout if isinstance(self.dropout, tuple) else (self.dropout,) * layers
 
     @property
+    def midway(self) -> int:
+        """The number of the dense layer half-way up, counted from 0."""
+        return (len(self.dense) - 1) // 2
+
+    @property
     def dense_spans(self) -> tuple[int, ...]:
         """The span of every dense layer."""
         return self.dense_span if isinstance(self.dense_span, tuple) else (self.dense_span,) * len(self.dense)
@@ -267,6 +272,11 @@ class TrainConfig(Section):
     tensorboard: bool = Field(False, description="log to tensorboard/ in the run's folder too")
     finetune: FinetuneConfig = FinetuneConfig()
 
+    @property
+    def views(self) -> int:
+        """How often a batch goes through the net in a step."""
+        return 2 if self.consistency else 1
+
 
 class ScoreConfig(Section):
     """How hypotheses are compared with references."""
@@ -302,7 +312,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _midway_is_as_wide(self) -> Config:
         dense = self.model.dense
-        if self.train.inter_ctc and (len(dense) < 2 or dense[(len(dense) - 1) // 2] != dense[-1]):
+        if self.train.inter_ctc and (len(dense) < 2 or dense[self.model.midway] != dense[-1]):
             raise ValueError("train.inter_ctc needs two or more layers in model.dense, the middle as wide as the last")
         return self
 

@@ -60,7 +60,6 @@ def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
 ) -> None:
     export(run, here / "given")
     monkeypatch.setattr(checkpoints, "BUILT_IN", here / "given")
-    monkeypatch.setattr("speechctc.recognition.recogniser.BUILT_IN", here / "given")
     recording = next(here.parent.glob("tones*/**/*.wav"))
     asked = CliRunner().invoke(app, ["decode", str(recording)])
     assert asked.exit_code == 0 and "model that comes along" not in asked.output  # the latest run is here

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc import audio, audio_blocks
-from speechctc.checkpoint import BUILT_IN, Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
@@ -47,11 +47,7 @@ class Recogniser:
         Its phones: phone ``inventory.phones[i]`` is class ``i + 1`` of the logits, class 0 the blank.
     clock : FrameClock
         The times of the logits' frames.
-    comes_along : bool
-        Whether this is the model that comes with the package, for want of another.
     """
-
-    comes_along = False
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device, calibration: Calibration | None = None) -> None:
         self.checkpoint, self.device = checkpoint, device
@@ -80,7 +76,6 @@ class Recogniser:
         chosen = choose_device(device)
         folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
         recogniser = cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
-        recogniser.comes_along = folder == BUILT_IN
         if lm_weight is None:
             return recogniser
         if lm_weight and recogniser.checkpoint.lm is None:
@@ -93,15 +88,7 @@ class Recogniser:
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes as another config's ``decode`` says."""
         own = self.config.model_copy(update={"decode": config.decode})
-        other = Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration)
-        other.comes_along = self.comes_along
-        return other
-
-    @property
-    def description(self) -> str:
-        """What model this is, in a line."""
-        known = f"{len(self.inventory.phones)} phones ({self.inventory.name})"
-        return f"using the small English model that comes along, {known}; its model card: {BUILT_IN}/README.md"
+        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration)
 
     @property
     def method(self) -> str:

@@ -98,7 +98,7 @@ class Learner:
         config, augmenter = self.config.train, self.augmenter
         static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
-        views = 2 if config.consistency else 1
+        views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, config.precision):
             if config.inter_ctc:
@@ -165,10 +165,9 @@ class Learner:
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
             losses = [self.losses(each, frames, batch).sum() for each in logits]
-            views = 2 if config.consistency else 1
-            loss = last = torch.stack(losses[:views]).mean()
+            loss = last = torch.stack(losses[: config.views]).mean()
             if config.inter_ctc:
-                loss = torch.lerp(last, torch.stack(losses[views:]).mean(), config.inter_ctc)
+                loss = torch.lerp(last, torch.stack(losses[config.views :]).mean(), config.inter_ctc)
             if config.consistency:
                 loss = loss + config.consistency * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):

@@ -90,7 +90,7 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
     is held in float32.
     """
     config, frames = learner.config, learner.augmenter.most_frames(frames)
-    utterances *= 2 if config.train.consistency else 1
+    utterances *= config.train.views
     low = DTYPES.get(config.train.precision)
     net = copy.deepcopy(learner.net).to("meta").train()
     kept: dict[int, Tensor] = {}
