@@ -10,6 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.compiled.cached import with_cache
+
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Short = NDArray[np.int32]
@@ -225,8 +227,4 @@ def _advance(
 @cache
 def advance() -> Callable[..., Integers]:
     """Return `_advance`, fetched from numba's cache on disk or compiled at its first call; it lets go of the GIL."""
-    compiled: Any = numba.njit
-    try:
-        return compiled(_advance, cache=True, nogil=True)  # type: ignore[no-any-return]
-    except RuntimeError:  # no folder of this machine can be written to: compile in each process
-        return compiled(_advance, nogil=True)  # type: ignore[no-any-return]
+    return with_cache(numba.njit, _advance, nogil=True)  # type: ignore[no-any-return]

@@ -1,38 +1,105 @@
-"""Maxout that keeps little for the backward pass.
+"""Maxout, and the dropout of its units, that keep little for the backward pass.
 
 torch.maximum keeps both its inputs, and its gradient takes three passes and a concatenation. Here one byte a unit is
-kept, and the gradient is written once, in the layout the convolution wants.
+kept, which says what piece won or that the unit was dropped, and the gradient is written once, in the layout the
+convolution wants.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 class Maxout(nn.Module):
-    """The largest of each unit's linear pieces (Goodfellow et al. 2013): maps (pieces x n) to n."""
+    """The largest of each unit's linear pieces (Goodfellow et al. 2013): maps (pieces x n) to n.
 
-    def __init__(self, pieces: int) -> None:
+    Parameters
+    ----------
+    pieces : int
+    dropout : float
+        The share of units that are set to 0 in training (Srivastava et al. 2014).
+    """
+
+    def __init__(self, pieces: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.pieces = pieces
+        self.pieces, self.dropout = pieces, dropout
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (n_batch, pieces x n, ...) to (n_batch, n, ...)."""
-        if torch.is_grad_enabled() and x.requires_grad:
-            result: Tensor = _Maxout.apply(x, self.pieces)  # type: ignore[no-untyped-call]
+        rate = self.dropout if self.training else 0.0
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            first, *others = x.chunk(self.pieces, dim=1)
+            for other in others:
+                first = torch.maximum(first, other)
+            return functional.dropout(first, rate)
+        result: Tensor
+        if x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16):
+            result = _OnCpu.apply(x, self.pieces, rate)  # type: ignore[no-untyped-call]
             return result
-        first, *others = x.chunk(self.pieces, dim=1)
-        for other in others:
-            first = torch.maximum(first, other)
-        return first
+        result = _Anywhere.apply(x, self.pieces)  # type: ignore[no-untyped-call]
+        return functional.dropout(result, rate)
+
+    def extra_repr(self) -> str:
+        """Return what is shown between the brackets."""
+        return f"pieces={self.pieces}, dropout={self.dropout:g}"
 
 
-class _Maxout(torch.autograd.Function):
-    """The gradient goes to the piece that won; of equal ones, to the first."""
+class _OnCpu(torch.autograd.Function):
+    """By compiled code, one pass each way; of equal pieces, the first gets the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pieces: int, rate: float) -> Tensor:
+        from speechctc import maxout_cpu  # loads numba, which only training needs
+
+        layout = _layout(x)
+        x = x.contiguous(memory_format=layout)
+        ctx.pieces, ctx.rate, ctx.layout = pieces, rate, layout
+        ctx.shape = (x.shape[0], x.shape[1] // pieces, *x.shape[2:])
+        seed = int(torch.randint(2**32, ())) if rate else 0
+        result, winner = maxout_cpu.forward(_rows(x, pieces, layout), rate, seed)
+        ctx.save_for_backward(winner)
+        return _unrows(result, ctx.shape, layout)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        from speechctc import maxout_cpu
+
+        (winner,) = ctx.saved_tensors
+        rows = _rows(gradient.contiguous(memory_format=ctx.layout), 1, ctx.layout).squeeze(1)
+        whole = maxout_cpu.backward(rows, winner, ctx.pieces, ctx.rate)
+        shape = (ctx.shape[0], ctx.pieces * ctx.shape[1], *ctx.shape[2:])
+        return _unrows(whole, shape, ctx.layout), None, None
+
+
+def _layout(x: Tensor) -> torch.memory_format:
+    last = x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last else torch.contiguous_format
+
+
+def _rows(x: Tensor, pieces: int, layout: torch.memory_format) -> Tensor:
+    """Look at maps as (rows, pieces, units), in the order in which they lie in memory."""
+    if layout is torch.channels_last:
+        return x.permute(0, 2, 3, 1).reshape(-1, pieces, x.shape[1] // pieces)
+    return x.reshape(len(x), pieces, math.prod(x.shape[1:]) // pieces)
+
+
+def _unrows(rows: Tensor, shape: tuple[int, ...], layout: torch.memory_format) -> Tensor:
+    """Undo `_rows`."""
+    if layout is torch.channels_last:
+        batch, maps, *inner = shape
+        return rows.view(batch, *inner, maps).permute(0, 3, 1, 2)
+    return rows.view(shape)
+
+
+class _Anywhere(torch.autograd.Function):
+    """By operators of torch; of equal pieces, the first gets the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pieces: int) -> Tensor:

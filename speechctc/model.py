@@ -2,7 +2,7 @@
 
 A dense layer sees one frame, as in the paper, or several (`model.dense_span`): then it is a convolution over time.
 Frequency is padded to keep its size, time is padded with zeros as the recording's own ends are, and whatever lies past
-an utterance's end is set to zero after every layer: an utterance's output does not depend on its neighbours in a batch.
+an utterance's end is set to zero before each layer: an utterance's output does not depend on its neighbours in a batch.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class MaxoutNet(nn.Module):
 
     def _hidden(self, features: Tensor, frames: Tensor) -> Iterator[Tensor]:
         """Yield the output of every hidden layer; from the last convolution on, (n_batch, width, 1, frames)."""
-        frames = torch.as_tensor(output_frames(frames, self.config))
         x = features.contiguous(memory_format=torch.channels_last)
-        mask = frame_mask(frames, int(output_frames(x.shape[3], self.config)))[:, None, None, :]
+        mask = frame_mask(frames, x.shape[3])[:, None, None, :]
         for number, conv in enumerate(self.convs):
             x = conv(x, mask)
             if number == 0:
                 x = self.pool(x)
+                mask = frame_mask(torch.as_tensor(output_frames(frames, self.config)), x.shape[3])[:, None, None, :]
             if number == len(self.convs) - 1:
                 x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
             yield x
@@ -151,24 +151,22 @@ class Layer(nn.Module):
         normed = n_in if self.residual else n_out * pieces
         self.norm = ChannelNorm(normed) if norm else None
         self.conv = nn.Conv2d(n_in, n_out * pieces, kernel, (1, stride), padding)
-        self.activation = _activation(config.activation, pieces, n_out)
-        self.dropout = nn.Dropout(dropout)
+        self.activation = _activation(config.activation, pieces, n_out, dropout)
+        self.dropout = nn.Identity() if pieces > 1 else nn.Dropout(dropout)
         _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), zero where `mask` is false.
+        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), whatever `x` is where `mask` is false.
 
         Normalised is what comes out of the convolution; in a residual layer what goes in (Xiong et al. 2020), so that
         the sum over the layers stays untouched.
         """
-        y: Tensor = x if self.norm is None or not self.residual else self.norm(x) * mask
-        y = self.conv(y)
+        y: Tensor = x if self.norm is None or not self.residual else self.norm(x)
+        y = self.conv(y * mask)
         if self.norm is not None and not self.residual:
             y = self.norm(y)
         y = self.dropout(self.activation(y))
-        if self.residual:
-            y = y + x
-        return y * mask
+        return y + x if self.residual else y
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -184,9 +182,9 @@ class ChannelNorm(nn.LayerNorm):
         return normed.permute(0, 3, 1, 2)
 
 
-def _activation(name: str, pieces: int, maps: int) -> nn.Module:
+def _activation(name: str, pieces: int, maps: int, dropout: float) -> nn.Module:
     if name == "maxout":
-        return Maxout(pieces)
+        return Maxout(pieces, dropout)
     return {"relu": nn.ReLU(), "prelu": nn.PReLU(maps), "silu": nn.SiLU()}[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from speechctc.config import Config
 from speechctc.phone_lm import PhoneLM
 
 Rows = NDArray[np.float32]
@@ -18,6 +20,8 @@ MARGIN = 10.0
 """Classes whose log posterior is so far below their frame's best are not looked at."""
 LIMIT = 100
 """Frames after which a frame's class is settled, even where not all paths agree on it."""
+DELAY = 2.0
+"""The same in seconds, where a config says how long a frame is; with more the result is hardly better."""
 FLOOR = -1e4  # of a log posterior
 
 
@@ -36,6 +40,38 @@ def best_path(logits: Tensor, frames: Tensor) -> list[list[int]]:
     """
     paths = logits.argmax(dim=2).tolist()
     return [collapse(path[:length]) for path, length in zip(paths, frames.tolist(), strict=True)]
+
+
+def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Config) -> list[list[int]]:
+    """Return the labels of each utterance, found as ``decode`` in the config says.
+
+    Parameters
+    ----------
+    logits : Tensor, shape = (n_batch, max_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+    lm : PhoneLM, optional
+    config : Config
+    """
+    if lm is None or not uses_lm(lm, config):
+        return best_path(logits, frames)
+    found = []
+    for row, length in zip(logits.log_softmax(2).cpu().numpy(), frames.tolist(), strict=True):
+        search = lm_search(lm, config)
+        path = [*search.push(row[:length])[1].tolist(), *search.finish()[1].tolist()]
+        found.append(collapse(path))
+    return found
+
+
+def uses_lm(lm: PhoneLM | None, config: Config) -> bool:
+    """Whether there is an n-gram and the config gives it weight."""
+    return lm is not None and config.decode.lm_weight > 0
+
+
+def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
+    """Return a search with the config's settings; a frame is settled after `DELAY` seconds."""
+    decode = config.decode
+    step = config.features.shift_ms * config.model.time_stride / 1000
+    return LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=math.ceil(DELAY / step))
 
 
 class LmSearch:

@@ -115,7 +115,7 @@ def test_spans_are_odd_and_one_a_layer() -> None:
 
 def test_dropout_may_be_given_layer_by_layer() -> None:
     model = net({"convs": (4, 4), "dense": (8,), "dropout": (0.0, 0.1, 0.4)})
-    assert [layer.dropout.p for layer in [*model.convs, *model.dense]] == [0.0, 0.1, 0.4]
+    assert [layer.activation.dropout for layer in [*model.convs, *model.dense]] == [0.0, 0.1, 0.4]
     for wrong in ((0.1, 0.2), (0.1, 0.2, 1.0), -0.1):
         with pytest.raises(ValueError, match="dropout"):
             ModelConfig(convs=(4, 4), dense=(8,), dropout=wrong)

@@ -17,6 +17,8 @@ from safetensors.torch import load_file
 
 from speechctc.config import load_config
 from speechctc.errors import InputError
+from speechctc.evaluate import evaluate
+from speechctc.recognition.recogniser import Recogniser
 from speechctc.train import Stopped, train
 from speechctc.training.chunks import Batch
 from speechctc.training.learner import Learner
@@ -38,6 +40,17 @@ def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
     about = json.loads((here / "r" / "best" / "checkpoint.json").read_text())
     assert about["dev_per"] == min(line["dev_per"] for line in lines)
     assert about["phones"]["list"] == ["high", "low", "mid", "top"]
+
+
+def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, here: Path) -> None:
+    settings = ["train.epochs=3", "train.lr=0.01", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
+    with_lm = score_once(extracted, here / "run", *settings)
+    without = score_once(extracted, here / "other", *settings, "decode.lm_weight=0")
+    assert with_lm.loss == without.loss
+    assert with_lm.counts != without.counts
+    model = Recogniser.load(here / "run" / "last")
+    assert evaluate(model, "dev", [], Recorder()).counts == with_lm.counts
+    assert evaluate(model, "dev", ["decode.lm_weight=0"], Recorder()).counts == without.counts
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(extracted: Path, here: Path) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from speechctc.compiled.threads import share_out
 from speechctc.ctc import native, pages
 from speechctc.ctc.problem import Problem, loss_type
-from speechctc.ctc.threads import share_out
 
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,13 +15,14 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
+from speechctc.compiled.cached import VECTORS, sources, with_cache
+from speechctc.compiled.memory import fetch_and_add, memory, size_of
 from speechctc.ctc.lattice import solve
-from speechctc.ctc.memory import fetch_and_add, memory, size_of
 from speechctc.ctc.sample import Sample, Workspace, compiled
 
 Integers = NDArray[np.int64]
 
-# By type of the logits: what stands for it in memory (see `speechctc.ctc.memory`), and the numbers to compute with.
+# By type of the logits: what stands for it in memory (see `compiled.memory`), and the numbers to compute with.
 KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.float32: (np.float32(0), np.float32(0), np.int32(0)),
     torch.float64: (np.float64(0), np.float64(0), np.int64(0)),
@@ -150,20 +150,19 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
 
 
 def _sources() -> str:
-    """What the compiled code depends on; numba by itself would look at this file only."""
-    folder = Path(__file__).parent
-    names = ("native", "lattice", "rows", "sample", "extended", "memory", "lanes")
-    return hashlib.sha256(b"".join((folder / f"{name}.py").read_bytes() for name in names)).hexdigest()
+    """What the compiled code depends on."""
+    names = ("native", "lattice", "rows", "sample", "extended")
+    return sources([*VECTORS, *(Path(__file__).parent / f"{name}.py" for name in names)])
 
 
 def _source(dtype: torch.dtype) -> Callable[[int], None]:
     """The entry for logits of one type, to be compiled."""
     like, real, integer = KINDS[dtype]
-    sources = _sources()
+    made_of = _sources()
 
     def entry(address: int) -> None:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
-        sources  # noqa: B018 - what a function captures is part of its key in numba's cache
+        made_of  # noqa: B018 - part of its key in numba's cache
         shared = memory(address, 0)
         batch = unpack(shared)
         offsets = workspace(batch, size_of(real))
@@ -188,11 +187,7 @@ def entry(dtype: torch.dtype) -> Any:
     function
         It takes the address of a `Batch`, as a row of int64, and lets go of Python's lock while it works.
     """
-    cfunc: Any = numba.cfunc
-    try:
-        return cfunc(_SIGNATURE, cache=True, error_model="numpy")(_source(dtype)).ctypes
-    except RuntimeError:  # no folder of this machine can be written to: compile in each process
-        return cfunc(_SIGNATURE, error_model="numpy")(_source(dtype)).ctypes
+    return with_cache(numba.cfunc, _source(dtype), _SIGNATURE, error_model="numpy").ctypes
 
 
 def is_compiled(dtype: torch.dtype) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from speechctc.compiled.lanes import largest, maximum, splat, total
+from speechctc.compiled.memory import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.ctc.extended import exponential, softened
-from speechctc.ctc.lanes import largest, maximum, splat, total
-from speechctc.ctc.memory import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.ctc.sample import Sample, Workspace, compiled
 
 AHEAD = 4

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numba
 
+from speechctc.compiled.memory import load, store
 from speechctc.ctc.extended import FLOOR
-from speechctc.ctc.memory import load, store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +22,9 @@ from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, logit_blocks, static_blocks
-from speechctc.search import LmSearch
+from speechctc.search import lm_search, uses_lm
 
 Samples = NDArray[np.float32]
-DELAY = 2.0  # seconds that the search with an n-gram has to settle a frame; with more it is hardly better
 
 
 class Recogniser:
@@ -94,13 +92,9 @@ class Recogniser:
     def method(self) -> str:
         """How phones are found, in words."""
         decode = self.config.decode
-        if not self._decodes_with_lm:
+        if not uses_lm(self.checkpoint.lm, self.config):
             return "best path"
         return f"best path with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
-
-    @property
-    def _decodes_with_lm(self) -> bool:
-        return self.checkpoint.lm is not None and self.config.decode.lm_weight > 0
 
     def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
         """Return unnormalised log probabilities.
@@ -189,10 +183,9 @@ class Recogniser:
     ) -> Iterator[Segment]:
         """Yield the phones of logits that come in blocks; the recording's length is asked for at its end."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        lm, decode = self.checkpoint.lm, self.config.decode
-        if lm is not None and self._decodes_with_lm:
-            limit = math.ceil(DELAY / self.clock.step)
-            search = LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=limit)
+        lm = self.checkpoint.lm
+        if lm is not None and uses_lm(lm, self.config):
+            search = lm_search(lm, self.config)
             for block in logits:
                 yield from segmenter.push(*search.push(_log_softmax(block)))
             yield from segmenter.push(*search.finish())

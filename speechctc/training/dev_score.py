@@ -1,4 +1,4 @@
-"""How the net does on dev while it trains: best paths scored, by all ranks together."""
+"""How the net does on dev while it trains, decoded as the config says, by all ranks together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Folding, Inventory
 from speechctc.progress import Reporter
 from speechctc.score import EditCounts, edit_counts
-from speechctc.search import best_path
+from speechctc.search import best_labels
 from speechctc.training.batches import Loader
 from speechctc.training.learner import Learner
 
@@ -29,9 +30,14 @@ class DevScore:
 
 @torch.inference_mode()
 def score_dev(
-    learner: Learner, loader: Loader, inventory: Inventory, folding: Folding, stopped: Callable[[], bool]
+    learner: Learner,
+    loader: Loader,
+    inventory: Inventory,
+    folding: Folding,
+    lm: PhoneLM | None,
+    stopped: Callable[[], bool],
 ) -> DevScore | None:
-    """Score dev by the best path, each rank its share; None if any rank was asked to stop meanwhile."""
+    """Score dev, each rank its share; None if any rank was asked to stop meanwhile."""
     learner.net.eval()
     ranks = learner.ranks
     counts, sums = EditCounts(), [0.0, 0.0, 0.0, 0.0]
@@ -46,7 +52,7 @@ def score_dev(
         labels = torch.from_numpy(batch.counts)[feasible].sum()
         new = (losses[feasible].sum(), labels, blanks, frames.sum())
         sums = [total + float(value) for total, value in zip(sums, new, strict=True)]
-        for index, path in zip(batch.indices.tolist(), best_path(logits, frames), strict=True):
+        for index, path in zip(batch.indices.tolist(), best_labels(logits, frames, lm, learner.config), strict=True):
             reference = inventory.decode(loader.split.labels(index).tolist())
             counts += edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
     learner.net.train()

@@ -162,7 +162,9 @@ class Trainer:
     def _evaluate(self) -> DevScore | None:
         data = self.data
         with self.learner.averaged():
-            return score_dev(self.learner, data.dev, data.inventory, data.folding, lambda: self.stop_status is not None)
+            return score_dev(
+                self.learner, data.dev, data.inventory, data.folding, self.lm, lambda: self.stop_status is not None
+            )
 
     def _finish_epoch(self) -> DevScore:
         place = self.place

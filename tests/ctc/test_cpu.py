@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.ctc import cpu, ctc_loss, is_compiled, native, threads, warm_up
+from speechctc.compiled import threads
+from speechctc.ctc import cpu, ctc_loss, is_compiled, native, warm_up
 from speechctc.ctc.native import Batch
 from speechctc.ctc.problem import make_problem
 from tests.ctc.cases import Case, random_case, reference

@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 
+from speechctc.compiled.lanes import after, before, largest, maximum, minimum, splat, total
+from speechctc.compiled.memory import load, memory, store
 from speechctc.ctc.extended import exponent, exponential, power, significand, softened
-from speechctc.ctc.lanes import after, before, largest, maximum, minimum, splat, total
-from speechctc.ctc.memory import load, memory, store
 
 FLOATS = [np.float32, np.float64]
 

@@ -1,0 +1,153 @@
+"""Maxout and dropout in one pass over memory, compiled; importing this loads numba.
+
+On CPUs the convolutions of a small net are quick, and what would take the time is all that goes over its units one by
+one: torch draws a dropout mask one random number after the other, and compares, multiplies and selects in a pass each.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import torch
+from numba import types
+from torch import Tensor
+
+from speechctc.compiled.cached import VECTORS, sources, with_cache
+from speechctc.compiled.memory import fetch_and_add, memory
+from speechctc.compiled.threads import share_out
+
+# By type of the numbers, what stands for it in memory (see `speechctc.compiled.memory`).
+KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
+DROPPED = 255
+"""What a unit that is dropped has in place of its piece."""
+
+_BYTE = np.uint8(0)
+_UNITS = 8192  # that a thread takes at a time, about
+_WORTH_THREADS = 50_000  # units from which on it pays to share them out
+_SIGNATURE = types.none(types.intp)
+
+
+def _compiled(function: Any) -> Any:
+    return numba.njit(function, error_model="numpy")
+
+
+class _Work(NamedTuple):
+    """What the threads share. A row's pieces lie one after the other in memory, each of `units` numbers."""
+
+    taken: int  # rows that some thread has begun with
+    rows: int
+    units: int
+    pieces: int
+    seed: int
+    rate: int  # of dropout, in 2**32
+    whole: int  # address of all pieces, or of their gradient
+    result: int  # address of the largest ones, or of their gradient
+    winner: int  # address of bytes: which piece was largest, or `DROPPED`
+    scale: int  # address: the factor on the units that stay
+
+
+def forward(whole: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the largest piece of each unit, some units dropped at random.
+
+    Parameters
+    ----------
+    whole : Tensor, shape = (rows, pieces, units)
+        float32 or bfloat16, contiguous; at least 2 pieces, and fewer than `DROPPED`.
+    rate : float
+        The share of units that become 0; the others are divided by what remains.
+    seed : int
+        Of 32 bits. Which units are dropped depends on it and on their places alone, not on threads.
+
+    Returns
+    -------
+    result : Tensor, shape = (rows, units)
+    winner : Tensor, shape = (rows, units), uint8
+        The number of the piece, of equal ones the first; or `DROPPED`.
+    """
+    rows, _, units = whole.shape
+    result, winner = whole.new_empty(rows, units), whole.new_empty(rows, units, dtype=torch.uint8)
+    _run(_forward, whole, result, winner, rate, seed)
+    return result, winner
+
+
+def backward(gradient: Tensor, winner: Tensor, pieces: int, rate: float) -> Tensor:
+    """Return the gradient of all pieces, (rows, pieces, units), from that of the result, contiguous (rows, units)."""
+    whole = gradient.new_empty(len(gradient), pieces, gradient.shape[1])
+    _run(_backward, whole, gradient, winner, rate, 0)
+    return whole
+
+
+def _run(function: Any, whole: Tensor, result: Tensor, winner: Tensor, rate: float, seed: int) -> None:
+    rows, pieces, units = whole.shape
+    share = round(rate * 2**32)
+    scale = np.array([1 / (1 - share / 2**32)], np.float32)
+    addresses = (whole.data_ptr(), result.data_ptr(), winner.data_ptr(), scale.ctypes.data)
+    work = _Work(0, rows, units, pieces, seed, share, *addresses)
+    threads = torch.get_num_threads() if winner.numel() > _WORTH_THREADS else 1
+    share_out(_entry(function, whole.dtype), np.array(work, np.int64), threads)
+
+
+@_compiled
+def _random(number: Any, seed: Any) -> Any:
+    """32 bits that look like chance: the finaliser of MurmurHash3 (A. Appleby)."""
+    h = np.uint32(np.uint32(number) * np.uint32(0x9E3779B1) + np.uint32(seed))
+    h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B))
+    h = np.uint32((h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+    return np.uint32(h ^ (h >> np.uint32(16)))
+
+
+@_compiled
+def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
+    """Do one row. The loops are such that LLVM makes vector instructions of them."""
+    for i in range(units):
+        first, second = whole[i], whole[units + i]
+        more = (second > first) | (second != second)  # no number is passed on, as torch.maximum does
+        result[i] = second if more else first
+        winner[i] = np.uint8(more)
+    for piece in range(2, pieces):
+        for i in range(units):
+            best, other = result[i], whole[piece * units + i]
+            more = (other > best) | (other != other)
+            result[i] = other if more else best
+            winner[i] = np.uint8(piece) if more else winner[i]
+    if rate:
+        for i in range(units):
+            stays = _random(i, seed) >= rate
+            result[i] = result[i] * scale if stays else np.float32(0)
+            winner[i] = winner[i] if stays else np.uint8(DROPPED)
+
+
+@_compiled
+def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
+    """Do one row."""
+    for piece in range(pieces):
+        for i in range(units):
+            whole[piece * units + i] = result[i] * scale if winner[i] == np.uint8(piece) else np.float32(0)
+
+
+@cache
+def _entry(row: Any, dtype: torch.dtype) -> Any:
+    """Compile a function of a row for numbers of one type, or fetch it from the cache on disk."""
+    like = KINDS[dtype]
+    made_of = sources([*VECTORS, Path(__file__)])
+
+    def entry(address: int) -> None:
+        """Do rows of the work at an address until none is left; any number of threads may do so at once."""
+        made_of  # noqa: B018 - part of its key in numba's cache
+        shared = memory(address, 0)
+        rows, units, pieces, seed, rate = shared[1], shared[2], shared[3], shared[4], np.uint32(shared[5])
+        scale = memory(shared[9], np.float32(0))[0]
+        some = max(1, _UNITS // max(units, 1))
+        first = fetch_and_add(shared, some)
+        while first < rows:
+            for r in range(first, min(first + some, rows)):
+                whole = memory(shared[6], like) + r * units * pieces
+                result, winner = memory(shared[7], like) + r * units, memory(shared[8], _BYTE) + r * units
+                row(whole, result, winner, units, pieces, _random(r, seed), rate, scale)
+            first = fetch_and_add(shared, some)
+
+    return with_cache(numba.cfunc, entry, _SIGNATURE, error_model="numpy").ctypes
