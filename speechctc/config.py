@@ -1,7 +1,8 @@
 """The YAML config: read, overridden, and held against `speechctc.schema`, whose sections this offers too.
 
-A config file is a mapping of sections; each key may be overridden on the command line as ``section.key=value``
-with the value read as YAML. A key that does not exist, or a value out of range, is an `InputError` that says which.
+A config file is a mapping of sections, laid over that of another file where ``base`` names one; each key may be
+overridden on the command line as ``section.key=value`` with the value read as YAML. A key that does not exist, or a
+value out of range, is an `InputError` that says which.
 """
 
 from __future__ import annotations
@@ -64,24 +65,39 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     Raises
     ------
     InputError
-        No such file, not YAML, an unknown key (with the nearest known), a value of the wrong kind or out of range.
+        No such file, not YAML, an unknown key (with the nearest known), a value of the wrong kind or out of range, or
+        files that are each other's base.
     """
     path = find_config(source)
+    config = parse_config(override(_read(path, ()), overrides), str(path))
+    return config if config.run else config.model_copy(update={"run": Path("runs") / path.stem})
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """Read a file and lay it over its base; `above` are the files whose base it is, first of all the one asked for."""
+    if path.resolve() in above:
+        raise InputError(f"{path}: is its own base in the end", "let base: name a file that does not name this one")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a YAML file ({_flat(error)})", "mend it there") from None
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
-    config = parse_config(override(values, overrides), str(path))
-    return config if config.run else config.model_copy(update={"run": Path("runs") / path.stem})
+    if "base" not in values:
+        return values
+    base = values.pop("base")
+    if not isinstance(base, str):
+        raise InputError(f"{path}: base={base!r} will not do", "name a config: base: demo, or base: ../other.yaml")
+    under = _read(find_config(base, path.parent), (*above, path.resolve()))
+    under.pop("run", None)  # two configs, two runs
+    return _laid_over(under, values)
 
 
-def find_config(source: str | Path) -> Path:
-    """Return the file a ``--config`` means: a path, or the name of a config that comes with the package."""
+def find_config(source: str | Path, folder: Path = Path()) -> Path:
+    """Return the file a ``--config`` means: a path from a folder, or the name of a config that comes along."""
     path = Path(source)
-    if path.is_file():
-        return path
+    if (folder / path).is_file():
+        return folder / path
     package = Path(__file__).parent
     folders = [package / "configs", package.parent / "configs"]
     if path.parent == Path("."):
@@ -130,6 +146,15 @@ def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]
         inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         keys += known_keys(inner[0], f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
     return keys
+
+
+def _laid_over(under: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` and, where they say nothing, what is under them, section by section."""
+    merged = _copy(under)
+    for key, value in values.items():
+        inner = merged.get(key)
+        merged[key] = _laid_over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return merged
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:

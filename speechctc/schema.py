@@ -199,7 +199,9 @@ class ModelConfig(Section):
 class AugmentConfig(Section):
     """How training utterances are varied each time they are met; nothing is by default. Dev and test never are."""
 
-    speed: float = Field(0.0, ge=0, le=0.5, description="stretch time by a factor from 1 - speed to 1 + speed")
+    speed: float | tuple[float, float] = Field(
+        0.0, description="speak at a rate from 1 - speed to 1 + speed times the own, or from the first to the second"
+    )
     warp: float = Field(0.0, ge=0, le=0.5, description="stretch the mel axis likewise, as other vocal tracts would")
     gain_db: float = Field(0.0, ge=0, le=60, description="make it louder or softer by up to so much")
     colour_db: float = Field(0.0, ge=0, le=30, description="colour it as microphones do: smoothly, by about so much")
@@ -211,12 +213,29 @@ class AugmentConfig(Section):
     time_masks: float = Field(0.0, ge=0, le=10, description="stretches of time set to the mean (SpecAugment), a second")
     time_mask_ms: float = Field(200.0, gt=0, description="longest of them")
 
+    @field_validator("speed")
+    @classmethod
+    def _possible(cls, value: float | tuple[float, float]) -> float | tuple[float, float]:
+        slowest, fastest = _rates(value)
+        if not 0.25 <= slowest <= 1 <= fastest <= 4:
+            raise ValueError("rates go from 0.25 to 4, and 1 is among them: 0.1, or [0.9, 1.1]")
+        return value
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """The slowest and the fastest rate, in times an utterance's own."""
+        return _rates(self.speed)
+
     @field_validator("noise_db")
     @classmethod
     def _in_order(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and value[0] > value[1]:
             raise ValueError("the first must not exceed the second")
         return value
+
+
+def _rates(speed: float | tuple[float, float]) -> tuple[float, float]:
+    return speed if isinstance(speed, tuple) else (1 - speed, 1 + speed)
 
 
 class FinetuneConfig(Section):

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,46 @@ def test_a_config_survives_its_own_dump(tmp_path: Path) -> None:
 
 def test_known_keys_reach_the_leaves() -> None:
     assert {"run", "corpus.tables.train", "train.finetune.lr", "corpus.demo.voices"} <= set(known_keys())
+
+
+def test_a_config_is_laid_over_its_base(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "first.yaml").write_text("base: zhang2016\nrun: runs/first\ntrain: {lr: 0.5, finetune: {epochs: 7}}")
+    (tmp_path / "inner" / "second.yaml").write_text("base: ../first.yaml\nmodel: {convs: [4, 4]}\ntrain: {epochs: 3}")
+    paper, config = load_config("zhang2016"), load_config(tmp_path / "inner" / "second.yaml", ["train.seed=9"])
+    assert (config.train.lr, config.train.finetune.epochs, config.train.epochs, config.train.seed) == (0.5, 7, 3, 9)
+    assert config.train.finetune.lr == paper.train.finetune.lr
+    assert (config.model.convs, config.model.dense) == ((4, 4), paper.model.dense)
+    assert config.run == Path("runs/second")  # its own, and not its base's
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("base: elsewhere", "no such config"),
+        ("base: [demo]", "base=['demo'] will not do"),
+        ("base: here.yaml", "its own base"),
+        ("base: demo\nbaze: 3", "no key 'baze'"),
+    ],
+)
+def test_a_base_that_will_not_do_is_said(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "here.yaml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_config(tmp_path / "here.yaml")
+
+
+def test_the_papers_comparison_is_its_net_but_for_one_thing() -> None:
+    paper = load_config("zhang2016").to_dict()
+    changes = {
+        "prelu": {"activation": "prelu"},
+        "relu": {"activation": "relu"},
+        "8-layers": {"convs": paper["model"]["convs"][:8]},
+        "6-layers": {"convs": paper["model"]["convs"][:6]},
+        "3x3": {"kernel": [3, 3]},
+    }
+    for name, change in changes.items():
+        values = load_config(f"zhang2016-{name}").to_dict()
+        assert values.pop("run") == f"runs/zhang2016-{name}"
+        assert values == {key: value for key, value in paper.items() if key != "run"} | {
+            "model": paper["model"] | change
+        }

@@ -1,1 +1,1 @@
-"""What compiled code on CPUs is made of: memory, vectors, threads, a cache on disk. The loss and the net use it."""
+"""What compiled code on CPUs is made of: memory, vectors, threads, a cache on disk. Loss, net and search use it."""

@@ -40,7 +40,8 @@ class Augmenter:
 
     def most_frames(self, frames: int) -> int:
         """Return how many frames so many can become."""
-        return math.ceil(frames / (1 - self.config.speed) + 0.5) if self.config.speed else frames
+        slowest, _ = self.config.rates
+        return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
     def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Stretch time and the mel axis, change the level, add noise.
@@ -59,7 +60,7 @@ class Augmenter:
         frames : Tensor, shape = (n_batch,)
         """
         config = self.config
-        if config.speed:
+        if config.rates != (1, 1):
             static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
             static = self._warp(static.float())
@@ -99,7 +100,7 @@ class Augmenter:
         return features
 
     def _stretch(self, static: Tensor, frames: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-        factor = self._uniform(1 - self.config.speed, 1 + self.config.speed, len(static))
+        factor = self._uniform(*self.config.rates, len(static))
         new = (frames / factor).round().long()
         new = torch.maximum(new, torch.minimum(frames, least))
         # The host knows the longest on a CPU; of a GPU it would have to wait for it.
