@@ -342,6 +342,31 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
     assert same(whole, run_once(extracted, here / "parts", "train.epochs=2", resume=True))
 
 
+def test_stopped_while_scoring_at_the_end_of_its_time_it_scores_when_it_goes_on(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.epochs=100000", "train.minutes=0.02")
+    began = Trainer._evaluate
+
+    def stopped_at_its_end(self: Trainer) -> Any:
+        if self._out_of_time():
+            self.request_stop(143)
+        return began(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_evaluate", stopped_at_its_end)
+        with pytest.raises(Stopped):
+            run_once(extracted, here / "r", *settings)
+    last = here / "r" / "last" / "weights.safetensors"
+    stopped, lines = load_file(last), (here / "r" / "metrics.jsonl").read_text().splitlines()
+    assert same(stopped, run_once(extracted, here / "r", *settings, resume=True))
+    after = (here / "r" / "metrics.jsonl").read_text().splitlines()
+    assert after[:-1] == lines
+    assert json.loads(after[-1])["step"] > json.loads(lines[-1])["step"]
+    run_once(extracted, here / "r", *settings, resume=True)  # and only once
+    assert (here / "r" / "metrics.jsonl").read_text().splitlines() == after
+
+
 def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r")
     with torch.no_grad():

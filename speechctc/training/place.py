@@ -32,6 +32,8 @@ class Place:
     elapsed : float
         Seconds of the whole run, of all sessions together.
     best_per : float
+    scored : int
+        Steps that had been taken when dev was last scored.
     """
 
     epoch: int = 0
@@ -46,6 +48,7 @@ class Place:
     waited: float = 0.0
     elapsed: float = 0.0
     best_per: float = math.inf
+    scored: int = 0
 
     def next_step(self, phones: float, frames: float) -> None:
         """Count a step over so many labels and frames."""
@@ -61,6 +64,7 @@ class Place:
         """Count an epoch's dev PER; return whether it is lower than ever before."""
         better = per < self.best_per
         self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
+        self.scored = self.step
         return better
 
     def is_out_of_time(self, minutes: float) -> bool:
@@ -74,7 +78,7 @@ class Place:
     @classmethod
     def of(cls, row: Tensor) -> Place:
         """Undo `to_tensor`."""
-        whole = ("epoch", "batch", "step", "stage_step", "stale")
+        whole = ("epoch", "batch", "step", "stage_step", "stale", "scored")
         values = dict(zip(vars(cls()), row.tolist(), strict=True))
         return cls(**{name: int(value) if name in whole else value for name, value in values.items()})
 

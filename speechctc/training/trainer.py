@@ -77,7 +77,7 @@ class Trainer:
         if self.ranks.first:
             self.run.begin(self.config, record)
         dev = None
-        while self.place.epoch < self.last_epoch and not self._out_of_time():
+        while self.place.epoch < self.last_epoch and not (self._out_of_time() and self._is_scored()):
             self._enter_stage()
             self._epoch()
             dev = self._finish_epoch()
@@ -106,6 +106,8 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Do what is left of the epoch, or of the time."""
+        if self._out_of_time():
+            return
         self.learner.net.train()
         place, plan = self.place, self.plan()
         phones, frames = plan.totals(self.data.train.split.label_counts), plan.totals(self.data.train.split.frames)
@@ -150,6 +152,10 @@ class Trainer:
 
     def _out_of_time(self) -> bool:
         return self.place.is_out_of_time(self.config.train.minutes)
+
+    def _is_scored(self) -> bool:
+        """Tell whether dev was scored since the last step; a run stopped while that was done has yet to do it."""
+        return self.place.scored == self.place.step
 
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the share of the stage that is over, by epochs or by time, whichever is further."""
