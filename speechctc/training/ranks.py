@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,9 @@ def joined(device: torch.device) -> Iterator[Ranks]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    # The first optimiser imports this. Were there a process group by then, the module would hold on to it for good,
+    # and gloo's threads would outlive it: one that lets go of a tensor while Python shuts down aborts the process.
+    importlib.import_module("torch._dynamo")
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())

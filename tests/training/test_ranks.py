@@ -35,6 +35,29 @@ def start(config: Path, run: str, *settings: str) -> subprocess.Popen[str]:
     )
 
 
+LEAVES = """
+from pathlib import Path
+
+import torch
+
+from speechctc.training.ranks import joined
+
+with joined(torch.device("cpu")) as ranks:
+    torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    ranks.wait()
+names = [(thread / "comm").read_text() for thread in Path("/proc/self/task").iterdir()]
+assert not [name for name in names if "gloo" in name], names
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+def test_no_thread_of_the_processes_that_were_joined_is_left_behind(here: Path) -> None:
+    (here / "leaves.py").write_text(LEAVES)
+    engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "leaves.py"]
+    done = subprocess.run(engine, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def together(batches: list[Batch]) -> Batch:
     """Return one batch of the utterances of all."""
     frames, labels = max(b.static.shape[1] for b in batches), max(b.labels.shape[1] for b in batches)
