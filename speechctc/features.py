@@ -1,7 +1,8 @@
 """Samples to the net's input. Pure: no files, no state; the same code for one recording, a batch and a stream.
 
-Static features are what is stored: log mel energies and the frame's log energy. `net_input` adds time derivatives
-and the corpus's normalisation, on the device, for training and decoding alike.
+Static features are what is stored: log mel energies and the frame's log energy. `net_input` makes the net's input of
+them, on the device, for training and decoding alike: less the mean around each frame if the config wants that, with
+time derivatives, and normalised by the corpus.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
 
 
 def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
-    """Add derivatives and normalise each dimension by the training corpus's mean and deviation.
+    """Centre, add derivatives and normalise each dimension by the training corpus's mean and deviation.
 
     Parameters
     ----------
@@ -82,13 +83,41 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
         Zero past each utterance's end.
     """
     inside = frame_mask(frames, static.shape[1])
-    stacked = torch.stack(derivatives(static.float(), frames, config), dim=1)
+    stacked = torch.stack(derivatives(centred(static.float(), frames, config), frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
 
+def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Take from each dimension its mean over the frames at most `center_reach` away: of the level, room and microphone.
+
+    Parameters
+    ----------
+    static : Tensor, shape = (n_batch, max_frames, static_dims)
+    frames : Tensor, shape = (n_batch,)
+        Near an utterance's ends, the mean is over what there is of it.
+
+    Returns
+    -------
+    Tensor, shape = (n_batch, max_frames, static_dims)
+        The features themselves where ``center_ms`` is 0.
+    """
+    reach = config.center_reach
+    if reach == 0:
+        return static
+    frames, steps = frames.to(static.device), torch.arange(static.shape[1], device=static.device)
+    inside = frame_mask(frames, static.shape[1])[:, :, None]
+    # In float64, or what comes out would depend on how far into a recording a frame is.
+    sums = torch.where(inside, static, 0.0).cumsum(1, dtype=torch.float64)
+    sums = torch.nn.functional.pad(sums, (0, 0, 1, 0))
+    ends = torch.minimum(steps + reach + 1, frames[:, None])
+    starts = torch.minimum(steps - reach, ends - 1).clamp(min=0)
+    over, until = (sums.gather(1, at[:, :, None].expand_as(static)) for at in (starts, ends))
+    return (static - (until - over) / (ends - starts).clamp(min=1)[:, :, None]).float()
+
+
 def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
-    """Return the static features and each order of derivative, all (n_batch, max_frames, static_dims).
+    """Return the features and each order of derivative, all (n_batch, max_frames, static_dims).
 
     An utterance's first and last frame are repeated beyond its ends, as if it stood alone in its batch.
     """
@@ -136,7 +165,8 @@ class Moments:
         """Sum over one utterance: static features of shape (n_frames, static_dims)."""
         if static.shape[0] == 0:
             return cls.none(config)
-        orders = derivatives(static.float()[None], torch.tensor([static.shape[0]]), config)
+        frames = torch.tensor([static.shape[0]])
+        orders = derivatives(centred(static.float()[None], frames, config), frames, config)
         values = torch.cat(orders).to(torch.float64)  # (channels, n_frames, static_dims)
         return cls(float(static.shape[0]), values.sum(1), values.square().sum(1))
 

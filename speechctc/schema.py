@@ -96,6 +96,12 @@ class FeatureConfig(Section):
     high_hz: float = Field(0.0, description="upper edge, Hz; 0 or less: below the Nyquist frequency by that much")
     preemphasis: float = Field(0.97, ge=0, lt=1)
     energy: bool = Field(True, description="append the frame's log energy")
+    center_ms: float = Field(
+        0.0,
+        ge=0,
+        le=60_000,
+        description="take from each dimension its mean over this much of the recording around a frame, ms; 0: do not",
+    )
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives, each a channel of the net's input")
     delta_window: int = Field(5, ge=3, le=21, description="frames a derivative is estimated from; odd")
 
@@ -118,6 +124,11 @@ class FeatureConfig(Section):
     def static_dims(self) -> int:
         """Values a frame before derivatives: the mel bands, and the energy if wanted."""
         return self.mels + int(self.energy)
+
+    @property
+    def center_reach(self) -> int:
+        """Frames on either side of one whose mean is taken from it; 0: nothing is."""
+        return round(self.center_ms / self.shift_ms / 2)
 
     @property
     def channels(self) -> int:

@@ -4,7 +4,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config import FeatureConfig
-from speechctc.features import Moments, derivatives, frame_count, net_input, static_features
+from speechctc.features import Moments, centred, derivatives, frame_count, net_input, static_features
 
 CONFIG = FeatureConfig()
 
@@ -79,9 +79,39 @@ def test_derivatives_follow_the_regression_formula() -> None:
     np.testing.assert_allclose(second[0].numpy(), regression(by_hand), atol=1e-6)
 
 
+@pytest.mark.parametrize(("center_ms", "reach"), [(20, 1), (70, 4), (180, 9), (60_000, 3000)])
+def test_a_frame_is_less_the_mean_of_those_around_it(center_ms: float, reach: int) -> None:
+    config = FeatureConfig(mels=4, energy=False, center_ms=center_ms)
+    lengths = [1, 2, 9, 20]
+    static = 1000 + 5 * torch.randn(4, 20, 4)
+    ours = centred(static, torch.tensor(lengths), config)
+    for k, length in enumerate(lengths):
+        row = static[k, :length].numpy().astype(np.float64)
+        by_hand = [row[t] - row[max(t - reach, 0) : t + reach + 1].mean(0) for t in range(length)]
+        np.testing.assert_allclose(ours[k, :length].numpy(), by_hand, atol=1e-6)
+
+
+def test_a_louder_recording_gives_the_same_input_where_features_are_centred() -> None:
+    config = FeatureConfig(center_ms=3000)
+    samples = noise(8000)
+    quiet, loud = (static_features(samples * level, config)[None] for level in (0.2, 2.0))
+    frames, scale = torch.tensor([quiet.shape[1]]), torch.ones(3, 41)
+    inputs = [net_input(static, frames, 0 * scale, scale, config) for static in (quiet, loud)]
+    torch.testing.assert_close(*inputs, rtol=0, atol=1e-4)
+    plain = [net_input(static, frames, 0 * scale, scale, CONFIG) for static in (quiet, loud)]
+    assert float((plain[1] - plain[0])[:, 0].mean()) == pytest.approx(2 * np.log(10), abs=1e-4)
+
+
+def test_a_recording_without_frames_leaves_the_others_in_its_batch_finite() -> None:
+    config = FeatureConfig(mels=4, energy=False, center_ms=100)
+    scale = torch.ones(3, 4)
+    assert net_input(torch.randn(2, 9, 4), torch.tensor([9, 0]), scale, scale, config).isfinite().all()
+
+
+@pytest.mark.parametrize("center_ms", [0.0, 50.0])
 @pytest.mark.parametrize("deltas", [0, 1, 2, 3])
-def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int) -> None:
-    config = FeatureConfig(mels=7, deltas=deltas)
+def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int, center_ms: float) -> None:
+    config = FeatureConfig(mels=7, deltas=deltas, center_ms=center_ms)
     lengths = [1, 2, 5, 13]
     statics = [torch.randn(n, 8) for n in lengths]
     mean, std = torch.randn(config.channels, 8), torch.rand(config.channels, 8) + 0.5
@@ -96,11 +126,15 @@ def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int) -> No
         assert not together[k, :, :, len(static) :].any()
 
 
-def test_moments_of_parts_add_up_and_match_numpy() -> None:
-    config = FeatureConfig(mels=5, deltas=1)
+@pytest.mark.parametrize("center_ms", [0.0, 30.0])
+def test_moments_of_parts_add_up_and_match_numpy(center_ms: float) -> None:
+    config = FeatureConfig(mels=5, deltas=1, center_ms=center_ms)
     parts = [torch.randn(n, 6) * 3 + 7 for n in (4, 1, 11)]
     mean, std = sum((Moments.of(part, config) for part in parts), start=Moments.none(config)).normalisation()
-    stacked = [torch.cat(derivatives(part[None], torch.tensor([len(part)]), config)).numpy() for part in parts]
+    stacked = []
+    for part in parts:
+        frames = torch.tensor([len(part)])
+        stacked.append(torch.cat(derivatives(centred(part[None], frames, config), frames, config)).numpy())
     values = np.concatenate(stacked, axis=1, dtype=np.float64)
     np.testing.assert_allclose(mean.numpy(), values.mean(1), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(std.numpy(), values.std(1), rtol=1e-5)

@@ -1,8 +1,9 @@
 """Features and logits of a recording that comes in blocks, equal to those of one pass over the whole.
 
-The net sees a finite stretch around each frame (`model.receptive_field`). A window of frames is therefore run through
-the net as if it were a recording of its own, and of the output only what lies at least half a receptive field away
-from an artificial end is kept; at the recording's true ends derivatives repeat and convolutions pad as they always do.
+The net sees a finite stretch around each frame (`model.receptive_field`), of features that may be centred on their mean
+over another (`features.centred`). A window of frames is therefore run through the net as if it were a recording of its
+own, and of the output only what lies at least half of both stretches away from an artificial end is kept; at the
+recording's true ends derivatives repeat and convolutions pad as they always do.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def logit_blocks(
     apply : callable
         (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes).
     model, features : ModelConfig, FeatureConfig
-        Whose receptive field and stride `apply` has.
+        Whose receptive field, centring and stride `apply` has.
     block_frames : int
         Input frames whose logits are made at a time: bounds memory, and how late logits come. A recording that is
         hardly longer is done in one pass.
@@ -70,7 +71,7 @@ def logit_blocks(
         Put together they are ``apply`` of the whole, but for rounding.
     """
     stride = model.time_stride
-    context = _to_multiple((receptive_field(model, features) - 1) // 2, stride)
+    context = _to_multiple((receptive_field(model, features) - 1) // 2 + features.center_reach, stride)
     block = _to_multiple(block_frames, stride)
     waiting = torch.zeros(0, features.static_dims)
     before = 0  # frames at the head of `waiting` whose logits are done: context of those that follow

@@ -26,6 +26,7 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),
+    ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"center_ms": 330.0, "deltas": 1}),
 ]
 
 
