@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.compiled.cached import with_cache
+from speechctc.compiled.parts import compiled
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Short = NDArray[np.int32]
 Rows = NDArray[np.float32]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 STRIDE = 8  # frames from one look for what is settled to the next
 NEVER = -1e300
@@ -65,12 +65,7 @@ class Tokens(NamedTuple):
         )
 
 
-def _compiled(function: Function) -> Function:
-    """Have a function compiled, for use by others that are."""
-    return numba.njit(function)  # type: ignore[no-any-return, unused-ignore]
-
-
-@_compiled
+@compiled
 def _extend(
     tokens: Tokens, row: Rows, lm_log_probs: Rows, next_state: Short, weight: float, bonus: float, margin: float
 ) -> int:
@@ -102,7 +97,7 @@ def _extend(
     return count
 
 
-@_compiled
+@compiled
 def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
     """Move the element at `k` down a heap of candidates, the worst of which is at its top: of equal ones the last."""
     while 2 * k + 1 < size:
@@ -115,12 +110,12 @@ def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
         k = child
 
 
-@_compiled
+@compiled
 def _worse(score: Reals, a: int, b: int) -> bool:
     return bool(score[a] < score[b] or (score[a] == score[b] and a > b))
 
 
-@_compiled
+@compiled
 def _select(tokens: Tokens, count: int) -> None:
     """Keep the best candidates; of equal ones the first."""
     kept = min(count, len(tokens.score))
@@ -144,7 +139,7 @@ def _select(tokens: Tokens, count: int) -> None:
     tokens.clock[1] += 1
 
 
-@_compiled
+@compiled
 def _agree(tokens: Tokens, frame: int) -> None:
     """Drop the paths that are not as the best one until a frame."""
     window, kept = len(tokens.parent), 0
@@ -162,7 +157,7 @@ def _agree(tokens: Tokens, frame: int) -> None:
     tokens.clock[0] = kept
 
 
-@_compiled
+@compiled
 def _settle(tokens: Tokens, path: Integers) -> int:
     """Write the frames in which all paths are one, from the first that is not settled; return how many there are."""
     window, settled, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
@@ -187,7 +182,7 @@ def _settle(tokens: Tokens, path: Integers) -> int:
     return count
 
 
-@_compiled
+@compiled
 def _finish(tokens: Tokens, lm_log_probs: Rows, weight: float) -> None:
     """Keep only the path that is best with the end of the utterance after it."""
     best, most, newest = 0, -np.inf, (tokens.clock[1] - 1) % len(tokens.parent)

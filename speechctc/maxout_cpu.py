@@ -18,6 +18,7 @@ from torch import Tensor
 
 from speechctc.compiled.cached import VECTORS, sources, with_cache
 from speechctc.compiled.memory import fetch_and_add, memory
+from speechctc.compiled.parts import compiled
 from speechctc.compiled.threads import share_out
 
 # By type of the numbers, what stands for it in memory (see `speechctc.compiled.memory`).
@@ -29,10 +30,6 @@ _BYTE = np.uint8(0)
 _UNITS = 8192  # that a thread takes at a time, about
 _WORTH_THREADS = 50_000  # units from which on it pays to share them out
 _SIGNATURE = types.none(types.intp)
-
-
-def _compiled(function: Any) -> Any:
-    return numba.njit(function, error_model="numpy")
 
 
 class _Work(NamedTuple):
@@ -91,7 +88,7 @@ def _run(function: Any, whole: Tensor, result: Tensor, winner: Tensor, rate: flo
     share_out(_entry(function, whole.dtype), np.array(work, np.int64), threads)
 
 
-@_compiled
+@compiled
 def _random(number: Any, seed: Any) -> Any:
     """32 bits that look like chance: the finaliser of MurmurHash3 (A. Appleby)."""
     h = np.uint32(np.uint32(number) * np.uint32(0x9E3779B1) + np.uint32(seed))
@@ -100,7 +97,7 @@ def _random(number: Any, seed: Any) -> Any:
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-@_compiled
+@compiled
 def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
     """Do one row. The loops are such that LLVM makes vector instructions of them."""
     for i in range(units):
@@ -121,7 +118,7 @@ def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed
             winner[i] = winner[i] if stays else np.uint8(DROPPED)
 
 
-@_compiled
+@compiled
 def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
     """Do one row."""
     for piece in range(pieces):

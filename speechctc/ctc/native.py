@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from speechctc.compiled.cached import VECTORS, sources, with_cache
 from speechctc.compiled.memory import fetch_and_add, memory, size_of
+from speechctc.compiled.parts import compiled
 from speechctc.ctc.lattice import solve
-from speechctc.ctc.sample import Sample, Workspace, compiled
+from speechctc.ctc.sample import Sample, Workspace
 
 Integers = NDArray[np.int64]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from speechctc.compiled.lanes import largest, maximum, splat, total
 from speechctc.compiled.memory import gather, is_half, load, prefetch, store, stream, to_line
+from speechctc.compiled.parts import compiled
 from speechctc.ctc.extended import exponential, softened
-from speechctc.ctc.sample import Sample, Workspace, compiled
+from speechctc.ctc.sample import Sample, Workspace
 
 AHEAD = 4
 """Frames between asking for a row and reading it. Rows of a batch lie far apart: the hardware does not foresee them."""

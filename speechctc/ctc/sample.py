@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
-import numba
+from typing import Any, NamedTuple
 
 from speechctc.compiled.memory import load, store
+from speechctc.compiled.parts import compiled
 from speechctc.ctc.extended import FLOOR
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """Have a function compiled, for use by others that are."""
-    return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]
-
 
 OPEN = 2**31 - 1
 """A cap that no exponent exceeds."""
