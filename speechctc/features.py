@@ -82,8 +82,13 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
     Tensor, shape = (n_batch, channels, static_dims, max_frames), float32
         Zero past each utterance's end.
     """
-    inside = frame_mask(frames, static.shape[1])
-    stacked = torch.stack(derivatives(centred(static.float(), frames, config), frames, config), dim=1)
+    return input_of_centred(centred(static.float(), frames, config), frames, mean, std, config)
+
+
+def input_of_centred(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
+    """Do what `net_input` does to features that are `centred` already."""
+    inside = frame_mask(frames, features.shape[1])
+    stacked = torch.stack(derivatives(features, frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
@@ -114,6 +119,11 @@ def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     starts = torch.minimum(steps - reach, ends - 1).clamp(min=0)
     over, until = (sums.gather(1, at[:, :, None].expand_as(static)) for at in (starts, ends))
     return (static - (until - over) / (ends - starts).clamp(min=1)[:, :, None]).float()
+
+
+def centred_alone(static: Tensor, config: FeatureConfig) -> Tensor:
+    """Do the same to a single recording, shape = (n_frames, static_dims)."""
+    return centred(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
 
 
 def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
@@ -165,8 +175,7 @@ class Moments:
         """Sum over one utterance: static features of shape (n_frames, static_dims)."""
         if static.shape[0] == 0:
             return cls.none(config)
-        frames = torch.tensor([static.shape[0]])
-        orders = derivatives(centred(static.float()[None], frames, config), frames, config)
+        orders = derivatives(centred_alone(static, config)[None], torch.tensor([len(static)]), config)
         values = torch.cat(orders).to(torch.float64)  # (channels, n_frames, static_dims)
         return cls(float(static.shape[0]), values.sum(1), values.square().sum(1))
 

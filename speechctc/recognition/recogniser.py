@@ -16,12 +16,12 @@ from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.features import frame_count, net_input, static_features
+from speechctc.features import centred_alone, frame_count, input_of_centred, static_features
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
-from speechctc.recognition.streaming import BLOCK_FRAMES, logit_blocks, static_blocks
+from speechctc.recognition.streaming import BLOCK_FRAMES, centred_blocks, logit_blocks, static_blocks
 from speechctc.search import lm_search, uses_lm
 
 Samples = NDArray[np.float32]
@@ -214,22 +214,26 @@ class Recogniser:
         """Yield the logits of samples that come in blocks, at the model's rate."""
         config = self.config
         static = static_blocks((torch.from_numpy(block) for block in samples), config.features)
-        for logits in logit_blocks(static, self._apply, config.model, config.features, block_frames):
+        features = centred_blocks(static, config.features)
+        for logits in logit_blocks(features, self._alone, config.model, config.features, block_frames):
             yield logits.numpy()
 
-    def _apply(self, static: Tensor) -> Tensor:
-        """Map the static features of a recording, (n_frames, static_dims), to its logits on the CPU."""
-        return self.apply_batch([static])[0]
+    def _alone(self, features: Tensor) -> Tensor:
+        return self._one_pass([features])[0]
 
-    @torch.inference_mode()
     def apply_batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
         """Map the static features of some recordings to their logits on the CPU, in one pass of the net."""
-        if not any(map(len, statics)):  # shorter than a window, all of them
-            return [torch.zeros(0, len(self.inventory.phones) + 1) for _ in statics]
-        frames = torch.tensor([len(static) for static in statics], device=self.device)
-        padded = torch.nn.utils.rnn.pad_sequence(list(statics), batch_first=True).to(self.device)
+        return self._one_pass([centred_alone(static, self.config.features) for static in statics])
+
+    @torch.inference_mode()
+    def _one_pass(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """Map centred features, each (n_frames, static_dims), to logits on the CPU."""
+        if not any(map(len, features)):  # shorter than a window, all of them
+            return [torch.zeros(0, len(self.inventory.phones) + 1) for _ in features]
+        frames = torch.tensor([len(each) for each in features], device=self.device)
+        padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True).to(self.device)
         mean, std = self.checkpoint.mean, self.checkpoint.std
-        logits, lengths = self.net(net_input(padded, frames, mean, std, self.config.features), frames)
+        logits, lengths = self.net(input_of_centred(padded, frames, mean, std, self.config.features), frames)
         logits = logits.float().cpu()
         return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
 

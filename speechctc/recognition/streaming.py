@@ -1,9 +1,9 @@
 """Features and logits of a recording that comes in blocks, equal to those of one pass over the whole.
 
-The net sees a finite stretch around each frame (`model.receptive_field`), of features that may be centred on their mean
-over another (`features.centred`). A window of frames is therefore run through the net as if it were a recording of its
-own, and of the output only what lies at least half of both stretches away from an artificial end is kept; at the
-recording's true ends derivatives repeat and convolutions pad as they always do.
+The net sees a finite stretch around each frame (`model.receptive_field`). A window of frames is therefore run through
+the net as if it were a recording of its own, and of the output only what lies at least half a receptive field away
+from an artificial end is kept; at the recording's true ends derivatives repeat and convolutions pad as they always do.
+In the same way the mean that is taken from a frame (`features.centred`) waits for the frames after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config import FeatureConfig, ModelConfig
-from speechctc.features import frame_count, shift_samples, static_features
+from speechctc.features import centred_alone, frame_count, shift_samples, static_features
 from speechctc.model import receptive_field
 
 BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
@@ -44,23 +44,50 @@ def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[
             waiting = waiting[frames * shift :]
 
 
+def centred_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+    """Yield static features less the mean around each frame, as soon as the frames that it takes are there.
+
+    Parameters
+    ----------
+    static : iterable of Tensor, shape = (n, static_dims)
+        Of a recording, cut anywhere.
+    config : FeatureConfig
+
+    Yields
+    ------
+    Tensor, shape = (n_frames, static_dims)
+        Put together they are the features of the whole, `centred`.
+    """
+    waiting = torch.zeros(0, config.static_dims)
+    before = 0  # frames at the head of `waiting` that are done: context of those that follow
+    for piece in static:
+        waiting = torch.cat([waiting, piece])
+        done = len(waiting) - config.center_reach
+        if done > before:
+            yield centred_alone(waiting, config)[before:done]
+            before = min(config.center_reach, done)
+            waiting = waiting[done - before :]
+    if len(waiting) > before:
+        yield centred_alone(waiting, config)[before:]
+
+
 def logit_blocks(
-    static: Iterable[Tensor],
+    centred: Iterable[Tensor],
     apply: Callable[[Tensor], Tensor],
     model: ModelConfig,
     features: FeatureConfig,
     block_frames: int = BLOCK_FRAMES,
 ) -> Iterator[Tensor]:
-    """Yield the logits of a recording whose static features come in blocks.
+    """Yield the logits of a recording whose features, centred, come in blocks.
 
     Parameters
     ----------
-    static : iterable of Tensor, shape = (n, static_dims)
+    centred : iterable of Tensor, shape = (n, static_dims)
         Cut anywhere.
     apply : callable
         (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes).
     model, features : ModelConfig, FeatureConfig
-        Whose receptive field, centring and stride `apply` has.
+        Whose receptive field and stride `apply` has.
     block_frames : int
         Input frames whose logits are made at a time: bounds memory, and how late logits come. A recording that is
         hardly longer is done in one pass.
@@ -71,11 +98,11 @@ def logit_blocks(
         Put together they are ``apply`` of the whole, but for rounding.
     """
     stride = model.time_stride
-    context = _to_multiple((receptive_field(model, features) - 1) // 2 + features.center_reach, stride)
+    context = _to_multiple((receptive_field(model, features) - 1) // 2, stride)
     block = _to_multiple(block_frames, stride)
     waiting = torch.zeros(0, features.static_dims)
     before = 0  # frames at the head of `waiting` whose logits are done: context of those that follow
-    for piece in static:
+    for piece in centred:
         waiting = torch.cat([waiting, piece])
         while len(waiting) >= before + block + context:
             logits = apply(waiting[: before + block + context])

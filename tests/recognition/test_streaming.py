@@ -16,9 +16,9 @@ from torch import Tensor
 
 from speechctc import audio, audio_blocks
 from speechctc.config import FeatureConfig, ModelConfig, load_config
-from speechctc.features import Moments, frame_count, net_input, static_features
+from speechctc.features import Moments, centred_alone, frame_count, input_of_centred, net_input, static_features
 from speechctc.model import MaxoutNet, receptive_field
-from speechctc.recognition.streaming import logit_blocks, static_blocks
+from speechctc.recognition.streaming import centred_blocks, logit_blocks, static_blocks
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),
@@ -60,16 +60,24 @@ class Whole:
         some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
         self.mean, self.std = Moments.of(some, self.features).normalisation()
 
-    @torch.inference_mode()
     def apply(self, static: Tensor) -> Tensor:
         frames = torch.tensor([len(static)])
-        features = net_input(static[None], frames, self.mean, self.std, self.features).double()
-        logits: Tensor = self.net(features, frames)[0][0]
+        return self.net_of(net_input(static[None], frames, self.mean, self.std, self.features))
+
+    def apply_to_centred(self, centred: Tensor) -> Tensor:
+        frames = torch.tensor([len(centred)])
+        return self.net_of(input_of_centred(centred[None], frames, self.mean, self.std, self.features))
+
+    @torch.inference_mode()
+    def net_of(self, features: Tensor) -> Tensor:
+        frames = torch.tensor([features.shape[3]])
+        logits: Tensor = self.net(features.double(), frames)[0][0]
         return logits.float()
 
     def in_blocks(self, samples: NDArray[np.float32], sizes: list[int], block_frames: int) -> Tensor:
         pieces = (torch.from_numpy(piece) for piece in cut(samples, sizes))
-        blocks = logit_blocks(static_blocks(pieces, self.features), self.apply, self.model, self.features, block_frames)
+        features = centred_blocks(static_blocks(pieces, self.features), self.features)
+        blocks = logit_blocks(features, self.apply_to_centred, self.model, self.features, block_frames)
         return torch.cat([torch.zeros(0, 7), *blocks])
 
 
@@ -81,6 +89,16 @@ def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> 
     blocks = list(static_blocks((torch.from_numpy(piece) for piece in cut(samples, sizes)), config))
     whole = static_features(torch.from_numpy(samples), config)
     torch.testing.assert_close(torch.cat(blocks), whole, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("sizes", [[1, 7, 3], [50], [1000]])
+@pytest.mark.parametrize("center_ms", [0, 20, 330, 60_000])
+def test_what_is_centred_in_blocks(center_ms: float, sizes: list[int]) -> None:
+    config = FeatureConfig(mels=12, center_ms=center_ms)
+    static = 9 + torch.randn(123, 13)
+    pieces = [torch.from_numpy(piece) for piece in cut(static.numpy(), sizes)]
+    blocks = torch.cat(list(centred_blocks(pieces, config)))
+    torch.testing.assert_close(blocks, centred_alone(static, config), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("model", "features"), NETS)
