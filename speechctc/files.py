@@ -11,6 +11,8 @@ from typing import Any
 
 PARTIAL = ".partial"
 PREVIOUS = ".previous"
+_MASK = os.umask(0o077)  # the only way to read it is to set it
+os.umask(_MASK)
 
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
@@ -25,7 +27,7 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     beside = path.with_name(f"{path.name}{PARTIAL}")
     try:
         write(beside)
-        _flush(beside)
+        _settle(beside)
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -60,7 +62,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         beside.mkdir()
         write(beside)
         for file in beside.iterdir():
-            _flush(file)
+            _settle(file)
         _flush(beside)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -81,6 +83,12 @@ def settle_folder(path: Path) -> None:
         else:
             os.rename(previous, path)
     shutil.rmtree(path.with_name(f"{path.name}{PARTIAL}"), ignore_errors=True)
+
+
+def _settle(file: Path) -> None:
+    """Let those read it who may read new files here (safetensors writes for its owner alone), and flush it."""
+    file.chmod(0o666 & ~_MASK)
+    _flush(file)
 
 
 def _flush(path: Path) -> None:

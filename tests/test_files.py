@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,17 @@ def test_a_swap_cut_off_at_any_moment_is_settled(tmp_path: Path, moment: str) ->
     files.settle_folder(path)
     assert (path / "w").read_text() == ("2" if moment == "after" else "1")
     assert os.listdir(tmp_path) == ["best"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+def test_files_can_be_read_by_those_who_may_read_new_ones(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        path.write_bytes(b"x")
+        path.chmod(0o600)
+
+    usual = tmp_path / "usual"
+    usual.touch()
+    files.write_file(tmp_path / "file", write)
+    files.write_folder(tmp_path / "folder", lambda folder: write(folder / "file"))
+    for path in (tmp_path / "file", tmp_path / "folder" / "file"):
+        assert path.stat().st_mode == usual.stat().st_mode
