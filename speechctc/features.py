@@ -94,7 +94,10 @@ def input_of_centred(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor
 
 
 def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Take from each dimension its mean over the frames at most `center_reach` away: of the level, room and microphone.
+    """Take from each dimension its mean over the frames around: what level, room, microphone and voice have added.
+
+    In the mean a frame counts by the power (the geometric mean over its dimensions) of the stretch it is in, so that
+    all of speech does alike, short pauses included, and long pauses hardly do.
 
     Parameters
     ----------
@@ -105,20 +108,34 @@ def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     Returns
     -------
     Tensor, shape = (n_batch, max_frames, static_dims)
-        The features themselves where ``center_ms`` is 0.
+        The features themselves without ``center_ms``.
     """
-    reach = config.center_reach
-    if reach == 0:
+    if config.center_ms is None:
         return static
-    frames, steps = frames.to(static.device), torch.arange(static.shape[1], device=static.device)
+    frames, stretch = frames.to(static.device), config.stretch_frames
     inside = frame_mask(frames, static.shape[1])[:, :, None]
-    # In float64, or what comes out would depend on how far into a recording a frame is.
-    sums = torch.where(inside, static, 0.0).cumsum(1, dtype=torch.float64)
-    sums = torch.nn.functional.pad(sums, (0, 0, 1, 0))
-    ends = torch.minimum(steps + reach + 1, frames[:, None])
-    starts = torch.minimum(steps - reach, ends - 1).clamp(min=0)
-    over, until = (sums.gather(1, at[:, :, None].expand_as(static)) for at in (starts, ends))
-    return (static - (until - over) / (ends - starts).clamp(min=1)[:, :, None]).float()
+    known = torch.where(inside, static, 0.0).double()
+    # What is quieter than the last bit of 16, as zeros are, counts as that bit, whatever is near: next to nothing, but
+    # in a long silence there would be nothing else than the rounding errors of louder frames before it.
+    loudness = known.mean(2, keepdim=True).clamp(min=0)
+    power = _mean_around(loudness.exp(), inside.double(), frames, stretch, stretch)
+    power = inside * torch.where(loudness > 0, power, 1.0)
+    return (known - _mean_around(known, power, frames, *config.center_frames)).float()
+
+
+def _mean_around(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:
+    """Average over so many frames before and after each, inside the utterance; weights are at least 1 there.
+
+    All in float64, as sums over a window are differences of those over all that came before.
+    """
+    steps = torch.arange(values.shape[1], device=values.device)
+    ends = torch.minimum(steps + after + 1, frames[:, None])
+    starts = torch.minimum(steps - before, ends - 1).clamp(min=0)
+    sums = torch.nn.functional.pad(torch.cat([weights * values, weights], dim=2).cumsum(1), (0, 0, 1, 0))
+    over, until = (sums.gather(1, at[:, :, None].expand(-1, -1, sums.shape[2])) for at in (starts, ends))
+    total, weight = (until - over).split([values.shape[2], 1], dim=2)
+    mean: Tensor = total / weight.clamp(min=1)
+    return mean
 
 
 def centred_alone(static: Tensor, config: FeatureConfig) -> Tensor:

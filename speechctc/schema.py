@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -84,6 +84,9 @@ class DataConfig(Section):
     chunk_mib: int = Field(256, ge=1, description="features held on the device at a time, MiB")
 
 
+_Around = Annotated[float, Field(ge=0, le=60_000)]
+
+
 class FeatureConfig(Section):
     """From samples to static features, and from those to the net's input."""
 
@@ -96,11 +99,8 @@ class FeatureConfig(Section):
     high_hz: float = Field(0.0, description="upper edge, Hz; 0 or less: below the Nyquist frequency by that much")
     preemphasis: float = Field(0.97, ge=0, lt=1)
     energy: bool = Field(True, description="append the frame's log energy")
-    center_ms: float = Field(
-        0.0,
-        ge=0,
-        le=60_000,
-        description="take from each dimension its mean over this much of the recording around a frame, ms; 0: do not",
+    center_ms: tuple[_Around, _Around] | None = Field(
+        None, description="take from each dimension its mean over so much before and after a frame, by loudness, ms"
     )
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives, each a channel of the net's input")
     delta_window: int = Field(5, ge=3, le=21, description="frames a derivative is estimated from; odd")
@@ -126,9 +126,23 @@ class FeatureConfig(Section):
         return self.mels + int(self.energy)
 
     @property
-    def center_reach(self) -> int:
-        """Frames on either side of one whose mean is taken from it; 0: nothing is."""
-        return round(self.center_ms / self.shift_ms / 2)
+    def center_frames(self) -> tuple[int, int]:
+        """How many frames before and after one belong to the mean that is taken from it."""
+        before, after = self.center_ms or (0.0, 0.0)
+        return round(before / self.shift_ms), round(after / self.shift_ms)
+
+    @property
+    def stretch_frames(self) -> int:
+        """How many frames on either side of one are of its stretch, whose power is its weight in that mean."""
+        return round(1000 / self.shift_ms)
+
+    @property
+    def center_reach(self) -> tuple[int, int]:
+        """How many frames before and after one it takes to centre it."""
+        if self.center_ms is None:
+            return 0, 0
+        before, after = self.center_frames
+        return before + self.stretch_frames, after + self.stretch_frames
 
     @property
     def channels(self) -> int:

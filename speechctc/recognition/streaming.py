@@ -58,14 +58,15 @@ def centred_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[
     Tensor, shape = (n_frames, static_dims)
         Put together they are the features of the whole, `centred`.
     """
+    behind, ahead = config.center_reach
     waiting = torch.zeros(0, config.static_dims)
     before = 0  # frames at the head of `waiting` that are done: context of those that follow
     for piece in static:
         waiting = torch.cat([waiting, piece])
-        done = len(waiting) - config.center_reach
+        done = len(waiting) - ahead
         if done > before:
             yield centred_alone(waiting, config)[before:done]
-            before = min(config.center_reach, done)
+            before = min(behind, done)
             waiting = waiting[done - before :]
     if len(waiting) > before:
         yield centred_alone(waiting, config)[before:]

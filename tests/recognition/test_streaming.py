@@ -26,7 +26,7 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),
-    ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"center_ms": 330.0, "deltas": 1}),
+    ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"center_ms": (330, 170), "deltas": 1}),
 ]
 
 
@@ -92,8 +92,8 @@ def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> 
 
 
 @pytest.mark.parametrize("sizes", [[1, 7, 3], [50], [1000]])
-@pytest.mark.parametrize("center_ms", [0, 20, 330, 60_000])
-def test_what_is_centred_in_blocks(center_ms: float, sizes: list[int]) -> None:
+@pytest.mark.parametrize("center_ms", [None, (0, 10), (40, 0), (330, 170), (60_000, 60_000)])
+def test_what_is_centred_in_blocks(center_ms: tuple[float, float] | None, sizes: list[int]) -> None:
     config = FeatureConfig(mels=12, center_ms=center_ms)
     static = 9 + torch.randn(123, 13)
     pieces = [torch.from_numpy(piece) for piece in cut(static.numpy(), sizes)]
