@@ -287,8 +287,10 @@ class TrainConfig(Section):
     )
     seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="of the net's matrix products; weights and the loss stay in float32"
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = Field(
+        "float32",
+        description="of the net's matrix products; weights and the loss stay in float32; auto: bfloat16 where the"
+        " hardware multiplies it (AMX, GPUs), float32 elsewhere",
     )
     tf32: bool = Field(False, description="CUDA: let float32 products round their factors to 10 bits")
     batch_size: int = Field(20, ge=1, description="utterances in a batch, at most")

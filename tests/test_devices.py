@@ -1,4 +1,4 @@
-"""Giving the C library's free memory back to the system."""
+"""Precisions by device, and giving the C library's free memory back to the system."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from speechctc import devices
-from speechctc.devices import give_back_memory, resident_memory
+from speechctc.devices import choose_precision, give_back_memory, resident_memory
 
 BLOCK, BLOCKS = 8192, 8192  # bytes, and how many: 64 MiB
 
@@ -63,3 +64,18 @@ def test_another_system_is_not_even_asked(monkeypatch: pytest.MonkeyPatch, syste
     monkeypatch.setattr(sys, "platform", system)
     give_back_memory()
     assert devices._malloc_trim() is None
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_auto_is_bfloat16_where_the_hardware_multiplies_it(able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "amx_bf16": able})
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: able and not including_emulation)
+    for name in ("cpu", "cuda"):
+        device = torch.device(name)
+        assert choose_precision(device, "auto") == ("bfloat16" if able else "float32")
+        assert choose_precision(device, "float16") == "float16"
+
+
+def test_a_machine_that_does_not_know_what_it_can_takes_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    assert choose_precision(torch.device("cpu"), "auto") == "float32"

@@ -395,6 +395,18 @@ def test_it_learns_in_bfloat16_too(extracted: Path, here: Path) -> None:
     assert score_once(extracted, here / "r", "train.precision=bfloat16").counts.per < 15
 
 
+@pytest.mark.parametrize("chosen", ["bfloat16", "float32"])
+def test_auto_trains_as_the_precision_it_stands_for(
+    extracted: Path, here: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": chosen == "bfloat16"})
+    auto, named = (
+        score_once(extracted, here / precision, f"train.precision={precision}", "train.epochs=1")
+        for precision in ("auto", chosen)
+    )
+    assert auto == named
+
+
 def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path, here: Path) -> None:
     settings = ("train.precision=float16", "model.convs=[4]", "model.dense=[8]")
     run_once(extracted, here / "whole", "train.epochs=2", *settings)

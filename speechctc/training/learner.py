@@ -11,7 +11,7 @@ from torch import Tensor
 
 from speechctc.config import Config
 from speechctc.ctc import ctc_loss
-from speechctc.devices import autocast, is_out_of_memory
+from speechctc.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.features import net_input
 from speechctc.model import MaxoutNet
@@ -37,6 +37,8 @@ class Learner:
 
     Attributes
     ----------
+    precision : str
+        Of the net's matrix products.
     average : Average or None
         Of the weights, where ``train.ema`` asks for it.
     clock : Clock
@@ -49,9 +51,10 @@ class Learner:
         self.config, self.net, self.mean, self.std = config, net, mean, std
         self.ranks, self.reporter = ranks, reporter
         self.device = mean.device
+        self.precision = choose_precision(self.device, config.train.precision)
         self.average: Average | None = None
         self.augmenter = Augmenter(config, self.device)
-        self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=config.train.precision == "float16")
+        self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.clock = Clock()
         self._refused = math.inf  # padded frames that memory had no room for
 
@@ -86,7 +89,7 @@ class Learner:
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits of shape (n_batch, max_output_frames, classes) and each utterance's output frames."""
         features = net_input(batch.static, batch.frames, self.mean, self.std, self.config.features)
-        with autocast(self.device, self.config.train.precision):
+        with autocast(self.device, self.precision):
             logits, frames = self.net(features, batch.frames)
         return logits.float(), frames
 
@@ -100,7 +103,7 @@ class Learner:
         features = net_input(static, frames, self.mean, self.std, self.config.features)
         views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
-        with autocast(self.device, config.precision):
+        with autocast(self.device, self.precision):
             if config.inter_ctc:
                 *logits, frames = self.net.forward_midway(features, frames.repeat(views))
             else:

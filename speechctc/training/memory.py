@@ -91,7 +91,7 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
     """
     config, frames = learner.config, learner.augmenter.most_frames(frames)
     utterances *= config.train.views
-    low = DTYPES.get(config.train.precision)
+    low = DTYPES.get(learner.precision)
     net = copy.deepcopy(learner.net).to("meta").train()
     kept: dict[int, Tensor] = {}
 

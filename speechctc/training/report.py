@@ -20,7 +20,7 @@ def introduction(learner: Learner, data: TrainingData) -> str:
     return (
         f"{parameter_count(learner.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
         f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
-        f" {learner.device}{f', {together} processes' if together > 1 else ''}, {config.train.precision}"
+        f" {learner.device}{f', {together} processes' if together > 1 else ''}, {learner.precision}"
     )
 
 
