@@ -20,31 +20,41 @@ Rows = NDArray[np.float32]
 
 STRIDE = 8  # frames from one look for what is settled to the next
 NEVER = -1e300
+PRIME = 1099511628211  # the hash of phones is FNV-1a's, a phone for an octet
+SPREAD = 0x9E3779B1
 
 
 class Tokens(NamedTuple):
-    """The paths that are kept, best first, and the candidates for the next frame.
+    """What is kept, best first, and the candidates for the next frame.
+
+    A token stands for all paths with the same phones and the same class in the last frame.
 
     Attributes
     ----------
-    score, state, last : ndarray, shape = (beam,)
-        Relative to the best; state of the n-gram; class of the last frame.
+    score, best : ndarray, shape = (beam,)
+        Of all its paths together, and of the best of them; both relative to the first token's.
+    code, state, last : ndarray, shape = (beam,)
+        A hash of its phones; state of the n-gram; class of the last frame.
     parent, label : ndarray, shape = (window, beam)
-        By frame, modulo the window: which path of the frame before a path continues, and the class of its frame.
-    new_score, new_state, new_last, new_parent : ndarray, shape = (beam * classes,)
+        By frame, modulo the window: from which token of the frame before the best path comes, and its class.
+    new_score, new_best, new_code, new_state, new_last, new_parent : ndarray, shape = (beam * classes,)
         Candidates.
     slot, stamp : ndarray, shape = (slots,)
         A hash table of them: candidate, and the frame it is of. `slots` is a power of two, twice the candidates.
     clock : ndarray, shape = (3,)
-        Paths kept, frames seen, frames settled.
+        Tokens kept, frames seen, frames settled.
     """
 
     score: Reals
+    best: Reals
+    code: Integers
     state: Short
     last: Short
     parent: Short
     label: Short
     new_score: Reals
+    new_best: Reals
+    new_code: Integers
     new_state: Short
     new_last: Short
     new_parent: Short
@@ -53,15 +63,27 @@ class Tokens(NamedTuple):
     clock: Integers
 
     @classmethod
-    def at_start(cls, beam: int, classes: int, states: int, limit: int) -> Tokens:
-        """Make room, with one path that has no frames."""
-        beam = min(beam, states * classes)
+    def at_start(cls, beam: int, classes: int, limit: int) -> Tokens:
+        """Make room, with one token that has no phones and no frames."""
         window, most = limit + STRIDE, beam * classes
         slots = 1 << (2 * most).bit_length()
-        row, table, new = np.zeros(beam, np.int32), np.zeros((window, beam), np.int32), np.zeros(most, np.int32)
         return cls(
-            *(np.zeros(beam), row, row.copy(), table, table.copy(), np.zeros(most), new, new.copy(), new.copy()),
-            *(np.zeros(slots, np.int32), np.full(slots, -1), np.array([1, 0, 0])),
+            score=np.zeros(beam),
+            best=np.zeros(beam),
+            code=np.zeros(beam, np.int64),
+            state=np.zeros(beam, np.int32),
+            last=np.zeros(beam, np.int32),
+            parent=np.zeros((window, beam), np.int32),
+            label=np.zeros((window, beam), np.int32),
+            new_score=np.zeros(most),
+            new_best=np.zeros(most),
+            new_code=np.zeros(most, np.int64),
+            new_state=np.zeros(most, np.int32),
+            new_last=np.zeros(most, np.int32),
+            new_parent=np.zeros(most, np.int32),
+            slot=np.zeros(slots, np.int32),
+            stamp=np.full(slots, -1),
+            clock=np.array([1, 0, 0]),
         )
 
 
@@ -69,32 +91,46 @@ class Tokens(NamedTuple):
 def _extend(
     tokens: Tokens, row: Rows, lm_log_probs: Rows, next_state: Short, weight: float, bonus: float, margin: float
 ) -> int:
-    """Write the candidates of a frame, at most one for each state and class, the better where two meet."""
-    floor = row.max() - margin
-    mask, frame, count = len(tokens.slot) - 1, tokens.clock[1], 0
+    """Write the candidates of a frame, one for each phones and class; paths that meet are added up."""
+    floor, count = row.max() - margin, 0
     for k in range(tokens.clock[0]):
-        state, last = tokens.state[k], tokens.last[k]
         for label in range(len(row)):
             if row[label] < floor:
                 continue
-            score, to = tokens.score[k] + row[label], state
-            if label > 0 and label != last:
-                score += weight * lm_log_probs[state, label] + bonus
-                to = next_state[state, label]
-            at = ((np.int64(to) * len(row) + label) * 0x9E3779B1 >> 7) & mask
-            while tokens.stamp[at] == frame and (
-                tokens.new_state[tokens.slot[at]] != to or tokens.new_last[tokens.slot[at]] != label
-            ):
-                at = (at + 1) & mask
-            if tokens.stamp[at] != frame:
-                tokens.stamp[at], tokens.slot[at] = frame, count
-                tokens.new_score[count], tokens.new_parent[count] = NEVER, 0
-                tokens.new_state[count], tokens.new_last[count] = to, label
+            gain, code, state = np.float64(row[label]), tokens.code[k], tokens.state[k]
+            if label > 0 and label != tokens.last[k]:
+                gain += weight * lm_log_probs[state, label] + bonus
+                code, state = (code ^ label) * PRIME, next_state[state, label]
+            at = _candidate(tokens, code, label, count)
+            if at == count:
+                tokens.new_score[at] = tokens.new_best[at] = NEVER
+                tokens.new_code[at], tokens.new_state[at], tokens.new_last[at] = code, state, label
                 count += 1
-            place = tokens.slot[at]
-            if score > tokens.new_score[place]:
-                tokens.new_score[place], tokens.new_parent[place] = score, k
+            tokens.new_score[at] = _sum(tokens.new_score[at], tokens.score[k] + gain)
+            if tokens.best[k] + gain > tokens.new_best[at]:
+                tokens.new_best[at], tokens.new_parent[at] = tokens.best[k] + gain, k
     return count
+
+
+@compiled
+def _candidate(tokens: Tokens, code: int, label: int, count: int) -> int:
+    """Return which candidate has these phones and this class; `count`, from now on, if none had."""
+    mask, frame = len(tokens.slot) - 1, tokens.clock[1]
+    at = ((code ^ label) * SPREAD >> 24) & mask
+    while tokens.stamp[at] == frame:
+        found = tokens.slot[at]
+        if tokens.new_code[found] == code and tokens.new_last[found] == label:
+            return int(found)
+        at = (at + 1) & mask
+    tokens.stamp[at], tokens.slot[at] = frame, count
+    return count
+
+
+@compiled
+def _sum(a: float, b: float) -> float:
+    """Return log(e^a + e^b)."""
+    high, low = max(a, b), min(a, b)
+    return float(high + np.log1p(np.exp(low - high)))
 
 
 @compiled
@@ -129,10 +165,11 @@ def _select(tokens: Tokens, count: int) -> None:
     for end in range(kept - 1, 0, -1):
         chosen[0], chosen[end] = chosen[end], chosen[0]
         _sink(chosen, tokens.new_score, 0, end)
-    best = tokens.new_score[chosen[0]]
+    score, best = tokens.new_score[chosen[0]], tokens.new_best[chosen[0]]
     at = tokens.clock[1] % len(tokens.parent)
     for k, candidate in enumerate(chosen):
-        tokens.score[k] = tokens.new_score[candidate] - best
+        tokens.score[k], tokens.best[k] = tokens.new_score[candidate] - score, tokens.new_best[candidate] - best
+        tokens.code[k] = tokens.new_code[candidate]
         tokens.state[k], tokens.last[k] = tokens.new_state[candidate], tokens.new_last[candidate]
         tokens.parent[at, k], tokens.label[at, k] = tokens.new_parent[candidate], tokens.new_last[candidate]
     tokens.clock[0] = kept
@@ -141,7 +178,7 @@ def _select(tokens: Tokens, count: int) -> None:
 
 @compiled
 def _agree(tokens: Tokens, frame: int) -> None:
-    """Drop the paths that are not as the best one until a frame."""
+    """Drop the tokens whose best path is not as the first one's until a frame."""
     window, kept = len(tokens.parent), 0
     newest = (tokens.clock[1] - 1) % window
     before = np.arange(tokens.clock[0])
@@ -150,7 +187,8 @@ def _agree(tokens: Tokens, frame: int) -> None:
             before[k] = tokens.parent[t % window, before[k]]
     for k in range(len(before)):
         if before[k] == before[0]:
-            tokens.score[kept], tokens.state[kept], tokens.last[kept] = tokens.score[k], tokens.state[k], tokens.last[k]
+            tokens.score[kept], tokens.best[kept], tokens.code[kept] = tokens.score[k], tokens.best[k], tokens.code[k]
+            tokens.state[kept], tokens.last[kept] = tokens.state[k], tokens.last[k]
             tokens.parent[newest, kept] = tokens.parent[newest, k]
             tokens.label[newest, kept] = tokens.label[newest, k]
             kept += 1
@@ -159,7 +197,7 @@ def _agree(tokens: Tokens, frame: int) -> None:
 
 @compiled
 def _settle(tokens: Tokens, path: Integers) -> int:
-    """Write the frames in which all paths are one, from the first that is not settled; return how many there are."""
+    """Write the frames in which all best paths are one, from the first not settled; return how many there are."""
     window, settled, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
     one = np.arange(tokens.clock[0])
     seen = np.zeros(len(tokens.score), np.bool_)
@@ -184,12 +222,17 @@ def _settle(tokens: Tokens, path: Integers) -> int:
 
 @compiled
 def _finish(tokens: Tokens, lm_log_probs: Rows, weight: float) -> None:
-    """Keep only the path that is best with the end of the utterance after it."""
+    """Keep only the best path of the phones that are best with the end of the utterance after them."""
     best, most, newest = 0, -np.inf, (tokens.clock[1] - 1) % len(tokens.parent)
     for k in range(tokens.clock[0]):
-        score = tokens.score[k] + weight * lm_log_probs[tokens.state[k], 0]
+        score, path = NEVER, k
+        for other in range(tokens.clock[0]):  # with a blank or a phone in the last frame
+            if tokens.code[other] == tokens.code[k]:
+                score = _sum(score, tokens.score[other])
+                path = other if tokens.best[other] > tokens.best[path] else path
+        score += weight * lm_log_probs[tokens.state[k], 0]
         if score > most:
-            best, most = k, score
+            best, most = path, score
     tokens.parent[newest, 0], tokens.label[newest, 0] = tokens.parent[newest, best], tokens.label[newest, best]
     tokens.clock[0] = 1
 

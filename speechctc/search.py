@@ -1,4 +1,4 @@
-"""From emissions to phones: the best path frame by frame, or with an n-gram of phones beside it."""
+"""From emissions to phones: the best path frame by frame, or a prefix search with an n-gram of phones beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Path = NDArray[np.int64]
 MARGIN = 10.0
 """Classes whose log posterior is so far below their frame's best are not looked at."""
 LIMIT = 100
-"""Frames after which a frame's class is settled, even where not all paths agree on it."""
+"""Frames after which a frame's class is settled, even where not all that is kept agrees on it."""
 DELAY = 2.0
 """The same in seconds, where a config says how long a frame is; with more the result is hardly better."""
 FLOOR = -1e4  # of a log posterior
@@ -75,20 +75,20 @@ def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
 
 
 class LmSearch:
-    """Viterbi's beam search for the best path of a recording, by posteriors and an n-gram together.
+    """Prefix beam search: the phones of a recording that posteriors and an n-gram together make most probable.
 
-    A path's score is the sum of its log posteriors, and for each phone of it ``weight`` times the log probability
-    that the n-gram gives it after those before, and ``bonus``; at the end ``weight`` times that of the end. Of paths
-    that can go on alike the best is kept (they agree in the n-gram's state and in the last frame's class). How the
-    frames are cut into blocks makes no difference; memory does not grow with them.
+    The score of a sequence of phones is the log of its probability by the net, all of its paths added up (Graves et al.
+    2006, eq. 3), and for each phone ``weight`` times the log probability that the n-gram gives it after those before,
+    and ``bonus``; at the end ``weight`` times that of the end (A. Y. Hannun et al., arXiv 1408.2873, algorithm 1). What
+    comes out is the best path of the best sequence. How the frames are cut into blocks makes no difference; memory does
+    not grow with them.
 
     Parameters
     ----------
     lm : PhoneLM
     weight, bonus : float
-        With both 0 the path is that of the best class of each frame.
     beam : int
-        Paths to keep, at least 1.
+        Sequences to keep, counted twice that may end with a phone or with a blank; at least 1.
     margin : float
         See `MARGIN`.
     limit : int
@@ -109,8 +109,8 @@ class LmSearch:
         self._advance = advance()
         self._tables = np.ascontiguousarray(lm.log_probs), np.ascontiguousarray(lm.next_state)
         self._numbers = float(weight), float(bonus), float(margin)
-        states, classes = lm.log_probs.shape
-        self._tokens = Tokens.at_start(beam, classes, states, limit)
+        classes = lm.log_probs.shape[1]
+        self._tokens = Tokens.at_start(beam, classes, limit)
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
     def push(self, log_probs: Rows) -> tuple[Rows, Path]:

@@ -94,7 +94,7 @@ class Recogniser:
         decode = self.config.decode
         if not uses_lm(self.checkpoint.lm, self.config):
             return "best path"
-        return f"best path with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
+        return f"prefix search with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
 
     def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
         """Return unnormalised log probabilities.
