@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.convolution import Convolution
 from speechctc.features import frame_mask
 from speechctc.maxout import Maxout
 
@@ -150,7 +151,7 @@ class Layer(nn.Module):
         self.residual = config.residual and n_in == n_out and stride == 1
         normed = n_in if self.residual else n_out * pieces
         self.norm = ChannelNorm(normed) if norm else None
-        self.conv = nn.Conv2d(n_in, n_out * pieces, kernel, (1, stride), padding)
+        self.conv = Convolution(n_in, n_out * pieces, kernel, (1, stride), padding)
         self.activation = _activation(config.activation, pieces, n_out, dropout)
         self.dropout = nn.Identity() if pieces > 1 else nn.Dropout(dropout)
         _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
