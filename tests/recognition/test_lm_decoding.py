@@ -105,7 +105,7 @@ def test_without_weight_the_ngram_is_not_used(run: Path, taught: Path, tmp_path:
 
 
 def test_the_weight_of_a_config_can_be_overruled(run: Path, taught: Path) -> None:
-    assert "weight 0.7" in Recogniser.load(run, "cpu").method
+    assert "weight 0.5" in Recogniser.load(run, "cpu").method
     assert "weight 1.25" in Recogniser.load(run, "cpu", lm_weight=1.25).method
     with pytest.raises(InputError, match="decode.lm_weight"):
         Recogniser.load(run, "cpu", lm_weight=-1)
