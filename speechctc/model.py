@@ -8,7 +8,6 @@ an utterance's end is set to zero before each layer: an utterance's output does 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -93,26 +92,6 @@ class MaxoutNet(nn.Module):
             Meaningless past an utterance's end.
         frames : Tensor, shape = (n_batch,)
         """
-        for hidden in self._hidden(features, frames):  # none is held but the last: a long recording's take room
-            last = hidden
-        return self._logits(last), torch.as_tensor(output_frames(frames, self.config))
-
-    def forward_midway(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return, beside what `forward` does, the logits that the layer half-way up would give (Lee & Watanabe 2021).
-
-        The output layer reads them, so that layer must be as wide as the last.
-
-        Returns
-        -------
-        logits, midway : Tensor, shape = (n_batch, max_output_frames, classes)
-        frames : Tensor, shape = (n_batch,)
-        """
-        hidden = list(self._hidden(features, frames))
-        midway = self._logits(hidden[len(self.convs) + self.config.midway])
-        return self._logits(hidden[-1]), midway, torch.as_tensor(output_frames(frames, self.config))
-
-    def _hidden(self, features: Tensor, frames: Tensor) -> Iterator[Tensor]:
-        """Yield the output of every hidden layer; from the last convolution on, (n_batch, width, 1, frames)."""
         x = features.contiguous(memory_format=torch.channels_last)
         mask = frame_mask(frames, x.shape[3])[:, None, None, :]
         for number, conv in enumerate(self.convs):
@@ -120,16 +99,11 @@ class MaxoutNet(nn.Module):
             if number == 0:
                 x = self.pool(x)
                 mask = frame_mask(torch.as_tensor(output_frames(frames, self.config)), x.shape[3])[:, None, None, :]
-            if number == len(self.convs) - 1:
-                x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
-            yield x
+        x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
         for dense in self.dense:
             x = dense(x, mask)
-            yield x
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden if self.norm is None else self.norm(hidden))
-        return logits.squeeze(2).transpose(1, 2)
+        logits: Tensor = self.output(x if self.norm is None else self.norm(x))
+        return logits.squeeze(2).transpose(1, 2), torch.as_tensor(output_frames(frames, self.config))
 
 
 class Layer(nn.Module):

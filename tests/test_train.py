@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from speechctc.config import load_config
@@ -22,7 +23,6 @@ from speechctc.recognition.recogniser import Recogniser
 from speechctc.train import Stopped, train
 from speechctc.training.chunks import Batch
 from speechctc.training.learner import Learner
-from speechctc.training.place import Place
 from speechctc.training.trainer import Trainer
 from tests.practice import Recorder, run_once, same, score_once, trainer_of
 
@@ -264,31 +264,6 @@ def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Pat
     assert torch.equal(best[name], state[f"average.{name[4:]}"])
 
 
-def test_the_mean_of_the_best_few_is_kept_if_it_is_better(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ("train.epochs=4", "train.keep_best=3", "train.average_best=true", "train.ema=0.5", "train.lr=0.003")
-    recorder = Recorder()
-    score_once(extracted, here / "r", *settings, recorder=recorder)
-    assert any("mean of the best 3: dev PER" in line for line in recorder.said)
-    tops = [load_file(path / "weights.safetensors") for path in sorted((here / "r" / "top").iterdir())]
-    original = Place.score
-    monkeypatch.setattr(Place, "score", lambda place, per: original(place, per) or place.epoch == 4)
-    score_once(extracted, here / "again", *settings, recorder=recorder)
-    assert any("kept as the best" in line for line in recorder.said)
-    best = load_file(here / "again" / "best" / "weights.safetensors")
-    for name, value in best.items():
-        torch.testing.assert_close(value, torch.stack([top[name] for top in tops]).mean(0))
-
-
-def test_the_best_few_are_kept(extracted: Path, here: Path) -> None:
-    run_once(extracted, here / "r", "train.epochs=6", "train.keep_best=3", "train.lr=0.003")
-    lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
-    wanted = sorted(lines, key=lambda line: (line["dev_per"], line["epoch"]))[:3]
-    kept = {path.name for path in (here / "r" / "top").iterdir()}
-    assert kept == {f"epoch-{line['epoch']:04d}" for line in wanted}
-
-
 def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "train.epochs=1")
     trainer.learner.net.train()
@@ -301,6 +276,18 @@ def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: 
     assert not done & set(rest) and len(done) + len(rest) == len(trainer.data.train.members)
     same_limits = trainer_of(extracted, here / "r", "train.epochs=1")
     assert same_limits.place.batch == 2
+
+
+def test_a_run_made_with_keys_that_were_removed_goes_on(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=1")
+    stored = yaml.safe_load((here / "r" / "config.yaml").read_text())
+    stored["train"] |= {"inter_ctc": 0.0, "keep_best": 3, "average_best": False}
+    (here / "r" / "config.yaml").write_text(yaml.safe_dump(stored))
+    run_once(extracted, here / "r", "train.epochs=2", resume=True)
+    stored["train"] |= {"inter_ctc": 0.3, "epochs": 2}
+    (here / "r" / "config.yaml").write_text(yaml.safe_dump(stored))
+    with pytest.raises(InputError, match=r"train\.inter_ctc=0\.3"):
+        run_once(extracted, here / "r", "train.epochs=3", resume=True)
 
 
 def test_a_run_tells_what_it_was_made_from(extracted: Path, here: Path) -> None:

@@ -94,9 +94,9 @@ class Learner:
         return logits.float(), frames
 
     def forward_varied(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
-        """Return what `forward` does of the batch augmented: for each view of it, and of the middle layer if it counts.
+        """Augment the batch and return the logits of each view of it, and each utterance's output frames.
 
-        Two views have the same speed, level and noise, and are hidden in other places.
+        Two views share speed, level and noise and differ in their masks.
         """
         config, augmenter = self.config.train, self.augmenter
         static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
@@ -104,11 +104,8 @@ class Learner:
         views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, self.precision):
-            if config.inter_ctc:
-                *logits, frames = self.net.forward_midway(features, frames.repeat(views))
-            else:
-                *logits, frames = self.net(features, frames.repeat(views))
-        return [view.float() for each in logits for view in each.chunk(views)], frames[: len(batch.indices)]
+            logits, frames = self.net(features, frames.repeat(views))
+        return [view.float() for view in logits.chunk(views)], frames[: len(batch.indices)]
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -162,20 +159,17 @@ class Learner:
             parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
 
     def _backward(self, batch: Batch, phones: int) -> Tensor:
-        """Add a batch's gradients; return the sum of its utterances' losses, as the last layer has them."""
+        """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
-            losses = [self.losses(each, frames, batch).sum() for each in logits]
-            loss = last = torch.stack(losses[: config.views]).mean()
-            if config.inter_ctc:
-                loss = torch.lerp(last, torch.stack(losses[config.views :]).mean(), config.inter_ctc)
+            loss = ctc = torch.stack([self.losses(each, frames, batch).sum() for each in logits]).mean()
             if config.consistency:
-                loss = loss + config.consistency * consistency(logits[0], logits[1], frames)
+                loss = ctc + config.consistency * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss / phones).backward()
-        return last.detach()
+        return ctc.detach()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts a batch must go by what was refused before."""

@@ -4,17 +4,14 @@ config.yaml      the config as resolved
 run.json         all that the run was made from: that config, seed, versions, hardware, command lines, data fingerprint
 metrics.jsonl    a line an epoch
 best/ last/      checkpoints: of the lowest dev PER, and of the last state saved
-top/             the best few, where train.keep_best asks for more than one
 tensorboard/     the lines of metrics.jsonl, where train.tensorboard asks for it
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from speechctc import files
 from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
+from speechctc.schema import REMOVED
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -35,7 +33,7 @@ MAY_CHANGE = (
     "train.minutes",
     "train.patience",
     "train.save_minutes",
-    "train.keep_best",
+    "train.keep_best",  # this and the next were removed, and an old run may have any value of them
     "train.average_best",
     "train.tensorboard",
     "train.device",
@@ -63,7 +61,6 @@ class Run:
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
-        self.top = folder / "top"
         self._board: SummaryWriter | None = None
 
     def check(self, config: Config, resume: bool) -> None:
@@ -108,25 +105,6 @@ class Run:
         if config.train.tensorboard:
             self._board = _open_board(self.folder / "tensorboard")
 
-    def keep_top(self, count: int, line: dict[str, Any], save: Callable[[Path], None]) -> None:
-        """Save an epoch's checkpoint among the best few if its dev PER belongs there, and drop what is too much.
-
-        One alone is ``best/``, and needs no place here.
-        """
-        if count == 1:
-            return
-        new, per = self.top / f"epoch-{line['epoch']:04d}", line["dev_per"]
-        kept = [(_dev_per(path), path) for path in self.top_checkpoints() if path != new]
-        ranked = sorted([*kept, (per, new)], key=lambda entry: (entry[0], entry[1].name))
-        if new in (path for _, path in ranked[:count]):
-            save(new)
-        for _, path in ranked[count:]:
-            shutil.rmtree(path, ignore_errors=True)
-
-    def top_checkpoints(self) -> list[Path]:
-        """Return the folders of the best few."""
-        return sorted(self.top.glob("epoch-????"))
-
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process alone; the lock goes with the process, however it ends."""
@@ -165,6 +143,7 @@ class Run:
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
         new, old = _flat(config.to_dict()), _flat(stored)
+        old = {key: value for key, value in old.items() if key not in REMOVED or value != REMOVED[key][0]}
         changed = [
             key
             for key in sorted({*new, *old})
@@ -198,14 +177,6 @@ def _open_board(folder: Path) -> SummaryWriter:
             "train.tensorboard=true: tensorboard is not installed", "pip install 'speechctc[tensorboard]'"
         ) from None
     return SummaryWriter(str(folder))
-
-
-def _dev_per(checkpoint: Path) -> float:
-    """Return a checkpoint's dev PER, infinite for a folder that holds none."""
-    try:
-        return float(json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))["dev_per"])
-    except (OSError, ValueError, KeyError):
-        return math.inf
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

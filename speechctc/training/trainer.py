@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from speechctc.checkpoint import Checkpoint, load_checkpoint, mean_weights, save_checkpoint
+from speechctc.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
@@ -81,8 +81,6 @@ class Trainer:
             self._enter_stage()
             self._epoch()
             dev = self._finish_epoch()
-        if dev is not None and self.config.train.average_best:
-            dev = self._average_best() or dev
         self.run.close()
         if dev is None:
             self.reporter.note(f"{self.run.folder}: all of it is done already; train.epochs and train.minutes end it")
@@ -196,30 +194,8 @@ class Trainer:
     def _record_epoch(self, line: dict[str, Any], better: bool) -> None:
         self.run.log(line)
         with self.learner.averaged():
-            checkpoint = self._checkpoint(line)
             if better:
-                save_checkpoint(self.run.best, checkpoint)
-            self.run.keep_top(self.config.train.keep_best, line, lambda folder: save_checkpoint(folder, checkpoint))
-
-    def _average_best(self) -> DevScore | None:
-        """Score the mean of the best few checkpoints' weights; if it is better than each, keep it as the best."""
-        self.ranks.wait()
-        folders = self.run.top_checkpoints()
-        if len(folders) < 2:
-            return None
-        self.learner.net.load_state_dict(mean_weights(folders, self.device))
-        self.learner.average = None  # the mean is not to be scored in another's stead
-        dev = self._evaluate()
-        if dev is None:
-            return None
-        better = self.place.score(dev.counts.per)
-        self.reporter.note(
-            f"mean of the best {len(folders)}: dev PER {dev.counts.per:.2f} %{', kept as the best' if better else ''}"
-        )
-        if self.ranks.first and better:
-            facts = {"epoch": self.place.epoch, "step": self.place.step, "dev_per": dev.counts.per}
-            save_checkpoint(self.run.best, self._checkpoint({**facts, "mean_of": [path.name for path in folders]}))
-        return dev if better else None
+                save_checkpoint(self.run.best, self._checkpoint(line))
 
     def _end_stage_early(self) -> None:
         patience = self.config.train.patience
