@@ -10,8 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.compiled.cached import with_cache
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.cache import with_cache
+from speechctc.compiled.inline import compiled
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

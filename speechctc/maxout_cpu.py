@@ -16,12 +16,12 @@ import torch
 from numba import types
 from torch import Tensor
 
-from speechctc.compiled.cached import VECTORS, sources, with_cache
-from speechctc.compiled.memory import fetch_and_add, memory
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.cache import VECTORS, sources, with_cache
+from speechctc.compiled.inline import compiled
+from speechctc.compiled.pointers import fetch_and_add, memory
 from speechctc.compiled.threads import share_out
 
-# By type of the numbers, what stands for it in memory (see `speechctc.compiled.memory`).
+# By type of the numbers, what stands for it in memory (see `speechctc.compiled.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 DROPPED = 255
 """What a unit that is dropped has in place of its piece."""

@@ -18,8 +18,8 @@ from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.dev_score import DevScore
+from speechctc.training.distributed import Ranks, joined
 from speechctc.training.profiling import Profile, StepTimes
-from speechctc.training.ranks import Ranks, joined
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 

@@ -13,8 +13,8 @@ from speechctc.config import CorpusConfig
 from speechctc.corpora import read_corpus
 from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli
-from tests.taught import write_song
 from tests.test_cli import Command, one_line_error
+from tests.tiny_model import write_song
 from tests.tones import PHONES, write_config
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]

@@ -22,9 +22,9 @@ from speechctc.evaluate import evaluate
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.train import Stopped, train
 from speechctc.training.chunks import Batch
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
-from tests.practice import Recorder, run_once, same, score_once, trainer_of
+from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:

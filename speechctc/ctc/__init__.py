@@ -22,9 +22,9 @@ def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
     dtype : torch.dtype
         The type of the logits.
     """
-    from speechctc.ctc import native
+    from speechctc.ctc import entry
 
-    return native.is_compiled(dtype)
+    return entry.is_compiled(dtype)
 
 
 def warm_up(dtype: torch.dtype = torch.float32) -> None:
@@ -35,6 +35,6 @@ def warm_up(dtype: torch.dtype = torch.float32) -> None:
     dtype : torch.dtype
         The type of the logits.
     """
-    from speechctc.ctc import native
+    from speechctc.ctc import entry
 
-    native.entry(dtype)
+    entry.entry(dtype)

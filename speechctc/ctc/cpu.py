@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from speechctc.compiled.threads import share_out
-from speechctc.ctc import native, pages
+from speechctc.ctc import entry, gradient_memory
 from speechctc.ctc.problem import Problem, loss_type
 
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
@@ -26,7 +26,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     gradient : Tensor or None
         Like the logits. Zero in padded frames and where the loss is inf.
     """
-    gradient = pages.empty_like(problem.logits) if want_gradient else None
+    gradient = gradient_memory.empty_like(problem.logits) if want_gradient else None
     return _solve(problem, gradient, None), gradient
 
 
@@ -58,7 +58,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
-    batch = native.Batch(
+    batch = entry.Batch(
         taken=0,
         samples=problem.samples,
         order=order.ctypes.data,
@@ -88,11 +88,11 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
         alpha=states if gradient is None and posteriors is None else rows,
     )
-    share_out(native.entry(logits.dtype), np.array(batch, np.int64), threads)
+    share_out(entry.entry(logits.dtype), np.array(batch, np.int64), threads)
     return losses
 
 
-def _plan(problem: Problem) -> tuple[native.Integers, int, int]:
+def _plan(problem: Problem) -> tuple[entry.Integers, int, int]:
     """Plan the order of samples, longest first, and how many threads; find the numbers of alpha of the largest."""
     if problem.samples == 1:
         return np.zeros(1, np.int64), 1, problem.longest_input * (2 * problem.longest_target + 1)

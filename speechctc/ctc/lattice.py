@@ -21,13 +21,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.lanes import after, before, maximum, minimum, total
-from speechctc.compiled.memory import load, store
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import compiled
+from speechctc.compiled.pointers import load, store
+from speechctc.compiled.simd import after, before, maximum, minimum, total
 from speechctc.ctc.extended import FLOOR, exponent, power, significand
 from speechctc.ctc.problem import LEAST_EXPONENT
-from speechctc.ctc.rows import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
-from speechctc.ctc.sample import Sample, Workspace, band, clear, prepare
+from speechctc.ctc.softmax import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
+from speechctc.ctc.workspace import Sample, Workspace, band, clear, prepare
 
 
 @compiled

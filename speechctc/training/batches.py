@@ -19,7 +19,7 @@ import torch
 from speechctc.devices import give_back_memory
 from speechctc.errors import InputError
 from speechctc.training.chunks import Batch, Order, Slot
-from speechctc.training.plan import ChunkPlan, EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.splits import Split
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.training.plan import ChunkPlan, Indices
+from speechctc.training.epoch_plan import ChunkPlan, Indices
 from speechctc.training.splits import Split, starts_of
 
 

@@ -15,7 +15,7 @@ from speechctc.phones import Inventory, choose_folding
 from speechctc.progress import Reporter
 from speechctc.shards import read_split
 from speechctc.training.batches import Loader
-from speechctc.training.plan import EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.splits import Split
 
 

@@ -13,7 +13,7 @@ from speechctc.progress import Reporter
 from speechctc.score import EditCounts, edit_counts
 from speechctc.search import best_labels
 from speechctc.training.batches import Loader
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 
 BLANK_COLLAPSE = 0.995  # share of blank frames on dev from which the net says nothing worth the name
 PATIENCE_WITH_BLANKS = 4  # epochs of it that are ordinary at the start

@@ -13,8 +13,8 @@ from speechctc.errors import InputError
 from speechctc.recognition.calibration import Calibration
 from speechctc.shards import read_split
 from speechctc.training.optimise import stages
-from speechctc.training.place import Place
 from speechctc.training.run_record import fingerprint
+from speechctc.training.run_state import Place
 from speechctc.training.runs import Run
 
 

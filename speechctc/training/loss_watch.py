@@ -9,7 +9,7 @@ from torch import Tensor
 
 from speechctc.errors import InputError
 from speechctc.training.chunks import Batch
-from speechctc.training.plan import Indices
+from speechctc.training.epoch_plan import Indices
 
 EVERY = 16  # steps between two looks on a GPU; what is looked at is as old again, and has long been computed
 

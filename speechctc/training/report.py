@@ -8,8 +8,8 @@ from typing import Any
 from speechctc.model import parameter_count, receptive_field
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
-from speechctc.training.learner import Learner
-from speechctc.training.place import Place
+from speechctc.training.run_state import Place
+from speechctc.training.train_step import Learner
 
 
 def introduction(learner: Learner, data: TrainingData) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from speechctc.shards import Shard
-from speechctc.training.plan import Indices
+from speechctc.training.epoch_plan import Indices
 
 RELEASE_BYTES = 8 * 2**20  # stretch of a shard after whose reading the mapped pages are given back
 

@@ -16,17 +16,17 @@ from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import BlankWatch, DevScore, score_dev
-from speechctc.training.learner import Learner
+from speechctc.training.distributed import Ranks
+from speechctc.training.epoch_plan import EpochPlan, Indices
+from speechctc.training.initialise import first_net
 from speechctc.training.loss_watch import LossWatch
-from speechctc.training.memory import estimate
+from speechctc.training.memory_estimate import estimate
 from speechctc.training.optimise import stages
-from speechctc.training.place import Place, State
-from speechctc.training.plan import EpochPlan, Indices
-from speechctc.training.ranks import Ranks
 from speechctc.training.report import beside_bar, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
+from speechctc.training.run_state import Place, State
 from speechctc.training.runs import Run
-from speechctc.training.start import first_net
+from speechctc.training.train_step import Learner
 
 
 class Stopped(Exception):

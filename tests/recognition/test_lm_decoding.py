@@ -18,9 +18,9 @@ from speechctc.recognition.judged import judge
 from speechctc.recognition.many import decode_batched, decode_many
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from tests.practice import Recorder
-from tests.taught import write_song
+from tests.tiny_model import write_song
 from tests.tones import PHONES
+from tests.train_helpers import Recorder
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 

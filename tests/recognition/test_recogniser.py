@@ -18,7 +18,7 @@ from speechctc.recognition.many import decode_batched, decode_many, in_order
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
-from tests.taught import GAP, sing, write_song
+from tests.tiny_model import GAP, sing, write_song
 from tests.tones import PHONES
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]

@@ -181,7 +181,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     import soundfile
 
     from speechctc.recognition.recogniser import Recogniser
-    from tests.taught import untaught
+    from tests.tiny_model import untaught
 
     recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]
     speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])

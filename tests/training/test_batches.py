@@ -12,7 +12,7 @@ from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch
-from speechctc.training.plan import Indices, Limits, plan_epoch
+from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
 from speechctc.training.splits import Split
 
 CONFIG = FeatureConfig(mels=4)

@@ -6,7 +6,7 @@ import pytest
 from speechctc.config import load_config
 from speechctc.train import profile
 from speechctc.training.profiling import PARTS
-from tests.practice import Recorder
+from tests.train_helpers import Recorder
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")

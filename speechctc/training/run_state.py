@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.training.plan import EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
 
 @dataclass

@@ -13,8 +13,8 @@ from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
 from speechctc.progress import Reporter
-from speechctc.training.start import first_net, take_over
-from tests.practice import Recorder, run_once, score_once, trainer_of
+from speechctc.training.initialise import first_net, take_over
+from tests.train_helpers import Recorder, run_once, score_once, trainer_of
 
 
 def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path) -> None:

@@ -19,9 +19,9 @@ from speechctc.progress import Reporter
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
+from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
 from speechctc.training.profiling import Clock
-from speechctc.training.ranks import Ranks
 
 
 class Learner:

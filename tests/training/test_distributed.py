@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import load_file
 
 from speechctc.training.chunks import Batch
-from speechctc.training.learner import Learner
-from speechctc.training.place import State
+from speechctc.training.run_state import State
+from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
-from tests.practice import run_once, trainer_of
+from tests.train_helpers import run_once, trainer_of
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed engine")
 SETTINGS = ("model.dropout=0.0", "train.optimizer=sgd", "train.lr=0.05", "train.batch_size=4")
@@ -40,7 +40,7 @@ from pathlib import Path
 
 import torch
 
-from speechctc.training.ranks import joined
+from speechctc.training.distributed import joined
 
 with joined(torch.device("cpu")) as ranks:
     torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)

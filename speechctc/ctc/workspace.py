@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from speechctc.compiled.memory import load, store
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import compiled
+from speechctc.compiled.pointers import load, store
 from speechctc.ctc.extended import FLOOR
 
 OPEN = 2**31 - 1
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """The memory that one thread works in; `speechctc.ctc.native` says how large each part is."""
+    """The memory that one thread works in; `speechctc.ctc.entry` says how large each part is."""
 
     alpha_m: Any  # alpha of all frames, rows of 2L+1: the blanks, then the labels
     alpha_e: Any

@@ -14,9 +14,9 @@ from torch.utils.hooks import RemovableHandle
 from speechctc.errors import InputError
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
-from tests.practice import Recorder, trainer_of
+from tests.train_helpers import Recorder, trainer_of
 
 SGD = ("train.optimizer=sgd", "train.lr=0.05", "train.clip=1.0")
 

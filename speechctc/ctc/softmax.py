@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.lanes import largest, maximum, splat, total
-from speechctc.compiled.memory import gather, is_half, load, prefetch, store, stream, to_line
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import compiled
+from speechctc.compiled.pointers import gather, is_half, load, prefetch, store, stream, to_line
+from speechctc.compiled.simd import largest, maximum, splat, total
 from speechctc.ctc.extended import exponential, softened
-from speechctc.ctc.sample import Sample, Workspace
+from speechctc.ctc.workspace import Sample, Workspace
 
 AHEAD = 4
 """Frames between asking for a row and reading it. Rows of a batch lie far apart: the hardware does not foresee them."""

@@ -15,15 +15,15 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from speechctc.compiled.cached import VECTORS, sources, with_cache
-from speechctc.compiled.memory import fetch_and_add, memory, size_of
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.cache import VECTORS, sources, with_cache
+from speechctc.compiled.inline import compiled
+from speechctc.compiled.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.lattice import solve
-from speechctc.ctc.sample import Sample, Workspace
+from speechctc.ctc.workspace import Sample, Workspace
 
 Integers = NDArray[np.int64]
 
-# By type of the logits: what stands for it in memory (see `compiled.memory`), and the numbers to compute with.
+# By type of the logits: what stands for it in memory (see `compiled.pointers`), and the numbers to compute with.
 KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.float32: (np.float32(0), np.float32(0), np.int32(0)),
     torch.float64: (np.float64(0), np.float64(0), np.int64(0)),
@@ -152,7 +152,7 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
 
 def _sources() -> str:
     """What the compiled code depends on."""
-    names = ("native", "lattice", "rows", "sample", "extended")
+    names = ("entry", "lattice", "softmax", "workspace", "extended")
     return sources([*VECTORS, *(Path(__file__).parent / f"{name}.py" for name in names)])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from speechctc.devices import DTYPES, resident_memory, total_memory
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 
 MIB = 2**20
 
