@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.compiled.cache import with_cache
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.inline import njit_inline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Short = NDArray[np.int32]
 Rows = NDArray[np.float32]
 
-STRIDE = 8  # frames from one look for what is settled to the next
+STRIDE = 8  # frames from one look for what is committed to the next
 NEVER = -1e300
 PRIME = 1099511628211  # the hash of phones is FNV-1a's, a phone for an octet
 SPREAD = 0x9E3779B1
@@ -42,7 +42,7 @@ class Tokens(NamedTuple):
     slot, stamp : ndarray, shape = (slots,)
         A hash table of them: candidate, and the frame it is of. `slots` is a power of two, twice the candidates.
     clock : ndarray, shape = (3,)
-        Tokens kept, frames seen, frames settled.
+        Tokens kept, frames seen, frames committed.
     """
 
     score: Reals
@@ -87,7 +87,7 @@ class Tokens(NamedTuple):
         )
 
 
-@compiled
+@njit_inline
 def _extend(
     tokens: Tokens, row: Rows, lm_log_probs: Rows, next_state: Short, weight: float, bonus: float, margin: float
 ) -> int:
@@ -112,7 +112,7 @@ def _extend(
     return count
 
 
-@compiled
+@njit_inline
 def _candidate(tokens: Tokens, code: int, label: int, count: int) -> int:
     """Return which candidate has these phones and this class; `count`, from now on, if none had."""
     mask, frame = len(tokens.slot) - 1, tokens.clock[1]
@@ -126,14 +126,14 @@ def _candidate(tokens: Tokens, code: int, label: int, count: int) -> int:
     return count
 
 
-@compiled
+@njit_inline
 def _sum(a: float, b: float) -> float:
     """Return log(e^a + e^b)."""
     high, low = max(a, b), min(a, b)
     return float(high + np.log1p(np.exp(low - high)))
 
 
-@compiled
+@njit_inline
 def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
     """Move the element at `k` down a heap of candidates, the worst of which is at its top: of equal ones the last."""
     while 2 * k + 1 < size:
@@ -146,12 +146,12 @@ def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
         k = child
 
 
-@compiled
+@njit_inline
 def _worse(score: Reals, a: int, b: int) -> bool:
     return bool(score[a] < score[b] or (score[a] == score[b] and a > b))
 
 
-@compiled
+@njit_inline
 def _select(tokens: Tokens, count: int) -> None:
     """Keep the best candidates; of equal ones the first."""
     kept = min(count, len(tokens.score))
@@ -176,7 +176,7 @@ def _select(tokens: Tokens, count: int) -> None:
     tokens.clock[1] += 1
 
 
-@compiled
+@njit_inline
 def _agree(tokens: Tokens, frame: int) -> None:
     """Drop the tokens whose best path is not as the first one's until a frame."""
     window, kept = len(tokens.parent), 0
@@ -195,13 +195,13 @@ def _agree(tokens: Tokens, frame: int) -> None:
     tokens.clock[0] = kept
 
 
-@compiled
-def _settle(tokens: Tokens, path: Integers) -> int:
-    """Write the frames in which all best paths are one, from the first not settled; return how many there are."""
-    window, settled, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
+@njit_inline
+def _commit(tokens: Tokens, path: Integers) -> int:
+    """Write the frames in which all best paths are one, from the first not committed; return how many there are."""
+    window, committed, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
     one = np.arange(tokens.clock[0])
     seen = np.zeros(len(tokens.score), np.bool_)
-    while len(one) > 1 and frame >= settled:
+    while len(one) > 1 and frame >= committed:
         seen[:] = False
         distinct = 0
         for k in range(len(one)):
@@ -212,15 +212,15 @@ def _settle(tokens: Tokens, path: Integers) -> int:
                 distinct += 1
         one = one[:distinct]
         frame -= 1
-    count, k = int(max(frame - settled + 1, 0)), one[0]
-    for t in range(frame, settled - 1, -1):
-        path[t - settled] = tokens.label[t % window, k]
+    count, k = int(max(frame - committed + 1, 0)), one[0]
+    for t in range(frame, committed - 1, -1):
+        path[t - committed] = tokens.label[t % window, k]
         k = tokens.parent[t % window, k]
     tokens.clock[2] += count
     return count
 
 
-@compiled
+@njit_inline
 def _finish(tokens: Tokens, lm_log_probs: Rows, weight: float) -> None:
     """Keep only the best path of the phones that are best with the end of the utterance after them."""
     best, most, newest = 0, -np.inf, (tokens.clock[1] - 1) % len(tokens.parent)
@@ -255,10 +255,10 @@ def _advance(
         if tokens.clock[1] % STRIDE == 0:
             if tokens.clock[1] - tokens.clock[2] > limit:
                 _agree(tokens, tokens.clock[1] - limit - 1)
-            done += _settle(tokens, path[done:])
+            done += _commit(tokens, path[done:])
     if ends and tokens.clock[1] > tokens.clock[2]:
         _finish(tokens, lm_log_probs, weight)
-        done += _settle(tokens, path[done:])
+        done += _commit(tokens, path[done:])
     return path[:done]
 
 

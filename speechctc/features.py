@@ -82,18 +82,18 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
     Tensor, shape = (n_batch, channels, static_dims, max_frames), float32
         Zero past each utterance's end.
     """
-    return input_of_centred(centred(static.float(), frames, config), frames, mean, std, config)
+    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config)
 
 
-def input_of_centred(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
-    """Do what `net_input` does to features that are `centred` already."""
+def net_input_after_cmn(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
+    """Do what `net_input` does to features that are `sliding_cmn` already."""
     inside = frame_mask(frames, features.shape[1])
     stacked = torch.stack(derivatives(features, frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
 
-def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     """Take from each dimension its mean over the frames around: what level, room, microphone and voice have added.
 
     In the mean a frame counts by the power (the geometric mean over its dimensions) of the stretch it is in, so that
@@ -118,12 +118,12 @@ def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     # What is quieter than the last bit of 16, as zeros are, counts as that bit, whatever is near: next to nothing, but
     # in a long silence there would be nothing else than the rounding errors of louder frames before it.
     loudness = known.mean(2, keepdim=True).clamp(min=0)
-    power = _mean_around(loudness.exp(), inside.double(), frames, stretch, stretch)
+    power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
     power = inside * torch.where(loudness > 0, power, 1.0)
-    return (known - _mean_around(known, power, frames, *config.center_frames)).float()
+    return (known - _sliding_mean(known, power, frames, *config.center_frames)).float()
 
 
-def _mean_around(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:
+def _sliding_mean(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:
     """Average over so many frames before and after each, inside the utterance; weights are at least 1 there.
 
     All in float64, as sums over a window are differences of those over all that came before.
@@ -138,9 +138,9 @@ def _mean_around(values: Tensor, weights: Tensor, frames: Tensor, before: int, a
     return mean
 
 
-def centred_alone(static: Tensor, config: FeatureConfig) -> Tensor:
+def sliding_cmn_one(static: Tensor, config: FeatureConfig) -> Tensor:
     """Do the same to a single recording, shape = (n_frames, static_dims)."""
-    return centred(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
+    return sliding_cmn(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
 
 
 def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
@@ -192,7 +192,7 @@ class Moments:
         """Sum over one utterance: static features of shape (n_frames, static_dims)."""
         if static.shape[0] == 0:
             return cls.none(config)
-        orders = derivatives(centred_alone(static, config)[None], torch.tensor([len(static)]), config)
+        orders = derivatives(sliding_cmn_one(static, config)[None], torch.tensor([len(static)]), config)
         values = torch.cat(orders).to(torch.float64)  # (channels, n_frames, static_dims)
         return cls(float(static.shape[0]), values.sum(1), values.square().sum(1))
 

@@ -16,10 +16,10 @@ import torch
 from numba import types
 from torch import Tensor
 
-from speechctc.compiled.cache import VECTORS, sources, with_cache
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
+from speechctc.compiled.inline import njit_inline
 from speechctc.compiled.pointers import fetch_and_add, memory
-from speechctc.compiled.threads import share_out
+from speechctc.compiled.threads import run_in_threads
 
 # By type of the numbers, what stands for it in memory (see `speechctc.compiled.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
@@ -85,10 +85,10 @@ def _run(function: Any, whole: Tensor, result: Tensor, winner: Tensor, rate: flo
     addresses = (whole.data_ptr(), result.data_ptr(), winner.data_ptr(), scale.ctypes.data)
     work = _Work(0, rows, units, pieces, seed, share, *addresses)
     threads = torch.get_num_threads() if winner.numel() > _WORTH_THREADS else 1
-    share_out(_entry(function, whole.dtype), np.array(work, np.int64), threads)
+    run_in_threads(_entry(function, whole.dtype), np.array(work, np.int64), threads)
 
 
-@compiled
+@njit_inline
 def _random(number: Any, seed: Any) -> Any:
     """32 bits that look like chance: the finaliser of MurmurHash3 (A. Appleby)."""
     h = np.uint32(np.uint32(number) * np.uint32(0x9E3779B1) + np.uint32(seed))
@@ -97,7 +97,7 @@ def _random(number: Any, seed: Any) -> Any:
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-@compiled
+@njit_inline
 def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
     """Do one row. The loops are such that LLVM makes vector instructions of them."""
     for i in range(units):
@@ -118,7 +118,7 @@ def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed
             winner[i] = winner[i] if stays else np.uint8(DROPPED)
 
 
-@compiled
+@njit_inline
 def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
     """Do one row."""
     for piece in range(pieces):
@@ -130,7 +130,7 @@ def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, see
 def _entry(row: Any, dtype: torch.dtype) -> Any:
     """Compile a function of a row for numbers of one type, or fetch it from the cache on disk."""
     like = KINDS[dtype]
-    made_of = sources([*VECTORS, Path(__file__)])
+    made_of = sources([*PRIMITIVES, Path(__file__)])
 
     def entry(address: int) -> None:
         """Do rows of the work at an address until none is left; any number of threads may do so at once."""

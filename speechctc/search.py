@@ -30,7 +30,7 @@ def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
     return [label for label, _ in groupby(path) if label != blank]
 
 
-def best_path(logits: Tensor, frames: Tensor) -> list[list[int]]:
+def greedy(logits: Tensor, frames: Tensor) -> list[list[int]]:
     """Return the labels of each utterance by its best class frame by frame, collapsed.
 
     Parameters
@@ -53,7 +53,7 @@ def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Conf
     config : Config
     """
     if lm is None or not uses_lm(lm, config):
-        return best_path(logits, frames)
+        return greedy(logits, frames)
     found = []
     for row, length in zip(logits.log_softmax(2).cpu().numpy(), frames.tolist(), strict=True):
         search = lm_search(lm, config)

@@ -31,11 +31,11 @@ def _no_gpu_for_the_skipped(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run whose model names tones; made once."""
     from tests.tiny_model import teach
 
-    return teach(tmp_path_factory.mktemp("taught"))
+    return teach(tmp_path_factory.mktemp("tiny_model"))
 
 
 @pytest.fixture(scope="session")

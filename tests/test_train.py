@@ -70,8 +70,8 @@ def test_stopped_at_any_step_it_goes_on_to_the_bit(
 
     def stopping(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
         done = step(self, batch, phones, rate)
-        if self.place.step + 1 in stop_at:
-            stop_at.discard(self.place.step + 1)
+        if self.progress.step + 1 in stop_at:
+            stop_at.discard(self.progress.step + 1)
             self.request_stop(130)
         return done
 
@@ -267,15 +267,15 @@ def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Pat
 def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "train.epochs=1")
     trainer.learner.net.train()
-    trainer.place.batch = 2
+    trainer.progress.batch = 2
     done = set(trainer.plan().done(2).tolist())
     trainer._save_last()
     again = trainer_of(extracted, here / "r", "train.epochs=1", "data.chunk_mib=2")
-    assert again.place.batch == 0
+    assert again.progress.batch == 0
     rest = again.plan().done(again.plan().steps).tolist()
     assert not done & set(rest) and len(done) + len(rest) == len(trainer.data.train.members)
     same_limits = trainer_of(extracted, here / "r", "train.epochs=1")
-    assert same_limits.place.batch == 2
+    assert same_limits.progress.batch == 2
 
 
 def test_a_run_made_with_keys_that_were_removed_goes_on(extracted: Path, here: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-VECTORS = tuple(Path(__file__).with_name(name) for name in ("pointers.py", "simd.py", "inline.py"))
+PRIMITIVES = tuple(Path(__file__).with_name(name) for name in ("pointers.py", "simd.py", "inline.py"))
 """The files of this package that end up in machine code."""
 
 

@@ -10,6 +10,6 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function) -> Function:
+def njit_inline(function: Function) -> Function:
     """Have a function compiled, for use by others that are; dividing by zero gives what IEEE 754 says."""
     return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]

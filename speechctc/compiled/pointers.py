@@ -16,7 +16,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, register_model
 
-from speechctc.compiled.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Lanes, instruction, vector
+from speechctc.compiled.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
 
 _FLOAT16, _BFLOAT16 = types.int16, types.uint16
 _STORED = {**LLVM, types.uint8: I8, _FLOAT16: ir.IntType(16), _BFLOAT16: ir.IntType(16)}
@@ -147,14 +147,14 @@ def _block(builder: Any, pointer: Any, index: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [index]), vector(pointer.type.pointee).as_pointer())
 
 
-@instruction(lambda pointer, index: Lanes(pointer.value)(pointer, types.intp))
+@instruction(lambda pointer, index: Vec16(pointer.value)(pointer, types.intp))
 def load(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
     """The 16 numbers from ``pointer[index]`` on, at any alignment."""
     kind = sig.args[0]
     return _widen(builder, kind, builder.load(_block(builder, pointer, index), align=kind.dtype.bitwidth // 8))
 
 
-@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
+@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Vec16(pointer.value)))
 def store(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     """Write 16 numbers from ``pointer[index]`` on, at any alignment."""
     kind = sig.args[0]
@@ -170,7 +170,7 @@ def to_line(builder: Any, sig: Any, pointer: Any) -> Any:
     return builder.udiv(builder.and_(builder.sub(I64(64), past), I64(63)), I64(width))
 
 
-@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
+@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Vec16(pointer.value)))
 def stream(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     """Write 16 numbers from ``pointer[index]`` on, where a cache line begins, past the caches."""
     kind = sig.args[0]
@@ -180,7 +180,7 @@ def stream(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     return NOTHING
 
 
-@instruction(lambda pointer, places, index: Lanes(pointer.value)(pointer, places, types.intp))
+@instruction(lambda pointer, places, index: Vec16(pointer.value)(pointer, places, types.intp))
 def gather(builder: Any, sig: Any, pointer: Any, places: Any, index: Any) -> Any:
     """``pointer[p]`` for the 16 places p that stand in memory from ``places[index]`` on."""
     raw = ir.Constant(vector(pointer.type.pointee), ir.Undefined)

@@ -2,7 +2,7 @@
 
 numba leaves it to LLVM to turn loops over numbers into vector instructions, which it does or does not, for reasons that
 change from release to release: arrays that might overlap, a trip count that is no multiple of the width. The functions
-here say it outright. A value of type `Lanes` is an LLVM vector of 16 float32, float64, int32 or int64; LLVM maps it to
+here say it outright. A value of type `Vec16` is an LLVM vector of 16 float32, float64, int32 or int64; LLVM maps it to
 whatever the machine has (one AVX-512 register, two of AVX2, four of SSE or NEON). The operators ``+ - * & | << >>``
 work lane by lane, between vectors and between a vector and a number.
 """
@@ -32,20 +32,20 @@ _TWIN |= {integer: real for real, integer in _TWIN.items()}
 _CONTRACT = ("contract",)
 
 
-class Lanes(types.Type):  # type: ignore[misc, unused-ignore]
+class Vec16(types.Type):  # type: ignore[misc, unused-ignore]
     """The numba type of a vector of 16 numbers."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         self.real = dtype in (types.float32, types.float64)
-        super().__init__(name=f"Lanes({dtype})")  # type: ignore[no-untyped-call, unused-ignore]
+        super().__init__(name=f"Vec16({dtype})")  # type: ignore[no-untyped-call, unused-ignore]
 
 
-@register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
-    """A `Lanes` value is held as one LLVM vector."""
+@register_model(Vec16)
+class _Vec16Model(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
+    """A `Vec16` value is held as one LLVM vector."""
 
-    def __init__(self, manager: Any, kind: Lanes) -> None:
+    def __init__(self, manager: Any, kind: Vec16) -> None:
         super().__init__(manager, kind, vector(LLVM[kind.dtype]))  # type: ignore[no-untyped-call, unused-ignore]
 
 
@@ -89,7 +89,7 @@ def _splat(builder: Any, value: Any) -> Any:
 
 def _common(*kinds: Any) -> Any:
     """The type of what comes of an instruction on these operands, if they fit together."""
-    lanes = [kind for kind in kinds if isinstance(kind, Lanes)]
+    lanes = [kind for kind in kinds if isinstance(kind, Vec16)]
     fits = lanes and all(kind == lanes[0] or isinstance(kind, types.Number) for kind in kinds)
     return lanes[0] if fits else None
 
@@ -98,7 +98,7 @@ def _operands(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
     """The operands of an instruction on lanes, of which those that are numbers become vectors."""
     kind = _common(*sig.args)
     return [
-        value if isinstance(of, Lanes) else _splat(builder, context.cast(builder, value, of, kind.dtype))
+        value if isinstance(of, Vec16) else _splat(builder, context.cast(builder, value, of, kind.dtype))
         for value, of in zip(args, sig.args, strict=True)
     ]
 
@@ -118,7 +118,7 @@ def _define(op: Any, real: str, integer: str) -> None:
         return getattr(builder, integer)(*operands)
 
     infer_global(op)(Template)  # type: ignore[no-untyped-call, unused-ignore]
-    for kinds in ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes)):
+    for kinds in ((Vec16, Vec16), (Vec16, types.Number), (types.Number, Vec16)):
         lower_builtin(op, *kinds)(lower)  # type: ignore[no-untyped-call, unused-ignore]
 
 
@@ -154,19 +154,19 @@ maximum = _chooser(">")  # b where either is NaN
 minimum = _chooser("<")  # b where either is NaN
 
 
-@instruction(lambda number: Lanes(number)(number))
+@instruction(lambda number: Vec16(number)(number))
 def splat(builder: Any, sig: Any, number: Any) -> Any:
     """Sixteen times the same number."""
     return _splat(builder, number)
 
 
-@instruction(lambda lanes: Lanes(_TWIN[lanes.dtype])(lanes))
+@instruction(lambda lanes: Vec16(_TWIN[lanes.dtype])(lanes))
 def reinterpret(builder: Any, sig: Any, lanes: Any) -> Any:
     """The bits of floats as integers, or of integers as floats."""
     return builder.bitcast(lanes, vector(LLVM[sig.return_type.dtype]))
 
 
-@instruction(lambda lanes: Lanes(_TWIN[lanes.dtype])(lanes))
+@instruction(lambda lanes: Vec16(_TWIN[lanes.dtype])(lanes))
 def to_integer(builder: Any, sig: Any, lanes: Any) -> Any:
     """Floats as integers of the same width, towards zero; they must fit."""
     return builder.fptosi(lanes, vector(LLVM[sig.return_type.dtype]))

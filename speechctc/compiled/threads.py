@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 _forked = False
 
 
-def share_out(function: Any, shared: NDArray[np.int64], threads: int) -> None:
+def run_in_threads(function: Any, shared: NDArray[np.int64], threads: int) -> None:
     """Call a compiled function with the address of what it shares, in several threads; return when all have.
 
     Parameters

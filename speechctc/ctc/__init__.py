@@ -6,10 +6,10 @@ bindings, are loaded when first needed.
 
 import torch
 
-from speechctc.ctc.alignment import BestPath, best_path, posteriors
+from speechctc.ctc.alignment import ViterbiPath, posteriors, viterbi
 from speechctc.ctc.loss import CTCLoss, ctc_loss
 
-__all__ = ["BestPath", "CTCLoss", "best_path", "ctc_loss", "is_compiled", "posteriors", "warm_up"]
+__all__ = ["CTCLoss", "ViterbiPath", "ctc_loss", "is_compiled", "posteriors", "viterbi", "warm_up"]
 
 
 def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
@@ -37,4 +37,4 @@ def warm_up(dtype: torch.dtype = torch.float32) -> None:
     """
     from speechctc.ctc import entry
 
-    entry.entry(dtype)
+    entry.compiled_entry(dtype)

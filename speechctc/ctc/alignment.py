@@ -13,7 +13,7 @@ from speechctc.ctc.problem import Lengths, Problem, make_problem
 from speechctc.ctc.reference import sample_of
 
 
-class BestPath(NamedTuple):
+class ViterbiPath(NamedTuple):
     """The most probable paths of a batch.
 
     Attributes
@@ -68,7 +68,7 @@ def posteriors(
     return cpu.state_posteriors(problem.on_host())[1]
 
 
-def best_path(
+def viterbi(
     logits: Tensor,
     targets: Tensor,
     input_lengths: Lengths,
@@ -76,7 +76,7 @@ def best_path(
     blank: int = 0,
     *,
     packed: bool = False,
-) -> BestPath:
+) -> ViterbiPath:
     """Find the most probable path through the lattice of each sample (forced alignment; Viterbi's algorithm).
 
     Computed on the CPU in float64; logits that are elsewhere are copied there. Of paths that are equally probable,
@@ -95,14 +95,14 @@ def best_path(
     problem = make_problem(logits.detach().cpu(), targets, input_lengths, target_lengths, blank, packed).on_host()
     frames, counts = problem.input_lengths.numpy(), problem.target_lengths.numpy()
     log_p, may_skip = _lattice(problem)
-    scores, came_from = _viterbi(log_p, may_skip, frames)
+    scores, came_from = _best_scores(log_p, may_skip, frames)
     samples = np.arange(problem.samples)
     last = 2 * counts
     # A path ends in the last blank or, if there is one and it is better, in the last label.
     last = last - ((counts > 0) & (scores[samples, last - 1] > scores[samples, last]))
     score = scores[samples, last]
     states = _trace(came_from, np.where(score > -np.inf, last, -1), frames)
-    return BestPath(
+    return ViterbiPath(
         torch.from_numpy(states), torch.from_numpy(score), torch.from_numpy(_spans(states, problem.longest_target))
     )
 
@@ -121,7 +121,7 @@ def _lattice(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return log_p, may_skip
 
 
-def _viterbi(
+def _best_scores(
     log_p: NDArray[np.float64], may_skip: NDArray[np.bool_], frames: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
     """The best score of each state in the last frame of each sample, and how many states back its path came from."""

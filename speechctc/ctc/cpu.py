@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.compiled.threads import share_out
+from speechctc.compiled.threads import run_in_threads
 from speechctc.ctc import entry, gradient_memory
 from speechctc.ctc.problem import Problem, loss_type
 
@@ -88,7 +88,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
         alpha=states if gradient is None and posteriors is None else rows,
     )
-    share_out(entry.entry(logits.dtype), np.array(batch, np.int64), threads)
+    run_in_threads(entry.compiled_entry(logits.dtype), np.array(batch, np.int64), threads)
     return losses
 
 

@@ -15,8 +15,8 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from speechctc.compiled.cache import VECTORS, sources, with_cache
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
+from speechctc.compiled.inline import njit_inline
 from speechctc.compiled.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.lattice import solve
 from speechctc.ctc.workspace import Sample, Workspace
@@ -67,8 +67,8 @@ class Batch(NamedTuple):
     alpha: int  # numbers of alpha to make room for
 
 
-@compiled
-def unpack(at: Any) -> Batch:
+@njit_inline
+def read_batch(at: Any) -> Batch:
     """Read a batch from memory."""
     return Batch(
         at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
@@ -76,8 +76,8 @@ def unpack(at: Any) -> Batch:
     )  # fmt: skip
 
 
-@compiled
-def workspace(batch: Batch, width: int) -> Integers:
+@njit_inline
+def workspace_layout(batch: Batch, width: int) -> Integers:
     """Lay out the memory of one thread; return where each part of `Workspace` begins, and how large all is.
 
     Beside alpha, ``2 * width * batch.alpha`` bytes, these are a few rows of logits and of states. `width` is that of
@@ -95,8 +95,8 @@ def workspace(batch: Batch, width: int) -> Integers:
     return offsets
 
 
-@compiled
-def carve(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
+@njit_inline
+def bind_workspace(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
     """Give the parts of a workspace their names and types."""
     w = Workspace(
         alpha_m=memory(start + offsets[0], real),
@@ -123,7 +123,7 @@ def carve(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
     return w
 
 
-@compiled
+@njit_inline
 def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
     """Pick a sample out of a batch."""
     offset = memory(b.frame_offsets, 0)[n] if b.frame_offsets else 0
@@ -153,7 +153,7 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
 def _sources() -> str:
     """What the compiled code depends on."""
     names = ("entry", "lattice", "softmax", "workspace", "extended")
-    return sources([*VECTORS, *(Path(__file__).parent / f"{name}.py" for name in names)])
+    return sources([*PRIMITIVES, *(Path(__file__).parent / f"{name}.py" for name in names)])
 
 
 def _source(dtype: torch.dtype) -> Callable[[int], None]:
@@ -165,10 +165,10 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
         made_of  # noqa: B018 - part of its key in numba's cache
         shared = memory(address, 0)
-        batch = unpack(shared)
-        offsets = workspace(batch, size_of(real))
+        batch = read_batch(shared)
+        offsets = workspace_layout(batch, size_of(real))
         room = np.zeros(offsets[-1] + 64, np.uint8)
-        w = carve((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
+        w = bind_workspace((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
         k = fetch_and_add(shared, 1)
         while k < batch.samples:
             n = memory(batch.order, 0)[k]
@@ -180,7 +180,7 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
 
 
 @cache
-def entry(dtype: torch.dtype) -> Any:
+def compiled_entry(dtype: torch.dtype) -> Any:
     """Compile the entry for logits of one type, or fetch it from the cache on disk.
 
     Returns
@@ -192,7 +192,7 @@ def entry(dtype: torch.dtype) -> Any:
 
 
 def is_compiled(dtype: torch.dtype) -> bool:
-    """Whether `entry` is quick, because this process or the cache on disk has the machine code."""
+    """Whether `compiled_entry` is quick, because this process or the cache on disk has the machine code."""
     try:
         stored: Any = FunctionCache(_source(dtype))  # type: ignore[no-untyped-call, unused-ignore]
         return stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None

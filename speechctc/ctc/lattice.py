@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.inline import njit_inline
 from speechctc.compiled.pointers import load, store
 from speechctc.compiled.simd import after, before, maximum, minimum, total
 from speechctc.ctc.extended import FLOOR, exponent, power, significand
@@ -30,7 +30,7 @@ from speechctc.ctc.softmax import AHEAD, correct, emit, fill_gradient, normalise
 from speechctc.ctc.workspace import Sample, Workspace, band, clear, prepare
 
 
-@compiled
+@njit_inline
 def forward(s: Sample, w: Workspace) -> float:
     """Compute alpha of all frames, keeping it if a backward pass follows; return log p(labels)."""
     clear(s, w)
@@ -45,7 +45,7 @@ def forward(s: Sample, w: Workspace) -> float:
     return log_likelihood(s, w)
 
 
-@compiled
+@njit_inline
 def advance(s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e: Any, out_m: Any, out_e: Any) -> None:
     """Take alpha from one frame to the next, last block first, and keep a copy."""
     i = (end - 1) // 16 * 16
@@ -77,7 +77,7 @@ def advance(s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e
         i -= 16
 
 
-@compiled
+@njit_inline
 def log_likelihood(s: Sample, w: Workspace) -> float:
     """Log of the sum over the two states that may come last; -inf where that counts as zero."""
     top = w.b_e[s.labels]
@@ -91,7 +91,7 @@ def log_likelihood(s: Sample, w: Workspace) -> float:
     return math.log(p) + top * math.log(2.0) if top > LEAST_EXPONENT else -math.inf
 
 
-@compiled
+@njit_inline
 def backward(s: Sample, w: Workspace, likelihood: float) -> None:
     """Compute beta of all frames, from it and alpha the posteriors, and complete the gradient."""
     clear(s, w)
@@ -110,7 +110,7 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
             write_posteriors(s, w, t, begin, end, blanks + labels)
 
 
-@compiled
+@njit_inline
 def retreat(
     s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e: Any, alpha_m: Any, alpha_e: Any, shift: int
 ) -> Any:
@@ -146,7 +146,7 @@ def retreat(
     return total(on_blanks), total(on_labels)
 
 
-@compiled
+@njit_inline
 def solve(s: Sample, w: Workspace, length: int) -> float:
     """Compute the loss of a sample, and what else it wants; the gradient of frames up to `length` is zero."""
     if s.wants_gradient:

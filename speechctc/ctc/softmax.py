@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.inline import njit_inline
 from speechctc.compiled.pointers import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.compiled.simd import largest, maximum, splat, total
 from speechctc.ctc.extended import exponential, softened
@@ -17,7 +17,7 @@ SHORT = 256
 """A row of no more classes is asked for as a whole."""
 
 
-@compiled
+@njit_inline
 def padded_row(s: Sample, w: Workspace, source: Any) -> int:
     """Copy the logits of a frame, in any stride, to `w.row`; return its length, 16 or more, for the -inf it ends in."""
     for c in range(s.classes):
@@ -27,7 +27,7 @@ def padded_row(s: Sample, w: Workspace, source: Any) -> int:
     return max(s.classes, 16)
 
 
-@compiled
+@njit_inline
 def top_of(row: Any, width: int) -> Any:
     """Find the largest logit of a row."""
     whole = width // 16 * 16
@@ -40,7 +40,7 @@ def top_of(row: Any, width: int) -> Any:
     return largest(maximum(maximum(a, b), maximum(c, d)))
 
 
-@compiled
+@njit_inline
 def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
     """Write exp(x - top) of a row to `w.soft`, and ask for the following row; return the sum.
 
@@ -61,7 +61,7 @@ def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
     return total(sums)
 
 
-@compiled
+@njit_inline
 def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
     """Write what `soften` made, times a factor, to the gradient of a frame."""
     whole = s.classes // 16 * 16
@@ -82,7 +82,7 @@ def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
         store(target, s.classes - 16, load(w.soft, whole) * factor)
 
 
-@compiled
+@njit_inline
 def write_some(s: Sample, w: Workspace, target: Any, factor: Any, begin: int, end: int) -> None:
     """Write the classes begin..end-1 one by one."""
     whole = s.classes // 16 * 16
@@ -91,7 +91,7 @@ def write_some(s: Sample, w: Workspace, target: Any, factor: Any, begin: int, en
         target[c * s.gradient_class_stride] = w.soft[c + shift if c >= whole else c] * factor
 
 
-@compiled
+@njit_inline
 def request(s: Sample, t: int) -> None:
     """Ask for the rows of a frame, or at least their start."""
     for i in range(0, min(s.classes, SHORT), 16):
@@ -100,7 +100,7 @@ def request(s: Sample, t: int) -> None:
             prefetch(s.gradient, t * s.gradient_frame_stride + i * s.gradient_class_stride)
 
 
-@compiled
+@njit_inline
 def request_labels(s: Sample, t: int) -> None:
     """Ask for what a frame has of the labels: all of it, or in a long row one by one."""
     if s.classes <= SHORT:
@@ -114,7 +114,7 @@ def request_labels(s: Sample, t: int) -> None:
         prefetch(gradient, s.targets[i] * s.gradient_class_stride)
 
 
-@compiled
+@njit_inline
 def normalise(s: Sample, w: Workspace) -> bool:
     """Find what normalises each frame, and write softmax as the gradient so far; False where there is a NaN.
 
@@ -142,7 +142,7 @@ def normalise(s: Sample, w: Workspace) -> bool:
     return True
 
 
-@compiled
+@njit_inline
 def emit(s: Sample, w: Workspace, t: int, begin: int, end: int) -> Any:
     """Compute the probabilities of the labels begin..end-1 in a frame; return that of the blank.
 
@@ -159,7 +159,7 @@ def emit(s: Sample, w: Workspace, t: int, begin: int, end: int) -> Any:
     return splat(w.p_m[s.labels]), splat(w.p_e[s.labels])
 
 
-@compiled
+@njit_inline
 def correct(s: Sample, w: Workspace, t: int, begin: int, end: int, blanks: Any, factor: Any) -> None:
     """Take the posteriors from the gradient of a frame, which was softmax so far."""
     for i in range(begin // 16 * 16, end, 16):
@@ -178,7 +178,7 @@ def correct(s: Sample, w: Workspace, t: int, begin: int, end: int, blanks: Any, 
         subtract(s, w, target, s.gradient_class_stride, begin, end, blanks * factor)
 
 
-@compiled
+@njit_inline
 def subtract(s: Sample, w: Workspace, row: Any, stride: int, begin: int, end: int, blanks: Any) -> None:
     """Subtract posteriors from the classes they belong to, always in the same order."""
     row[s.blank * stride] = row[s.blank * stride] - blanks
@@ -187,7 +187,7 @@ def subtract(s: Sample, w: Workspace, row: Any, stride: int, begin: int, end: in
         row[place] = row[place] - w.l_gamma[i]
 
 
-@compiled
+@njit_inline
 def write_posteriors(s: Sample, w: Workspace, t: int, begin: int, end: int, whole: Any) -> None:
     """Write the posteriors of the states of a frame."""
     out = s.posteriors + t * s.posteriors_stride
@@ -197,7 +197,7 @@ def write_posteriors(s: Sample, w: Workspace, t: int, begin: int, end: int, whol
             out[2 * i + 1] = w.l_gamma[i] / whole
 
 
-@compiled
+@njit_inline
 def fill_gradient(s: Sample, begin: int, end: int, value: float) -> None:
     """Write one number as the gradient of the frames begin..end-1."""
     for t in range(begin, end):

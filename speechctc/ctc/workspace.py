@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from speechctc.compiled.inline import compiled
+from speechctc.compiled.inline import njit_inline
 from speechctc.compiled.pointers import load, store
 from speechctc.ctc.extended import FLOOR
 
@@ -56,7 +56,7 @@ class Workspace(NamedTuple):
     l_gamma: Any  # by label, the same
 
 
-@compiled
+@njit_inline
 def prepare(s: Sample, w: Workspace) -> int:
     """Look at the labels once; return the fewest frames that hold them."""
     repeats = 0
@@ -71,13 +71,13 @@ def prepare(s: Sample, w: Workspace) -> int:
     return s.labels + repeats
 
 
-@compiled
+@njit_inline
 def band(s: Sample, t: int) -> tuple[int, int]:
     """Where the states begin and end that matter in a frame: b_i and l_i for begin <= i < end."""
     return max(0, s.labels - s.frames + t), min(s.labels, t) + 1
 
 
-@compiled
+@njit_inline
 def clear(s: Sample, w: Workspace) -> None:
     """Make the probability of each state zero (see `FLOOR`)."""
     one, floor = load(w.fresh, 16), load(w.skip, 0) * 0 + FLOOR

@@ -63,9 +63,9 @@ class Augmenter:
         if config.rates != (1, 1):
             static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
-            static = self._warp(static.float())
+            static = self._vtlp(static.float())
         if config.colour_db:
-            static = self._colour(static.float())
+            static = self._equalise(static.float())
         if self.noise is not None:
             static = self._add_noise(static.float(), frames)
         if config.gain_db:
@@ -108,14 +108,14 @@ class Augmenter:
         places = (torch.arange(steps, device=self.device) + 0.5) * (frames / new)[:, None] - 0.5
         return _interpolate(static, places, (frames - 1)[:, None]), new
 
-    def _warp(self, static: Tensor) -> Tensor:
+    def _vtlp(self, static: Tensor) -> Tensor:
         mels = self.features.mels
         factor = self._uniform(1 - self.config.warp, 1 + self.config.warp, len(static))
         places = torch.arange(mels, device=self.device) * factor[:, None]
         bands = _interpolate(static[:, :, :mels].transpose(1, 2), places, places.new_full((1, 1), mels - 1))
         return torch.cat([bands.transpose(1, 2), static[:, :, mels:]], dim=2)
 
-    def _colour(self, static: Tensor) -> Tensor:
+    def _equalise(self, static: Tensor) -> Tensor:
         """Add a smooth curve over the mel axis: three cosines, together of a deviation of `colour_db`."""
         mels = self.features.mels
         places = torch.arange(mels, device=self.device) * (math.pi / max(mels - 1, 1))

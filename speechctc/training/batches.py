@@ -18,7 +18,7 @@ import torch
 
 from speechctc.devices import give_back_memory
 from speechctc.errors import InputError
-from speechctc.training.chunks import Batch, Order, Slot
+from speechctc.training.chunks import Batch, BatchGatherer, Slot
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.splits import Split
 
@@ -76,7 +76,7 @@ class Loader:
         while plans and skip >= len(plans[0].batches):
             skip -= len(plans.pop(0).batches)
         for number, slot in enumerate(self._chunks(plans)):
-            order = Order(self.split, plans[number], slot, self.device)
+            order = BatchGatherer(self.split, plans[number], slot, self.device)
             for batch in range(skip if number == 0 else 0, len(plans[number].batches)):
                 yield order.gather(batch)
                 steps += 1
@@ -88,7 +88,7 @@ class Loader:
                 began = time.perf_counter()
                 self._resident = Slot(self.split, self.frames, self.device)
                 self._resident.fill(self.members)
-                self._resident.take()
+                self._resident.wait_ready()
                 self.waited += time.perf_counter() - began
             yield from (self._resident for _ in plans if self._resident)
             return
@@ -103,11 +103,11 @@ class Loader:
                 began = time.perf_counter()
                 ahead.pop(0).result()
                 self.waited += time.perf_counter() - began
-                slot.take()
+                slot.wait_ready()
                 if number + 1 < len(plans):
                     ahead.append(reader.submit(slots[(number + 1) % 2].fill, plans[number + 1].utterances))
                 yield slot
-                slot.leave()
+                slot.mark_free()
                 if self.device.type == "cpu":
                     give_back_memory()
 

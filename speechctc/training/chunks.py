@@ -75,8 +75,8 @@ class Slot:
         self._host = torch.empty(shape, dtype=split.dtype, pin_memory=True) if self._on_gpu else self.static
         if self._on_gpu:
             self._stream = torch.cuda.Stream(device)
-            self._copied, self._left = torch.cuda.Event(), torch.cuda.Event()
-            self._left.record(torch.cuda.current_stream(device))
+            self._copied, self._free = torch.cuda.Event(), torch.cuda.Event()
+            self._free.record(torch.cuda.current_stream(device))
 
     def fill(self, utterances: Indices) -> None:
         """Read a chunk and send it to the device."""
@@ -86,22 +86,22 @@ class Slot:
         self._copied.synchronize()
         self.starts = self.split.read(utterances, self._host)
         with torch.cuda.stream(self._stream):
-            self._stream.wait_event(self._left)
+            self._stream.wait_event(self._free)
             self.static.copy_(self._host, non_blocking=True)
             self._copied.record(self._stream)
 
-    def take(self) -> None:
+    def wait_ready(self) -> None:
         """Let the net's stream wait until the chunk is there."""
         if self._on_gpu:
             torch.cuda.current_stream(self.device).wait_event(self._copied)
 
-    def leave(self) -> None:
+    def mark_free(self) -> None:
         """Note that the net is done with the chunk."""
         if self._on_gpu:
-            self._left.record(torch.cuda.current_stream(self.device))
+            self._free.record(torch.cuda.current_stream(self.device))
 
 
-class Order:
+class BatchGatherer:
     """The utterances of a chunk in the order of its batches: what gathering needs, on the device beforehand."""
 
     def __init__(self, split: Split, plan: ChunkPlan, slot: Slot, device: torch.device) -> None:

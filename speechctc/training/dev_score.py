@@ -41,7 +41,7 @@ def score_dev(
     learner.net.eval()
     ranks = learner.ranks
     counts, sums = EditCounts(), [0.0, 0.0, 0.0, 0.0]
-    for batch in loader.batches(loader.plan(None, ranks.count), ranks.number):
+    for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
         if batch is None or stopped():
             break
         logits, frames = learner.forward(batch)

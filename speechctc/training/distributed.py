@@ -19,16 +19,16 @@ class Ranks:
 
     Attributes
     ----------
-    number, count : int
+    rank, world_size : int
     """
 
-    number: int = 0
-    count: int = 1
+    rank: int = 0
+    world_size: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process is the one that writes files and speaks."""
-        return self.number == 0
+        return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return the sums of these numbers over all ranks, in float64: counts are exact."""
@@ -40,18 +40,18 @@ class Ranks:
 
     def wait(self) -> None:
         """Wait until every rank is here."""
-        if self.count > 1:
+        if self.world_size > 1:
             self.max([0.0])
 
     def share_weights(self, net: nn.Module) -> None:
         """Give every rank the first one's weights."""
-        if self.count > 1:
+        if self.world_size > 1:
             for parameter in net.parameters():
                 dist.broadcast(parameter.data, 0)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Add the gradients of all ranks, in one message; a rank without any adds nothing."""
-        if self.count == 1:
+        if self.world_size == 1:
             return
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         for parameter in trained:
@@ -64,7 +64,7 @@ class Ranks:
         torch._foreach_copy_(gradients, [p.view(g.shape) for p, g in zip(parts, gradients, strict=True)])
 
     def _reduce(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
-        if self.count == 1:
+        if self.world_size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)  # on the host: gloo, whatever the device
         dist.all_reduce(tensor, operation)
@@ -72,7 +72,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Ranks]:
+def process_group(device: torch.device) -> Iterator[Ranks]:
     """Join the processes that torchrun started (it sets WORLD_SIZE, RANK and where to meet); alone without it."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()

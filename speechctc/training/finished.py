@@ -14,7 +14,7 @@ from speechctc.recognition.calibration import Calibration
 from speechctc.shards import read_split
 from speechctc.training.optimise import stages
 from speechctc.training.run_record import fingerprint
-from speechctc.training.run_state import Place
+from speechctc.training.run_state import Progress
 from speechctc.training.runs import Run
 
 
@@ -31,8 +31,9 @@ def is_finished(config: Config) -> bool:
         if _elsewhere(stored) != _elsewhere(config.to_dict()):
             return False
         with safe_open(run.last / "state.safetensors", framework="pt") as state:
-            place = Place.of(state.get_tensor("place"))
-        if place.epoch < stages(config.train)[-1].end and not place.is_out_of_time(config.train.minutes):
+            names = [name for name in state.keys() if name.startswith(("progress.", "place"))]
+            progress = Progress.of({name: state.get_tensor(name) for name in names})
+        if progress.epoch < stages(config.train)[-1].end and not progress.is_out_of_time(config.train.minutes):
             return False
         if not Calibration.load(run.best).phones:
             return False

@@ -46,12 +46,12 @@ class LossWatch:
         if len(self._new) < self._every:
             return 0.0
         if self._every == 1:
-            return self.settle()
+            return self.flush()
         looked_at = self._look()
         self._send()
         return looked_at
 
-    def settle(self) -> float:
+    def flush(self) -> float:
         """Look at all that is left; return its sum. On a GPU this waits for the device.
 
         Raises

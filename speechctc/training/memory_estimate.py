@@ -67,7 +67,7 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
         Features held on the device.
     """
     weights = sum(value.numel() * value.element_size() for value in learner.net.parameters())
-    state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.average else 0)
+    state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
     on_gpu = learner.device.type == "cuda"
     here = MemoryEstimate(
         weights=weights,

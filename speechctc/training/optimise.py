@@ -130,7 +130,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-class Average:
+class WeightEMA:
     """An exponential moving average of a net's weights (Polyak and Juditsky 1992, with forgetting).
 
     Parameters

@@ -8,13 +8,13 @@ from typing import Any
 from speechctc.model import parameter_count, receptive_field
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
-from speechctc.training.run_state import Place
+from speechctc.training.run_state import Progress
 from speechctc.training.train_step import Learner
 
 
 def introduction(learner: Learner, data: TrainingData) -> str:
     """Return the net, the data and the device in one line."""
-    config, together = learner.config, learner.ranks.count
+    config, together = learner.config, learner.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
     hours = data.train.frames * config.features.shift_ms / 3.6e6
     return (
@@ -24,27 +24,27 @@ def introduction(learner: Learner, data: TrainingData) -> str:
     )
 
 
-def beside_bar(place: Place, rate: float) -> str:
+def bar_text(progress: Progress, rate: float) -> str:
     """Return how the epoch goes."""
-    loss = place.loss / max(place.phones, 1)
-    per = f"  dev PER {place.best_per:.1f} %" if math.isfinite(place.best_per) else ""
-    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {place.frames / max(place.seconds, 1e-9):,.0f} frames/s"
+    loss = progress.loss / max(progress.phones, 1)
+    per = f"  dev PER {progress.best_per:.1f} %" if math.isfinite(progress.best_per) else ""
+    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(place: Place, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
     return {
-        "epoch": place.epoch + 1,
-        "step": place.step,
-        "loss": loss / max(place.phones, 1),
+        "epoch": progress.epoch + 1,
+        "step": progress.step,
+        "loss": loss / max(progress.phones, 1),
         "dev_loss": dev.loss,
         "dev_per": dev.counts.per,
         "blank_share": dev.blank_share,
         "lr": rate,
-        "frames_per_second": place.frames / max(place.seconds, 1e-9),
-        "seconds": place.seconds,
-        "waited": place.waited,
-        "minutes": place.elapsed / 60,
+        "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
+        "seconds": progress.seconds,
+        "waited": progress.waited,
+        "minutes": progress.elapsed / 60,
     }
 
 

@@ -14,7 +14,7 @@ from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
 
 @dataclass
-class Place:
+class Progress:
     """Where a run stands, the same on every rank but for the sums.
 
     Attributes
@@ -71,27 +71,35 @@ class Place:
         """Tell whether the run has taken so many minutes; 0: as many as it likes."""
         return bool(minutes) and self.elapsed >= 60 * minutes
 
-    def to_tensor(self) -> Tensor:
-        """Return it as a row of float64."""
-        return torch.tensor(list(vars(self).values()), dtype=torch.float64)
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return each counter as a float64 scalar, ``progress.<name>``."""
+        return {f"progress.{name}": torch.tensor(value, dtype=torch.float64) for name, value in vars(self).items()}
 
     @classmethod
-    def of(cls, row: Tensor) -> Place:
-        """Undo `to_tensor`."""
-        whole = ("epoch", "batch", "step", "stage_step", "stale", "scored")
-        values = dict(zip(vars(cls()), row.tolist(), strict=True))
-        return cls(**{name: int(value) if name in whole else value for name, value in values.items()})
+    def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
+        """Undo `to_tensors`; also read the unnamed row, ``place``, that runs of earlier versions saved."""
+        if "place" in tensors:
+            values = dict(zip(_PLACE, tensors["place"].tolist(), strict=True))
+        else:
+            values = {name: tensors[f"progress.{name}"].item() for name in vars(cls())}
+        return cls(**{name: type(default)(values[name]) for name, default in vars(cls()).items()})
+
+
+_PLACE = (
+    *("epoch", "batch", "step", "stage_step", "stale"),
+    *("loss", "phones", "frames", "seconds", "waited", "elapsed", "best_per", "scored"),
+)
 
 
 @dataclass(frozen=True)
-class State:
+class ResumeState:
     """What going on with a run takes, beside the learner.
 
     Attributes
     ----------
-    place : Place
+    progress : Progress
     stage : int
-    left : ndarray
+    remaining : ndarray
         The utterances that the plan of the epoch in hand is made of: all, or those that were left when the number of
         ranks or the size of chunks changed.
     limits : Limits
@@ -99,27 +107,27 @@ class State:
         With what the plan was made.
     """
 
-    place: Place
+    progress: Progress
     stage: int
-    left: Indices
+    remaining: Indices
     limits: Limits
     ranks: int
 
     def not_done(self, frames: Indices, seed: int) -> Indices:
         """Return what is left of the epoch after its plan was followed to its place."""
-        plan = EpochPlan(frames, self.left, self.limits, seed, self.ranks)
-        return np.setdiff1d(self.left, plan.done(self.place.batch))
+        plan = EpochPlan(frames, self.remaining, self.limits, seed, self.ranks)
+        return np.setdiff1d(self.remaining, plan.done(self.progress.batch))
 
     def to_tensors(self, utterances: int) -> dict[str, Tensor]:
         """Return it as tensors; `utterances` is how many the split has."""
         left = torch.zeros(utterances, dtype=torch.uint8)
-        left[torch.from_numpy(self.left)] = 1
+        left[torch.from_numpy(self.remaining)] = 1
         plan = torch.tensor([*vars(self.limits).values(), self.ranks])
-        return {"place": self.place.to_tensor(), "stage": torch.tensor(self.stage), "left": left, "plan": plan}
+        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, "plan": plan}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> State:
+    def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
         """Undo `to_tensors`."""
         *limits, ranks = tensors["plan"].tolist()
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
-        return cls(Place.of(tensors["place"]), int(tensors["stage"]), left, Limits(*limits), ranks)
+        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(*limits), ranks)

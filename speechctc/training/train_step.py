@@ -20,7 +20,14 @@ from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
 from speechctc.training.distributed import Ranks
-from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
+from speechctc.training.optimise import (
+    Stage,
+    WeightEMA,
+    build_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+)
 from speechctc.training.profiling import Clock
 
 
@@ -39,7 +46,7 @@ class Learner:
     ----------
     precision : str
         Of the net's matrix products.
-    average : Average or None
+    ema : WeightEMA or None
         Of the weights, where ``train.ema`` asks for it.
     clock : Clock
         Told when a part of a step begins and ends.
@@ -52,17 +59,17 @@ class Learner:
         self.ranks, self.reporter = ranks, reporter
         self.device = mean.device
         self.precision = choose_precision(self.device, config.train.precision)
-        self.average: Average | None = None
+        self.ema: WeightEMA | None = None
         self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.clock = Clock()
         self._refused = math.inf  # padded frames that memory had no room for
 
-    def begin(self, stage: Stage) -> None:
+    def start_stage(self, stage: Stage) -> None:
         """Make the stage's optimiser, and let the average begin anew from the weights as they are."""
         self.optimizer = build_optimizer(self.net, stage)
         decay = self.config.train.ema
-        self.average = Average(self.net, decay) if decay else None
+        self.ema = WeightEMA(self.net, decay) if decay else None
 
     def step(self, batch: Batch | None, phones: int, rate: float, number: int) -> Tensor:
         """Take step `number` over the batches of all ranks, which hold `phones` labels together.
@@ -72,7 +79,7 @@ class Learner:
         steps.
         """
         set_rate(self.optimizer, rate)
-        seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.number]).generate_state(2)
+        seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
         loss = self._gradients(batch, max(phones, 1), int(seed[0]) << 31 | int(seed[1]) >> 1)
         with self.clock("reduce"):
             self.ranks.sum_gradients(self.net.parameters())
@@ -82,8 +89,8 @@ class Learner:
                 torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.train.clip)
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            if self.average is not None:
-                self.average.update(self.net, number)
+            if self.ema is not None:
+                self.ema.update(self.net, number)
         return loss
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -118,9 +125,9 @@ class Learner:
             backend=self.config.train.loss_backend,
         )
 
-    def averaged(self) -> AbstractContextManager[None]:
+    def ema_weights(self) -> AbstractContextManager[None]:
         """Let the net have the averaged weights for a while, where there are any."""
-        return nullcontext() if self.average is None else self.average.in_place(self.net)
+        return nullcontext() if self.ema is None else self.ema.in_place(self.net)
 
     def weights_are_finite(self) -> bool:
         """Look at every weight; makes the host wait for the device."""
@@ -129,14 +136,14 @@ class Learner:
     def to_tensors(self) -> dict[str, Tensor]:
         """Return everything that changes with a step, but the net."""
         scale = self.scaler.state_dict()
-        state = optimizer_tensors(self.optimizer) | (self.average.to_tensors() if self.average else {})
+        state = optimizer_tensors(self.optimizer) | (self.ema.to_tensors() if self.ema else {})
         return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Put back what `to_tensors` returned."""
         restore_optimizer(self.optimizer, tensors)
-        if self.average is not None:
-            self.average.restore(tensors)
+        if self.ema is not None:
+            self.ema.restore(tensors)
         scale = {name[7:]: value.item() for name, value in tensors.items() if name.startswith("scaler.")}
         if scale:
             self.scaler.load_state_dict(scale)

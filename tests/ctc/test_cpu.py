@@ -62,14 +62,14 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 def test_work_is_shared(case: Case, two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    solve = entry.entry(torch.float32)
+    solve = entry.compiled_entry(torch.float32)
 
     def look(address: int) -> None:
         asked.append(threading.get_ident())
         solve(address)
 
     monkeypatch.setattr(threads, "_openmp", lambda: None)
-    monkeypatch.setattr(entry, "entry", lambda dtype: look)
+    monkeypatch.setattr(entry, "compiled_entry", lambda dtype: look)
     both(case)
     assert len(set(asked)) in (1, 2)  # the other thread may come too late to be asked
     assert len(asked) >= 1
@@ -108,7 +108,7 @@ def test_memory(case: Case) -> None:
     batch = Batch(*(0 for _ in Batch._fields))._replace(
         classes=classes, longest_input=frames, longest_target=labels, alpha=frames * (2 * labels + 1)
     )
-    size = entry.workspace(batch, 4)[-1]
+    size = entry.workspace_layout(batch, 4)[-1]
     rows = 8 * frames + 8 * (classes + 32) + 12 * 8 * (labels + 64) + 2048
     assert frames * (2 * labels + 1) * 8 <= size <= frames * (2 * labels + 1) * 8 + rows
 
@@ -200,7 +200,7 @@ def test_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda function: SimpleNamespace(ctypes="compiled for this process")
 
     monkeypatch.setattr(numba, "cfunc", cfunc)
-    assert entry.entry.__wrapped__(torch.float32) == "compiled for this process"
+    assert entry.compiled_entry.__wrapped__(torch.float32) == "compiled for this process"
 
 
 def test_warm_up() -> None:
