@@ -1,4 +1,4 @@
-"""The net that training begins with: fresh, or with the weights of one trained before, whose phones may be others."""
+"""The initial net: random, or with pretrained weights, whose phone set may differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speechctc.progress import Reporter
 
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> MaxoutNet:
-    """Make the net with random weights, and lay those of another `model` over them.
+    """Build the net with random weights, then load those of another `model` if one is given.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What training says of itself: before it begins, beside the bar, and at the end of an epoch."""
+"""The texts of training: introduction, progress bar, end of an epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speechctc.training.train_step import Learner
 
 
 def introduction(learner: Learner, data: TrainingData) -> str:
-    """Return the net, the data and the device in one line."""
+    """Return one line on the net, the data and the device."""
     config, together = learner.config, learner.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
     hours = data.train.frames * config.features.shift_ms / 3.6e6
@@ -25,7 +25,7 @@ def introduction(learner: Learner, data: TrainingData) -> str:
 
 
 def bar_text(progress: Progress, rate: float) -> str:
-    """Return how the epoch goes."""
+    """Return the text beside the progress bar: loss, PER, learning rate, speed."""
     loss = progress.loss / max(progress.phones, 1)
     per = f"  dev PER {progress.best_per:.1f} %" if math.isfinite(progress.best_per) else ""
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
@@ -49,7 +49,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, rate: float) ->
 
 
 def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:
-    """Return an epoch's line for people."""
+    """Return an epoch's line for the terminal."""
     return (
         f"epoch {record['epoch']:>3} of {last}  loss {record['loss']:.3f}  dev loss {record['dev_loss']:.3f}"
         f"  dev PER {record['dev_per']:.2f} %{' *' if better else '  '}  blank {100 * record['blank_share']:.0f} %"

@@ -1,4 +1,4 @@
-"""Where a run stands: what has been done, what of the epoch is left, and the sums so far."""
+"""Progress of a run, and everything that resuming it needs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
 @dataclass
 class Progress:
-    """Where a run stands, the same on every rank but for the sums.
+    """How far a run is; equal on all ranks, except for the sums.
 
     Attributes
     ----------
     epoch, batch, step : int
-        The epoch (from 0), the next batch of its plan, and steps taken in all.
+        The epoch (from 0), the next batch in its plan, and the steps taken since the start of the run.
     stage_step : int
-        Steps taken in the present stage.
+        Steps taken in the current stage.
     stale : int
-        Epochs since dev PER was last lower than ever before in this stage.
+        Epochs of this stage since the last new minimum of dev PER.
     loss, phones : float
-        Sum of the losses and of the labels of the epoch so far.
+        Sums of losses and labels over the epoch so far.
     frames, seconds, waited : float
-        Frames trained on in this epoch, the time it took, and the part of it spent waiting for data.
+        Frames trained on in this epoch, the seconds it took, and the seconds of them spent waiting for data.
     elapsed : float
-        Seconds of the whole run, of all sessions together.
+        Seconds of the whole run, over all its sessions.
     best_per : float
     scored : int
-        Steps that had been taken when dev was last scored.
+        Value of `step` when dev was last scored.
     """
 
     epoch: int = 0
@@ -51,24 +51,24 @@ class Progress:
     scored: int = 0
 
     def next_step(self, phones: float, frames: float) -> None:
-        """Count a step over so many labels and frames."""
+        """Count one step with this many labels and frames."""
         self.batch, self.step, self.stage_step = self.batch + 1, self.step + 1, self.stage_step + 1
         self.phones, self.frames = self.phones + phones, self.frames + frames
 
     def next_epoch(self) -> None:
-        """Go to the start of the next epoch."""
+        """Move to the start of the next epoch."""
         self.epoch, self.batch = self.epoch + 1, 0
         self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
 
     def score(self, per: float) -> bool:
-        """Count an epoch's dev PER; return whether it is lower than ever before."""
+        """Record an epoch's dev PER; return whether it is the lowest so far."""
         better = per < self.best_per
         self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
         self.scored = self.step
         return better
 
     def is_out_of_time(self, minutes: float) -> bool:
-        """Tell whether the run has taken so many minutes; 0: as many as it likes."""
+        """Return whether the run has taken this many minutes; 0 stands for no limit."""
         return bool(minutes) and self.elapsed >= 60 * minutes
 
     def to_tensors(self) -> dict[str, Tensor]:
@@ -93,18 +93,18 @@ _PLACE = (
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What going on with a run takes, beside the learner.
+    """What resuming a run needs besides the state of the learner.
 
     Attributes
     ----------
     progress : Progress
     stage : int
     remaining : ndarray
-        The utterances that the plan of the epoch in hand is made of: all, or those that were left when the number of
-        ranks or the size of chunks changed.
+        Utterances that the current epoch's plan covers: all, or, if the number of ranks or the size of chunks changed
+        within the epoch, those that were not done then.
     limits : Limits
     ranks : int
-        With what the plan was made.
+        Number of ranks and batch limits that the plan was made with.
     """
 
     progress: Progress
@@ -114,12 +114,12 @@ class ResumeState:
     ranks: int
 
     def not_done(self, frames: Indices, seed: int) -> Indices:
-        """Return what is left of the epoch after its plan was followed to its place."""
+        """Return the utterances of the epoch that are still to be trained on."""
         plan = EpochPlan(frames, self.remaining, self.limits, seed, self.ranks)
         return np.setdiff1d(self.remaining, plan.done(self.progress.batch))
 
     def to_tensors(self, utterances: int) -> dict[str, Tensor]:
-        """Return it as tensors; `utterances` is how many the split has."""
+        """Return the state as tensors; `utterances` is the size of the split."""
         left = torch.zeros(utterances, dtype=torch.uint8)
         left[torch.from_numpy(self.remaining)] = 1
         plan = torch.tensor([*vars(self.limits).values(), self.ranks])

@@ -1,10 +1,10 @@
-"""A run's folder: its config, its log of epochs, its checkpoints, and the link to the latest.
+"""A run's folder: config, log of epochs, checkpoints, and the link ``runs/latest``.
 
 config.yaml      the config as resolved
-run.json         all that the run was made from: that config, seed, versions, hardware, command lines, data fingerprint
-metrics.jsonl    a line an epoch
-best/ last/      checkpoints: of the lowest dev PER, and of the last state saved
-tensorboard/     the lines of metrics.jsonl, where train.tensorboard asks for it
+run.json         that config, seed, versions, hardware, command lines, data fingerprint
+metrics.jsonl    one line per epoch
+best/ last/      checkpoints: the lowest dev PER, and the last state saved
+tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAY_CHANGE = (
     "train.minutes",
     "train.patience",
     "train.save_minutes",
-    "train.keep_best",  # this and the next were removed, and an old run may have any value of them
+    "train.keep_best",  # removed, as is the next: an old run may hold any value
     "train.average_best",
     "train.tensorboard",
     "train.device",
@@ -47,7 +47,7 @@ MAY_CHANGE = (
 
 
 class Run:
-    """One run's folder.
+    """The folder of one run.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class Run:
         self._board: SummaryWriter | None = None
 
     def check(self, config: Config, resume: bool) -> None:
-        """See that the folder is free for this config, or holds a run to go on with.
+        """Check that the folder is free, or holds a run with this config to resume.
 
         Raises
         ------
         InputError
-            It holds a run already and `resume` is false, or that run has another config.
+            The folder holds a run and `resume` is false, or that run has another config.
         """
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
@@ -83,14 +83,14 @@ class Run:
             files.settle_folder(checkpoint)
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
-        """Note what the run is made from, and make ``runs/latest`` mean it: from here on the folder is a run's.
+        """Write the config and the run's record, and point ``runs/latest`` to the folder.
 
-        A run taken up again keeps its record; the new session is added to it.
+        A resumed run keeps its record; the new session is added.
 
         Raises
         ------
         InputError
-            It was begun on other data; TensorBoard's log is wanted and tensorboard not installed.
+            The run was begun with other data, or train.tensorboard=true and tensorboard is not installed.
         """
         whole = {**record, "resumed": []}
         if self.record.exists():
@@ -107,14 +107,14 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process alone; the lock goes with the process, however it ends."""
+        """Lock the folder for this process; the lock ends with the process, even after a crash."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "w") as handle:
             _lock(handle.fileno(), self.folder)
             yield
 
     def log(self, line: dict[str, Any]) -> None:
-        """Append an epoch's line; lines of epochs that are being done again are dropped first."""
+        """Append an epoch's line; drop earlier lines of epochs that are repeated."""
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
@@ -123,12 +123,12 @@ class Run:
                 self._board.add_scalar(name, value, line["step"])
 
     def close(self) -> None:
-        """Write what TensorBoard's log still holds back."""
+        """Flush and close the TensorBoard log."""
         if self._board is not None:
             self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
-        """Return the lines of the epochs done so far."""
+        """Return the logged epochs."""
         if not self.metrics.exists():
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
@@ -158,7 +158,7 @@ class Run:
 
 
 def point_latest(folder: Path) -> None:
-    """Make ``runs/latest`` mean this run's folder."""
+    """Point ``runs/latest`` to this folder."""
     LATEST.parent.mkdir(parents=True, exist_ok=True)
     beside = LATEST.with_name(f"latest.{os.getpid()}.partial")
     beside.unlink(missing_ok=True)

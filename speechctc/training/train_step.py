@@ -1,4 +1,4 @@
-"""A net in training: from a batch to new weights, in whatever memory there is."""
+"""One optimiser step; splits the batch when memory runs out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from speechctc.training.profiling import Clock
 
 
 class Learner:
-    """The net, its optimiser and all that changes with a step.
+    """The net, its optimiser and everything else that a step changes.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class Learner:
     Attributes
     ----------
     precision : str
-        Of the net's matrix products.
+        Precision of the net's matrix products.
     ema : WeightEMA or None
-        Of the weights, where ``train.ema`` asks for it.
+        Exponential moving average of the weights, if ``train.ema`` asks for one.
     clock : Clock
-        Told when a part of a step begins and ends.
+        Times the parts of a step.
     """
 
     def __init__(
@@ -63,20 +63,19 @@ class Learner:
         self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.clock = Clock()
-        self._refused = math.inf  # padded frames that memory had no room for
+        self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def start_stage(self, stage: Stage) -> None:
-        """Make the stage's optimiser, and let the average begin anew from the weights as they are."""
+        """Build the optimiser of the stage; restart the weight average from the present weights."""
         self.optimizer = build_optimizer(self.net, stage)
         decay = self.config.train.ema
         self.ema = WeightEMA(self.net, decay) if decay else None
 
     def step(self, batch: Batch | None, phones: int, rate: float, number: int) -> Tensor:
-        """Take step `number` over the batches of all ranks, which hold `phones` labels together.
+        """Take step `number` on this rank's batch; the batches of all ranks hold `phones` labels in total.
 
-        Returns the sum of this rank's losses, on the device; the host does not wait for it. The random numbers of a
-        step (dropout, augmentation) depend on the seed, the step and the rank alone, so they need no memory between
-        steps.
+        Returns the sum of this rank's losses, on the device, without waiting for it. The random numbers of a step
+        (dropout, augmentation) depend only on the seed, the step and the rank, so no generator state is saved.
         """
         set_rate(self.optimizer, rate)
         seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
@@ -126,21 +125,21 @@ class Learner:
         )
 
     def ema_weights(self) -> AbstractContextManager[None]:
-        """Let the net have the averaged weights for a while, where there are any."""
+        """Return a context in which the net has the averaged weights, if ``train.ema`` asks for them."""
         return nullcontext() if self.ema is None else self.ema.in_place(self.net)
 
     def weights_are_finite(self) -> bool:
-        """Look at every weight; makes the host wait for the device."""
+        """Return whether all weights are finite. The host waits for the device."""
         return bool(torch.stack([value.detach().isfinite().all() for value in self.net.parameters()]).all())
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return everything that changes with a step, but the net."""
+        """Return the state of everything that a step changes, except the net."""
         scale = self.scaler.state_dict()
         state = optimizer_tensors(self.optimizer) | (self.ema.to_tensors() if self.ema else {})
         return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Put back what `to_tensors` returned."""
+        """Load what `to_tensors` returned."""
         restore_optimizer(self.optimizer, tensors)
         if self.ema is not None:
             self.ema.restore(tensors)
@@ -149,9 +148,9 @@ class Learner:
             self.scaler.load_state_dict(scale)
 
     def _gradients(self, batch: Batch | None, phones: int, seed: int) -> Tensor:
-        """Put the gradients of the mean loss per label in place; in parts where memory has no room for the whole.
+        """Compute the gradients of the mean loss per label; in parts if the whole batch does not fit into memory.
 
-        The sum over the parts is the whole's within rounding, but dropout and augmentation are drawn anew for each.
+        The sum over the parts equals the whole within rounding, but each part draws its own dropout and augmentation.
         """
         parts = self._parts(batch)
         while True:
@@ -163,7 +162,7 @@ class Learner:
             except (RuntimeError, MemoryError) as error:
                 if batch is None or not is_out_of_memory(error):
                     raise
-            parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
+            parts = self._split_further(batch, parts)  # outside `except`: the traceback would keep the tensors alive
 
     def _backward(self, batch: Batch, phones: int) -> Tensor:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
@@ -179,7 +178,7 @@ class Learner:
         return ctc.detach()
 
     def _parts(self, batch: Batch | None) -> int:
-        """Return into how many parts a batch must go by what was refused before."""
+        """Return into how many parts to split a batch, given the sizes that ran out of memory before."""
         parts = 1
         while batch is not None and parts < len(batch.indices) and batch.padded_frames / parts >= self._refused:
             parts *= 2

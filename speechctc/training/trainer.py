@@ -1,4 +1,4 @@
-"""One run in progress: epochs, what is done at their ends, and what is saved so that nothing is lost."""
+"""The training loop of one run: epochs, scoring, checkpoints, resuming."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from speechctc.training.train_step import Learner
 
 
 class Stopped(Exception):
-    """Training was asked to stop and has saved its state; `status` is the exit status to leave with."""
+    """Raised when training was asked to stop, after the state was saved; `status` is the exit status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"stopped with status {status}")
@@ -38,13 +38,13 @@ class Stopped(Exception):
 
 
 class Trainer:
-    """One run in progress: the learner, its data, and where it stands.
+    """One run: the learner, its data and its progress.
 
     Parameters
     ----------
     config : Config
     run : Run
-        If it holds a ``last/`` checkpoint, training goes on from there.
+        If it holds a ``last/`` checkpoint, training resumes from it.
     device : torch.device
     ranks : Ranks
     reporter : Reporter
@@ -61,7 +61,7 @@ class Trainer:
         self.stage = self.stages[0]
         self.learner.start_stage(self.stage)
         self.progress = Progress()
-        self.remaining: Indices = self.data.train.members  # what the plan of the epoch in hand is made of
+        self.remaining: Indices = self.data.train.members  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
         self.blanks = BlankWatch(reporter)
         self.lm = self.data.phone_lm(config.decode.lm_order)
@@ -71,7 +71,7 @@ class Trainer:
             self._restore()
 
     def train(self) -> DevScore | None:
-        """Train to the end of the last stage, or of the time."""
+        """Train until the last stage or ``train.minutes`` ends."""
         self._introduce()
         record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
         if self.ranks.is_main:
@@ -87,11 +87,11 @@ class Trainer:
         return dev
 
     def request_stop(self, status: int) -> None:
-        """Save and leave after the step in hand."""
+        """Save and stop after the current step."""
         self.stop_status = status
 
     def plan(self) -> EpochPlan:
-        """Return the order of what is left of the epoch in hand, as it was planned."""
+        """Return the plan of the current epoch."""
         return self.data.train.plan(self._epoch_seed(), self.ranks.world_size, self.remaining)
 
     def _epoch_seed(self) -> int:
@@ -103,7 +103,7 @@ class Trainer:
         return self.stages[-1].end
 
     def _epoch(self) -> None:
-        """Do what is left of the epoch, or of the time."""
+        """Train to the end of the epoch or of ``train.minutes``."""
         if self._out_of_time():
             return
         self.learner.net.train()
@@ -132,7 +132,7 @@ class Trainer:
         return batch, self.learner.step(batch, phones, rate, self.progress.step)
 
     def _between_steps(self, watch: LossWatch) -> bool:
-        """Save or stop where it is time, on all ranks at the same step; return whether the time of the run is over."""
+        """Save or stop if it is time, at the same step on all ranks; return whether the run is out of time."""
         elapsed = self._elapsed_before + time.monotonic() - self._session_began
         due = time.monotonic() - self._saved_at >= 60 * self.config.train.save_minutes
         status, save, self.progress.elapsed = self.ranks.max([self.stop_status or 0, due, elapsed])
@@ -152,12 +152,12 @@ class Trainer:
         return self.progress.is_out_of_time(self.config.train.minutes)
 
     def _is_scored(self) -> bool:
-        """Tell whether dev was scored since the last step; a run stopped while that was done has yet to do it."""
+        """Return whether dev was scored after the last step; it was not if the run was stopped while scoring."""
         return self.progress.scored == self.progress.step
 
     def _share_done(self, plan: EpochPlan) -> float:
-        """Return the share of the stage that is over, by epochs or by time, whichever is further."""
-        before = 1 - len(self.remaining) / len(self.data.train.members)  # of this epoch, before it was planned anew
+        """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
+        before = 1 - len(self.remaining) / len(self.data.train.members)  # of the epoch, before it was planned again
         of_epoch = before + (1 - before) * self.progress.batch / plan.steps
         share = (self.progress.epoch - self.stage.first_epoch + of_epoch) / self.stage.epochs
         minutes = self.config.train.minutes
@@ -173,7 +173,7 @@ class Trainer:
     def _finish_epoch(self) -> DevScore:
         progress = self.progress
         dev = self._evaluate()
-        if dev is None:  # stopped: what is saved is an epoch with no batch left, and scoring it comes first next time
+        if dev is None:  # stopped: the saved epoch has no batch left, so that resuming begins with scoring it
             (status,) = self.ranks.max([self.stop_status or 0])
             self._stop(int(status))
         assert dev is not None
@@ -184,7 +184,7 @@ class Trainer:
             progress.next_epoch()
             self.remaining = self.data.train.members
         if self.ranks.is_main:
-            self._record_epoch(line, better)  # before last/: cut off in between, the epoch's end is done again
+            self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
         self._save_last(line)
         self.reporter.note(epoch_text(line, self.last_epoch, better))
@@ -220,7 +220,7 @@ class Trainer:
         return Checkpoint(self.config, self.data.inventory, net, mean, std, facts, state or {}, self.lm)
 
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
-        """Save all that going on takes; every rank comes here, the first one writes."""
+        """Save everything needed to resume; all ranks call this, the main one writes."""
         if not self.learner.weights_are_finite():
             raise InputError(
                 f"a weight became infinite or no number by step {self.progress.step}",
@@ -252,7 +252,7 @@ class Trainer:
         self.learner.start_stage(self.stage)
         self.learner.restore(dict(checkpoint.state))
         if not self.ranks.is_main:
-            self.progress.loss = 0.0  # what was saved is the sum over all ranks
+            self.progress.loss = 0.0  # the saved value is the sum over all ranks
         self.remaining = state.remaining
         if (state.limits, state.ranks) != (self.data.train.limits, self.ranks.world_size):
             self.remaining = state.not_done(self.data.train.split.frames, self._epoch_seed())

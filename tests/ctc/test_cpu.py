@@ -62,17 +62,18 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 def test_work_is_shared(case: Case, two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
+    both_here = threading.Barrier(2, timeout=60)  # a single thread would wait for the other in vain
     solve = entry.compiled_entry(torch.float32)
 
     def look(address: int) -> None:
+        both_here.wait()
         asked.append(threading.get_ident())
         solve(address)
 
     monkeypatch.setattr(threads, "_openmp", lambda: None)
     monkeypatch.setattr(entry, "compiled_entry", lambda dtype: look)
     both(case)
-    assert len(set(asked)) in (1, 2)  # the other thread may come too late to be asked
-    assert len(asked) >= 1
+    assert len(set(asked)) == 2
 
 
 def test_several_callers_at_once(case: Case, two_threads: None) -> None:
