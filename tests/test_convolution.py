@@ -55,7 +55,7 @@ class Calls(TorchDispatchMode):
     """Records the batch size and the type of each convolution whose gradient by the weights is computed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.by_weight: list[tuple[int, torch.dtype]] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
