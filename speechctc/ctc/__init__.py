@@ -1,7 +1,7 @@
-"""Connectionist temporal classification: an exact, fast loss on CPUs and GPUs, and what else its lattice tells.
+"""Connectionist temporal classification: an exact, fast loss on CPUs and GPUs, posteriors, and Viterbi paths.
 
-`ctc_loss` and `CTCLoss` stand in for PyTorch's. To import this package loads torch and numpy; numba, or the CUDA
-bindings, are loaded when first needed.
+`ctc_loss` and `CTCLoss` replace PyTorch's. Importing this package loads torch and numpy; numba and the CUDA bindings
+are loaded when first needed.
 """
 
 import torch
@@ -13,7 +13,7 @@ __all__ = ["CTCLoss", "ViterbiPath", "ctc_loss", "is_compiled", "posteriors", "v
 
 
 def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
-    """Whether the CPU kernel for logits of a type is at hand, or on disk, and need not be compiled first.
+    """Return whether the CPU kernel for a type of logits is compiled, in this process or in the cache on disk.
 
     Compiling takes some seconds, once per machine, version and type: when it is about to happen, say so.
 
