@@ -1,4 +1,4 @@
-"""The compiled inner loop of `speechctc.search.LmSearch`; importing this loads numba."""
+"""The compiled inner loop of `speechctc.search.LmSearch`. Importing this loads numba."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.compiled.cached import with_cache
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.cache import with_cache
+from speechctc.compiled.inline import njit_inline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Short = NDArray[np.int32]
 Rows = NDArray[np.float32]
 
-STRIDE = 8  # frames from one look for what is settled to the next
+STRIDE = 8  # frames between commits
 NEVER = -1e300
-PRIME = 1099511628211  # the hash of phones is FNV-1a's, a phone for an octet
+PRIME = 1099511628211  # FNV-1a, with phones in place of octets, is the hash of phones
 SPREAD = 0x9E3779B1
 
 
 class Tokens(NamedTuple):
-    """What is kept, best first, and the candidates for the next frame.
+    """The tokens of the beam, best first, and the candidates for the next frame.
 
-    A token stands for all paths with the same phones and the same class in the last frame.
+    A token represents all paths with the same phones and the same class in the last frame.
 
     Attributes
     ----------
     score, best : ndarray, shape = (beam,)
-        Of all its paths together, and of the best of them; both relative to the first token's.
+        Log-probability of all its paths together and of its best path, relative to the first token's.
     code, state, last : ndarray, shape = (beam,)
-        A hash of its phones; state of the n-gram; class of the last frame.
+        Hash of its phones, state of the n-gram, class of the last frame.
     parent, label : ndarray, shape = (window, beam)
-        By frame, modulo the window: from which token of the frame before the best path comes, and its class.
+        By frame, modulo the window: the previous token on the best path, and the class.
     new_score, new_best, new_code, new_state, new_last, new_parent : ndarray, shape = (beam * classes,)
         Candidates.
     slot, stamp : ndarray, shape = (slots,)
-        A hash table of them: candidate, and the frame it is of. `slots` is a power of two, twice the candidates.
+        Hash table of the candidates: candidate and its frame. `slots` is a power of two, at least twice their number.
     clock : ndarray, shape = (3,)
-        Tokens kept, frames seen, frames settled.
+        Tokens kept, frames seen, frames committed.
     """
 
     score: Reals
@@ -64,7 +64,7 @@ class Tokens(NamedTuple):
 
     @classmethod
     def at_start(cls, beam: int, classes: int, limit: int) -> Tokens:
-        """Make room, with one token that has no phones and no frames."""
+        """Allocate, with one token that has no phones and no frames."""
         window, most = limit + STRIDE, beam * classes
         slots = 1 << (2 * most).bit_length()
         return cls(
@@ -87,11 +87,11 @@ class Tokens(NamedTuple):
         )
 
 
-@compiled
+@njit_inline
 def _extend(
     tokens: Tokens, row: Rows, lm_log_probs: Rows, next_state: Short, weight: float, bonus: float, margin: float
 ) -> int:
-    """Write the candidates of a frame, one for each phones and class; paths that meet are added up."""
+    """Write the candidates of a frame, one per phone sequence and last class; sum paths that meet."""
     floor, count = row.max() - margin, 0
     for k in range(tokens.clock[0]):
         for label in range(len(row)):
@@ -112,9 +112,9 @@ def _extend(
     return count
 
 
-@compiled
+@njit_inline
 def _candidate(tokens: Tokens, code: int, label: int, count: int) -> int:
-    """Return which candidate has these phones and this class; `count`, from now on, if none had."""
+    """Return the candidate with these phones and this class; register `count` as it if there is none."""
     mask, frame = len(tokens.slot) - 1, tokens.clock[1]
     at = ((code ^ label) * SPREAD >> 24) & mask
     while tokens.stamp[at] == frame:
@@ -126,16 +126,16 @@ def _candidate(tokens: Tokens, code: int, label: int, count: int) -> int:
     return count
 
 
-@compiled
+@njit_inline
 def _sum(a: float, b: float) -> float:
     """Return log(e^a + e^b)."""
     high, low = max(a, b), min(a, b)
     return float(high + np.log1p(np.exp(low - high)))
 
 
-@compiled
+@njit_inline
 def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
-    """Move the element at `k` down a heap of candidates, the worst of which is at its top: of equal ones the last."""
+    """Sift down the element at `k` of a heap with the worst candidate at its top (of equal ones, the last)."""
     while 2 * k + 1 < size:
         child = 2 * k + 1
         if child + 1 < size and _worse(score, heap[child + 1], heap[child]):
@@ -146,14 +146,14 @@ def _sink(heap: Integers, score: Reals, k: int, size: int) -> None:
         k = child
 
 
-@compiled
+@njit_inline
 def _worse(score: Reals, a: int, b: int) -> bool:
     return bool(score[a] < score[b] or (score[a] == score[b] and a > b))
 
 
-@compiled
+@njit_inline
 def _select(tokens: Tokens, count: int) -> None:
-    """Keep the best candidates; of equal ones the first."""
+    """Keep the best candidates; of equal ones, the first."""
     kept = min(count, len(tokens.score))
     chosen = np.arange(kept)
     for k in range(kept // 2 - 1, -1, -1):
@@ -176,9 +176,9 @@ def _select(tokens: Tokens, count: int) -> None:
     tokens.clock[1] += 1
 
 
-@compiled
+@njit_inline
 def _agree(tokens: Tokens, frame: int) -> None:
-    """Drop the tokens whose best path is not as the first one's until a frame."""
+    """Drop the tokens whose best path differs from the first token's up to a frame."""
     window, kept = len(tokens.parent), 0
     newest = (tokens.clock[1] - 1) % window
     before = np.arange(tokens.clock[0])
@@ -195,13 +195,13 @@ def _agree(tokens: Tokens, frame: int) -> None:
     tokens.clock[0] = kept
 
 
-@compiled
-def _settle(tokens: Tokens, path: Integers) -> int:
-    """Write the frames in which all best paths are one, from the first not settled; return how many there are."""
-    window, settled, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
+@njit_inline
+def _commit(tokens: Tokens, path: Integers) -> int:
+    """Write the uncommitted frames in which all best paths agree; return their number."""
+    window, committed, frame = len(tokens.parent), tokens.clock[2], tokens.clock[1] - 1
     one = np.arange(tokens.clock[0])
     seen = np.zeros(len(tokens.score), np.bool_)
-    while len(one) > 1 and frame >= settled:
+    while len(one) > 1 and frame >= committed:
         seen[:] = False
         distinct = 0
         for k in range(len(one)):
@@ -212,17 +212,17 @@ def _settle(tokens: Tokens, path: Integers) -> int:
                 distinct += 1
         one = one[:distinct]
         frame -= 1
-    count, k = int(max(frame - settled + 1, 0)), one[0]
-    for t in range(frame, settled - 1, -1):
-        path[t - settled] = tokens.label[t % window, k]
+    count, k = int(max(frame - committed + 1, 0)), one[0]
+    for t in range(frame, committed - 1, -1):
+        path[t - committed] = tokens.label[t % window, k]
         k = tokens.parent[t % window, k]
     tokens.clock[2] += count
     return count
 
 
-@compiled
+@njit_inline
 def _finish(tokens: Tokens, lm_log_probs: Rows, weight: float) -> None:
-    """Keep only the best path of the phones that are best with the end of the utterance after them."""
+    """Keep only the best path of the sequence that is best with the end of the utterance included."""
     best, most, newest = 0, -np.inf, (tokens.clock[1] - 1) % len(tokens.parent)
     for k in range(tokens.clock[0]):
         score, path = NEVER, k
@@ -247,7 +247,7 @@ def _advance(
     margin: float,
     ends: bool,
 ) -> Integers:
-    """Take in the next frames; return the classes of the frames that they settle."""
+    """Process the next frames; return the classes of the frames that are committed by them."""
     path = np.zeros(len(rows) + len(tokens.parent), np.int64)
     limit, done = len(tokens.parent) - STRIDE, 0
     for n in range(len(rows)):
@@ -255,14 +255,14 @@ def _advance(
         if tokens.clock[1] % STRIDE == 0:
             if tokens.clock[1] - tokens.clock[2] > limit:
                 _agree(tokens, tokens.clock[1] - limit - 1)
-            done += _settle(tokens, path[done:])
+            done += _commit(tokens, path[done:])
     if ends and tokens.clock[1] > tokens.clock[2]:
         _finish(tokens, lm_log_probs, weight)
-        done += _settle(tokens, path[done:])
+        done += _commit(tokens, path[done:])
     return path[:done]
 
 
 @cache
 def advance() -> Callable[..., Integers]:
-    """Return `_advance`, fetched from numba's cache on disk or compiled at its first call; it lets go of the GIL."""
+    """Return `_advance`, compiled or from numba's cache on disk; it releases the GIL."""
     return with_cache(numba.njit, _advance, nogil=True)  # type: ignore[no-any-return]

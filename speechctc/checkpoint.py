@@ -12,7 +12,7 @@ import functools
 import json
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory
+from speechctc.schema import without_removed
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -102,7 +103,7 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     """
     files.settle_folder(folder)
     about = _read_about(folder)
-    config = parse_config(about["config"], f"{folder}/checkpoint.json")
+    config = parse_config(without_removed(about["config"]), f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
         tensors = load_file(folder / "weights.safetensors")
@@ -135,18 +136,6 @@ def _load_lm(path: Path, classes: int) -> PhoneLM | None:
     if lm.log_probs.shape[1] != classes:
         raise ValueError(f"an n-gram over {lm.log_probs.shape[1]} classes, the net has {classes}")
     return lm
-
-
-def mean_weights(folders: Sequence[Path], device: torch.device) -> dict[str, Tensor]:
-    """Return the mean of the weights of checkpoints of one net.
-
-    Raises
-    ------
-    InputError
-        One of them is damaged.
-    """
-    states = [load_checkpoint(folder, device).net.state_dict() for folder in folders]
-    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
 
 def build_net(config: Config, inventory: Inventory) -> MaxoutNet:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from speechctc.errors import InputError
 from speechctc.schema import (
+    REMOVED,
     AugmentConfig,
     Config,
     CorpusConfig,
@@ -170,6 +171,8 @@ def _explain(error: ValidationError, where: str) -> tuple[str, str]:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if key in REMOVED:
+        return f"{where}: the key {key!r} was removed{more}", REMOVED[key][1]
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no key {key!r}{more}", _nearest(key)
     if first["type"] == "missing":

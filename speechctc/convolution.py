@@ -1,9 +1,9 @@
-"""The net's convolution: torch's, but for one fault of oneDNN's in bfloat16.
+"""Conv2d that works around a bug of oneDNN in bfloat16.
 
-On CPUs with AMX, oneDNN's gradient by the weights of a convolution over two dimensions reads memory that nobody wrote
-when threads share an utterance, that is when their number does not divide that of the utterances; at some lengths only
-(of 3 x 5 over 14 bands: 154 frames, 185 frames). It multiplies by 0 what it reads, which is harmless until that is no
-number (seen in torch 2.11). Here the utterances that are left over when the threads have equally many go in float32.
+On CPUs with AMX, oneDNN's weight gradient of a 2-D convolution reads uninitialised memory when several threads share an
+utterance, that is, when the batch size is not a multiple of the number of threads; only at some lengths (3 x 5 over 14
+bands: 154 frames, 185 frames). The values read are multiplied by 0, which does no harm unless they are NaN or infinite
+(seen in torch 2.11). Here, the utterances beyond the largest such multiple are computed in float32.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _threads_share_utterances(x: Tensor) -> bool:
 
 
 class _InParts(torch.autograd.Function):
-    """A convolution in bfloat16 whose gradient by the weights is that of two parts of the batch."""
+    """A bfloat16 convolution that computes the weight gradient in two parts of the batch."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, stride: Pair, padding: Pair) -> Tensor:

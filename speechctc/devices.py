@@ -1,4 +1,4 @@
-"""Which device computes, and in what precision."""
+"""Choice of device and precision, and memory of devices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device that ``train.device`` means; ``auto`` is CUDA where there is one.
+    """Return the device for ``train.device``; ``auto`` is CUDA if available, else the CPU.
 
-    Under torchrun each process of a machine takes the GPU of its own number.
+    Under torchrun each process uses the GPU with its local rank.
 
     Raises
     ------
     InputError
-        ``cuda`` was asked for and there is none, or there are fewer GPUs than processes.
+        If ``cuda`` is requested and not available, or if there are fewer GPUs than processes.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
@@ -38,9 +38,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_precision(device: torch.device, wanted: str) -> str:
-    """Return the precision that a config means on a device: ``auto`` is bfloat16 where the hardware multiplies it.
+    """Return the precision to use on a device; ``auto`` is bfloat16 if the hardware supports it, else float32.
 
-    On CPUs that means AMX. With AVX-512 alone bfloat16 takes three times as long as float32, with AVX2 far longer.
+    On a CPU this requires AMX: with AVX-512 alone bfloat16 takes three times as long as float32, with AVX2 far longer.
     """
     if wanted != "auto":
         return wanted
@@ -52,26 +52,26 @@ def choose_precision(device: torch.device, wanted: str) -> str:
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return a context in which matrix products are done in this precision; weights stay float32."""
+    """Return a context that computes matrix products in this precision; weights stay float32."""
     return torch.autocast(device.type, dtype=DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Let float32 products on CUDA GPUs round their factors to 10 bits (TensorFloat-32), or not."""
+    """Allow or forbid TensorFloat-32 (factors rounded to 10 bits) for float32 products on CUDA GPUs."""
     wanted = "tf32" if allowed else "ieee"
     torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]  # made at run time
     torch.backends.cuda.matmul.fp32_precision = wanted
 
 
 def total_memory(device: torch.device) -> int:
-    """Return the bytes of memory that a device has."""
+    """Return the total memory of a device, in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
 def resident_memory() -> int:
-    """Return the bytes of physical memory this process holds; 0 where the system does not say."""
+    """Return the resident memory of this process, in bytes; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -79,10 +79,9 @@ def resident_memory() -> int:
 
 
 def give_back_memory() -> None:
-    """Let the C library's heap return to the system what lies free in it.
+    """Return free memory of the C library's heap to the system.
 
-    A net's batches are of ever other sizes, so that the heap keeps holes of all of them: hundreds of MiB, in time.
-    Does something with the GNU C library only.
+    Batches of many sizes leave holes in the heap, of hundreds of MiB in time. Only the GNU C library supports this.
     """
     trim = _malloc_trim()
     if trim is not None:
@@ -95,5 +94,5 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an allocator refused: CUDA's has a type of its own, the CPU's only words."""
+    """Return whether an error means out of memory; on a CPU only its text says so."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

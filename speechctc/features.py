@@ -1,8 +1,8 @@
-"""Samples to the net's input. Pure: no files, no state; the same code for one recording, a batch and a stream.
+"""Features: from samples to the input of the net. Pure functions, the same for a recording, a batch and a stream.
 
-Static features are what is stored: log mel energies and the frame's log energy. `net_input` makes the net's input of
-them, on the device, for training and decoding alike: less the mean around each frame if the config wants that, with
-time derivatives, and normalised by the corpus.
+Static features are stored: log mel energies and the frame's log energy. `net_input` computes the rest on the device, in
+training and decoding: sliding cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by
+the mean and deviation of the training split.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from torch import Tensor
 
 from speechctc.config import FeatureConfig
 
-# Kaldi's filter bank takes samples at 16-bit scale; in [-1, 1] quiet frames would drown in its floor.
+# Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0
 
 
 def window_samples(config: FeatureConfig) -> int:
-    """Samples in one analysis window."""
+    """Return the number of samples in an analysis window."""
     return int(config.sample_rate * config.window_ms * 0.001)
 
 
 def shift_samples(config: FeatureConfig) -> int:
-    """Samples from the start of one frame to that of the next."""
+    """Return the number of samples between the starts of two frames."""
     return int(config.sample_rate * config.shift_ms * 0.001)
 
 
 def frame_count(samples: int, config: FeatureConfig) -> int:
-    """Frames of a recording: only windows that lie wholly inside it."""
+    """Return the number of frames of a recording; each window lies wholly inside it."""
     window = window_samples(config)
     return 0 if samples < window else 1 + (samples - window) // shift_samples(config)
 
 
 def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
-    """Return log mel energies, then the log energy if the config wants it.
+    """Return log mel energies, followed by the log energy if configured.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
 
 
 def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
-    """Centre, add derivatives and normalise each dimension by the training corpus's mean and deviation.
+    """Apply sliding CMN, append derivatives, and normalise by the training split's mean and deviation.
 
     Parameters
     ----------
     static : Tensor, shape = (n_batch, max_frames, static_dims)
-        Static features; what lies past an utterance's end is ignored.
+        Static features; values past an utterance's end are ignored.
     frames : Tensor, shape = (n_batch,)
         Frames of each utterance, at least 1.
     mean, std : Tensor, shape = (channels, static_dims)
@@ -82,51 +82,51 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
     Tensor, shape = (n_batch, channels, static_dims, max_frames), float32
         Zero past each utterance's end.
     """
-    return input_of_centred(centred(static.float(), frames, config), frames, mean, std, config)
+    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config)
 
 
-def input_of_centred(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
-    """Do what `net_input` does to features that are `centred` already."""
+def net_input_after_cmn(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
+    """Do what `net_input` does, for features that `sliding_cmn` was applied to."""
     inside = frame_mask(frames, features.shape[1])
     stacked = torch.stack(derivatives(features, frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
 
-def centred(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Take from each dimension its mean over the frames around: what level, room, microphone and voice have added.
+def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Subtract from each dimension a power-weighted sliding mean: removes level, room, microphone and voice.
 
-    In the mean a frame counts by the power (the geometric mean over its dimensions) of the stretch it is in, so that
-    all of speech does alike, short pauses included, and long pauses hardly do.
+    The weight of a frame is the mean power (geometric mean over its dimensions) of two seconds around it. Speech and
+    short pauses have similar weights; long pauses have little.
 
     Parameters
     ----------
     static : Tensor, shape = (n_batch, max_frames, static_dims)
     frames : Tensor, shape = (n_batch,)
-        Near an utterance's ends, the mean is over what there is of it.
+        Numbers of frames; the sliding window is cut at the ends of an utterance.
 
     Returns
     -------
     Tensor, shape = (n_batch, max_frames, static_dims)
-        The features themselves without ``center_ms``.
+        The input itself if ``center_ms`` is None.
     """
     if config.center_ms is None:
         return static
     frames, stretch = frames.to(static.device), config.stretch_frames
     inside = frame_mask(frames, static.shape[1])[:, :, None]
     known = torch.where(inside, static, 0.0).double()
-    # What is quieter than the last bit of 16, as zeros are, counts as that bit, whatever is near: next to nothing, but
-    # in a long silence there would be nothing else than the rounding errors of louder frames before it.
+    # Frames below the last of 16 bits, zeros for example, get the weight of that bit. With smaller weights, the mean in
+    # a long silence would consist of rounding errors of louder frames before it.
     loudness = known.mean(2, keepdim=True).clamp(min=0)
-    power = _mean_around(loudness.exp(), inside.double(), frames, stretch, stretch)
+    power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
     power = inside * torch.where(loudness > 0, power, 1.0)
-    return (known - _mean_around(known, power, frames, *config.center_frames)).float()
+    return (known - _sliding_mean(known, power, frames, *config.center_frames)).float()
 
 
-def _mean_around(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:
-    """Average over so many frames before and after each, inside the utterance; weights are at least 1 there.
+def _sliding_mean(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:
+    """Return the weighted mean over `before` and `after` frames around each, inside the utterance; weights >= 1.
 
-    All in float64, as sums over a window are differences of those over all that came before.
+    In float64, because a window's sum is the difference of two cumulative sums.
     """
     steps = torch.arange(values.shape[1], device=values.device)
     ends = torch.minimum(steps + after + 1, frames[:, None])
@@ -138,15 +138,15 @@ def _mean_around(values: Tensor, weights: Tensor, frames: Tensor, before: int, a
     return mean
 
 
-def centred_alone(static: Tensor, config: FeatureConfig) -> Tensor:
-    """Do the same to a single recording, shape = (n_frames, static_dims)."""
-    return centred(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
+def sliding_cmn_one(static: Tensor, config: FeatureConfig) -> Tensor:
+    """Apply `sliding_cmn` to one recording, shape = (n_frames, static_dims)."""
+    return sliding_cmn(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
 
 
 def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
-    """Return the features and each order of derivative, all (n_batch, max_frames, static_dims).
+    """Return the features and each order of derivative, each (n_batch, max_frames, static_dims).
 
-    An utterance's first and last frame are repeated beyond its ends, as if it stood alone in its batch.
+    The first and the last frame of an utterance are repeated beyond its ends.
     """
     orders = [static]
     for _ in range(config.deltas):
@@ -168,7 +168,7 @@ def _repeat_last(static: Tensor, frames: Tensor) -> Tensor:
 
 
 class Moments:
-    """Sums from which the corpus's per-dimension mean and deviation come; sums of parts add up to the whole's.
+    """Sums of values and squares, for mean and deviation; the sums of parts add up.
 
     Parameters
     ----------
@@ -183,27 +183,27 @@ class Moments:
 
     @classmethod
     def none(cls, config: FeatureConfig) -> Moments:
-        """Return the sums over nothing."""
+        """Return empty sums."""
         zero = torch.zeros(config.channels, config.static_dims, dtype=torch.float64)
         return cls(0.0, zero, zero.clone())
 
     @classmethod
     def of(cls, static: Tensor, config: FeatureConfig) -> Moments:
-        """Sum over one utterance: static features of shape (n_frames, static_dims)."""
+        """Return the sums over one utterance, of static features (n_frames, static_dims)."""
         if static.shape[0] == 0:
             return cls.none(config)
-        orders = derivatives(centred_alone(static, config)[None], torch.tensor([len(static)]), config)
+        orders = derivatives(sliding_cmn_one(static, config)[None], torch.tensor([len(static)]), config)
         values = torch.cat(orders).to(torch.float64)  # (channels, n_frames, static_dims)
         return cls(float(static.shape[0]), values.sum(1), values.square().sum(1))
 
     def __add__(self, other: Moments) -> Moments:
-        """Return the sums over both."""
+        """Add the sums of both."""
         return Moments(self.count + other.count, self.total + other.total, self.square + other.square)
 
     def normalisation(self) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation, float32, shape = (channels, static_dims).
 
-        A dimension that never varies gets a deviation of 1, so that it becomes 0 instead of infinite.
+        The deviation of a constant dimension is set to 1.
         """
         mean = self.total / max(self.count, 1.0)
         variance = (self.square / max(self.count, 1.0) - mean.square()).clamp(min=0)

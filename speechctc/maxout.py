@@ -1,8 +1,8 @@
-"""Maxout, and the dropout of its units, that keep little for the backward pass.
+"""Maxout with fused dropout; keeps one byte per unit for the backward pass.
 
-torch.maximum keeps both its inputs, and its gradient takes three passes and a concatenation. Here one byte a unit is
-kept, which says what piece won or that the unit was dropped, and the gradient is written once, in the layout the
-convolution wants.
+torch.maximum saves both its inputs, and its gradient takes three passes and a concatenation. Here one byte per unit is
+saved, the number of the winning piece or a mark for a dropped unit, and the gradient is written once, in the memory
+layout of the convolution.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch.nn import functional
 
 
 class Maxout(nn.Module):
-    """The largest of each unit's linear pieces (Goodfellow et al. 2013): maps (pieces x n) to n.
+    """The maximum of each unit's linear pieces (Goodfellow et al. 2013): maps (pieces x n) to n.
 
     Parameters
     ----------
     pieces : int
     dropout : float
-        The share of units that are set to 0 in training (Srivastava et al. 2014).
+        Probability that a unit is set to 0 in training (Srivastava et al. 2014).
     """
 
     def __init__(self, pieces: int, dropout: float = 0.0) -> None:
@@ -46,12 +46,12 @@ class Maxout(nn.Module):
         return functional.dropout(result, rate)
 
     def extra_repr(self) -> str:
-        """Return what is shown between the brackets."""
+        """Return the arguments, for printing."""
         return f"pieces={self.pieces}, dropout={self.dropout:g}"
 
 
 class _OnCpu(torch.autograd.Function):
-    """By compiled code, one pass each way; of equal pieces, the first gets the gradient."""
+    """Maxout by compiled code, in one pass each way; of equal pieces, the first gets the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pieces: int, rate: float) -> Tensor:
@@ -84,7 +84,7 @@ def _layout(x: Tensor) -> torch.memory_format:
 
 
 def _rows(x: Tensor, pieces: int, layout: torch.memory_format) -> Tensor:
-    """Look at maps as (rows, pieces, units), in the order in which they lie in memory."""
+    """View maps as (rows, pieces, units), in memory order."""
     if layout is torch.channels_last:
         return x.permute(0, 2, 3, 1).reshape(-1, pieces, x.shape[1] // pieces)
     return x.reshape(len(x), pieces, math.prod(x.shape[1:]) // pieces)
@@ -99,7 +99,7 @@ def _unrows(rows: Tensor, shape: tuple[int, ...], layout: torch.memory_format) -
 
 
 class _Anywhere(torch.autograd.Function):
-    """By operators of torch; of equal pieces, the first gets the gradient."""
+    """Maxout by torch operators; of equal pieces, the first gets the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pieces: int) -> Tensor:
@@ -124,7 +124,7 @@ class _Anywhere(torch.autograd.Function):
         layout = torch.channels_last if gradient.dim() == 4 else torch.contiguous_format
         whole = torch.empty(shape, dtype=gradient.dtype, device=gradient.device, memory_format=layout)
         zero = gradient.new_zeros(())
-        if ctx.pieces == 2:  # `winner` says whether the second won, and is not compared again
+        if ctx.pieces == 2:  # `winner` is boolean: whether the second piece won
             first, second = whole.chunk(2, dim=1)
             torch.where(winner, zero, gradient, out=first)
             torch.where(winner, gradient, zero, out=second)

@@ -1,7 +1,7 @@
-"""Maxout and dropout in one pass over memory, compiled; importing this loads numba.
+"""Maxout and dropout in one pass over memory, compiled. Importing this loads numba.
 
-On CPUs the convolutions of a small net are quick, and what would take the time is all that goes over its units one by
-one: torch draws a dropout mask one random number after the other, and compares, multiplies and selects in a pass each.
+In a small net on a CPU the convolutions are fast and elementwise operations dominate: torch draws dropout masks one
+random number after the other, and compares, multiplies and selects in separate passes.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ import torch
 from numba import types
 from torch import Tensor
 
-from speechctc.compiled.cached import VECTORS, sources, with_cache
-from speechctc.compiled.memory import fetch_and_add, memory
-from speechctc.compiled.parts import compiled
-from speechctc.compiled.threads import share_out
+from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
+from speechctc.compiled.inline import njit_inline
+from speechctc.compiled.pointers import fetch_and_add, memory
+from speechctc.compiled.threads import run_in_threads
 
-# By type of the numbers, what stands for it in memory (see `speechctc.compiled.memory`).
+# By data type: the numba type that represents it in memory (see `speechctc.compiled.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 DROPPED = 255
-"""What a unit that is dropped has in place of its piece."""
+"""Marks a dropped unit, in place of the number of its winning piece."""
 
 _BYTE = np.uint8(0)
-_UNITS = 8192  # that a thread takes at a time, about
-_WORTH_THREADS = 50_000  # units from which on it pays to share them out
+_UNITS = 8192  # per turn of a thread, about
+_WORTH_THREADS = 50_000  # units from which several threads are faster
 _SIGNATURE = types.none(types.intp)
 
 
 class _Work(NamedTuple):
-    """What the threads share. A row's pieces lie one after the other in memory, each of `units` numbers."""
+    """The data that the threads share. The pieces of a row are consecutive in memory, each of `units` numbers."""
 
-    taken: int  # rows that some thread has begun with
+    taken: int  # rows that a thread has taken
     rows: int
     units: int
     pieces: int
     seed: int
     rate: int  # of dropout, in 2**32
-    whole: int  # address of all pieces, or of their gradient
-    result: int  # address of the largest ones, or of their gradient
+    whole: int  # address of the pieces, or of their gradient
+    result: int  # address of the maxima, or of their gradient
     winner: int  # address of bytes: which piece was largest, or `DROPPED`
-    scale: int  # address: the factor on the units that stay
+    scale: int  # address of the factor on the units that are kept
 
 
 def forward(whole: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the largest piece of each unit, some units dropped at random.
+    """Return the maximum over the pieces of each unit, with dropout.
 
     Parameters
     ----------
     whole : Tensor, shape = (rows, pieces, units)
         float32 or bfloat16, contiguous; at least 2 pieces, and fewer than `DROPPED`.
     rate : float
-        The share of units that become 0; the others are divided by what remains.
+        Probability that a unit becomes 0; the others are divided by 1 - `rate`.
     seed : int
-        Of 32 bits. Which units are dropped depends on it and on their places alone, not on threads.
+        32 bits. The dropped units depend only on the seed and their positions, not on the threads.
 
     Returns
     -------
     result : Tensor, shape = (rows, units)
     winner : Tensor, shape = (rows, units), uint8
-        The number of the piece, of equal ones the first; or `DROPPED`.
+        The number of the winning piece, the first of equal ones; or `DROPPED`.
     """
     rows, _, units = whole.shape
     result, winner = whole.new_empty(rows, units), whole.new_empty(rows, units, dtype=torch.uint8)
@@ -72,7 +72,7 @@ def forward(whole: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def backward(gradient: Tensor, winner: Tensor, pieces: int, rate: float) -> Tensor:
-    """Return the gradient of all pieces, (rows, pieces, units), from that of the result, contiguous (rows, units)."""
+    """Return the gradient of all pieces, (rows, pieces, units), given that of the result, contiguous (rows, units)."""
     whole = gradient.new_empty(len(gradient), pieces, gradient.shape[1])
     _run(_backward, whole, gradient, winner, rate, 0)
     return whole
@@ -85,24 +85,24 @@ def _run(function: Any, whole: Tensor, result: Tensor, winner: Tensor, rate: flo
     addresses = (whole.data_ptr(), result.data_ptr(), winner.data_ptr(), scale.ctypes.data)
     work = _Work(0, rows, units, pieces, seed, share, *addresses)
     threads = torch.get_num_threads() if winner.numel() > _WORTH_THREADS else 1
-    share_out(_entry(function, whole.dtype), np.array(work, np.int64), threads)
+    run_in_threads(_entry(function, whole.dtype), np.array(work, np.int64), threads)
 
 
-@compiled
+@njit_inline
 def _random(number: Any, seed: Any) -> Any:
-    """32 bits that look like chance: the finaliser of MurmurHash3 (A. Appleby)."""
+    """Return 32 pseudo-random bits: the finaliser of MurmurHash3 (A. Appleby)."""
     h = np.uint32(np.uint32(number) * np.uint32(0x9E3779B1) + np.uint32(seed))
     h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B))
     h = np.uint32((h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35))
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-@compiled
+@njit_inline
 def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
-    """Do one row. The loops are such that LLVM makes vector instructions of them."""
+    """Process one row. LLVM vectorises these loops."""
     for i in range(units):
         first, second = whole[i], whole[units + i]
-        more = (second > first) | (second != second)  # no number is passed on, as torch.maximum does
+        more = (second > first) | (second != second)  # propagates NaN, as torch.maximum does
         result[i] = second if more else first
         winner[i] = np.uint8(more)
     for piece in range(2, pieces):
@@ -118,9 +118,9 @@ def _forward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed
             winner[i] = winner[i] if stays else np.uint8(DROPPED)
 
 
-@compiled
+@njit_inline
 def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, seed: Any, rate: Any, scale: Any) -> None:
-    """Do one row."""
+    """Process one row."""
     for piece in range(pieces):
         for i in range(units):
             whole[piece * units + i] = result[i] * scale if winner[i] == np.uint8(piece) else np.float32(0)
@@ -128,9 +128,9 @@ def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, see
 
 @cache
 def _entry(row: Any, dtype: torch.dtype) -> Any:
-    """Compile a function of a row for numbers of one type, or fetch it from the cache on disk."""
+    """Compile a function of a row for one data type, or load it from the cache."""
     like = KINDS[dtype]
-    made_of = sources([*VECTORS, Path(__file__)])
+    made_of = sources([*PRIMITIVES, Path(__file__)])
 
     def entry(address: int) -> None:
         """Do rows of the work at an address until none is left; any number of threads may do so at once."""

@@ -1,14 +1,13 @@
 """The net: convolutions over frequency and time, then dense layers over all bands (Zhang et al. 2016, section 3).
 
-A dense layer sees one frame, as in the paper, or several (`model.dense_span`): then it is a convolution over time.
-Frequency is padded to keep its size, time is padded with zeros as the recording's own ends are, and whatever lies past
-an utterance's end is set to zero before each layer: an utterance's output does not depend on its neighbours in a batch.
+A dense layer sees one frame, as in the paper, or several (`model.dense_span`), as a convolution over time. Frequency is
+zero-padded to keep its size. Everything past an utterance's end is set to zero before each layer, which equals the zero
+padding in time: an utterance's output does not depend on the others in its batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,12 @@ from speechctc.maxout import Maxout
 
 
 def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
-    """Return how many output frames so many input frames become: ``ceil(frames / time_stride)``."""
+    """Return the number of output frames for a number of input frames: ``ceil(frames / time_stride)``."""
     return (frames + config.time_stride - 1) // config.time_stride
 
 
 def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
-    """Return the static frames that one output frame depends on, derivatives included.
+    """Return the number of static frames that one output frame depends on, derivatives included.
 
     41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
     """
@@ -36,19 +35,19 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
 
 
 def parameter_count(net: nn.Module) -> int:
-    """Return the trainable numbers of a net."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
 
 
 class MaxoutNet(nn.Module):
-    """Frames of features to unnormalised log probabilities of the phones and the blank.
+    """Maps features to logits of the phones and the blank.
 
     Parameters
     ----------
     config : ModelConfig
         Layers, activation, regularisation.
     channels, dims : int
-        Of the input: static features and derivatives; bands a frame.
+        Channels of the input (static features and derivatives), and bands per frame.
     classes : int
         Phones and the blank.
     """
@@ -72,13 +71,13 @@ class MaxoutNet(nn.Module):
             Layer(n_in, n_out, (1, span), 1, next(rates), config.norm == "layer", config)
             for n_in, n_out, span in zip(inputs[:-1], config.dense, config.dense_spans, strict=True)
         )
-        # What residual layers add up has no scale of its own: it is normalised before it is used.
+        # The sum over residual layers has no fixed scale: it is normalised before the output layer.
         self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None
         self.output = nn.Conv2d(inputs[-1], classes, 1)
         _initialise(self.output, config.init, gain=1.0)
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logits and how many of their frames belong to each utterance.
+        """Return the logits, and the number of output frames of each utterance.
 
         Parameters
         ----------
@@ -90,29 +89,9 @@ class MaxoutNet(nn.Module):
         Returns
         -------
         logits : Tensor, shape = (n_batch, max_output_frames, classes)
-            Meaningless past an utterance's end.
+            Arbitrary past an utterance's end.
         frames : Tensor, shape = (n_batch,)
         """
-        for hidden in self._hidden(features, frames):  # none is held but the last: a long recording's take room
-            last = hidden
-        return self._logits(last), torch.as_tensor(output_frames(frames, self.config))
-
-    def forward_midway(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return, beside what `forward` does, the logits that the layer half-way up would give (Lee & Watanabe 2021).
-
-        The output layer reads them, so that layer must be as wide as the last.
-
-        Returns
-        -------
-        logits, midway : Tensor, shape = (n_batch, max_output_frames, classes)
-        frames : Tensor, shape = (n_batch,)
-        """
-        hidden = list(self._hidden(features, frames))
-        midway = self._logits(hidden[len(self.convs) + self.config.midway])
-        return self._logits(hidden[-1]), midway, torch.as_tensor(output_frames(frames, self.config))
-
-    def _hidden(self, features: Tensor, frames: Tensor) -> Iterator[Tensor]:
-        """Yield the output of every hidden layer; from the last convolution on, (n_batch, width, 1, frames)."""
         x = features.contiguous(memory_format=torch.channels_last)
         mask = frame_mask(frames, x.shape[3])[:, None, None, :]
         for number, conv in enumerate(self.convs):
@@ -120,20 +99,15 @@ class MaxoutNet(nn.Module):
             if number == 0:
                 x = self.pool(x)
                 mask = frame_mask(torch.as_tensor(output_frames(frames, self.config)), x.shape[3])[:, None, None, :]
-            if number == len(self.convs) - 1:
-                x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
-            yield x
+        x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
         for dense in self.dense:
             x = dense(x, mask)
-            yield x
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden if self.norm is None else self.norm(hidden))
-        return logits.squeeze(2).transpose(1, 2)
+        logits: Tensor = self.output(x if self.norm is None else self.norm(x))
+        return logits.squeeze(2).transpose(1, 2), torch.as_tensor(output_frames(frames, self.config))
 
 
 class Layer(nn.Module):
-    """Convolution, normalisation if wanted, activation, dropout; a dense layer is a convolution of one position."""
+    """Convolution, optional normalisation, activation, dropout; a dense layer is a 1 x span convolution."""
 
     def __init__(
         self,
@@ -157,10 +131,10 @@ class Layer(nn.Module):
         _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames), whatever `x` is where `mask` is false.
+        """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames); ignores `x` where `mask` is false.
 
-        Normalised is what comes out of the convolution; in a residual layer what goes in (Xiong et al. 2020), so that
-        the sum over the layers stays untouched.
+        The output of the convolution is normalised; in a residual layer its input (Xiong et al. 2020), so that the sum
+        over the layers is not.
         """
         y: Tensor = x if self.norm is None or not self.residual else self.norm(x)
         y = self.conv(y * mask)
@@ -171,10 +145,10 @@ class Layer(nn.Module):
 
 
 class ChannelNorm(nn.LayerNorm):
-    """The maps of each frame to mean 0 and variance 1 (Ba et al. 2016), of (n_batch, maps, 1, frames).
+    """Layer normalisation over the maps of each frame (Ba et al. 2016), of (n_batch, maps, 1, frames).
 
-    Not for layers that have bands still: a band's maps alone, brought to the same variance, no longer tell how much
-    energy it has, and nets learn slowly or not at all.
+    Not for layers with bands: normalising the maps of each band removes its energy, and nets learn slowly or not at
+    all.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -190,7 +164,7 @@ def _activation(name: str, pieces: int, maps: int, dropout: float) -> nn.Module:
 
 
 def _initialise(conv: nn.Conv2d, how: str, gain: float) -> None:
-    """He's rule keeps the second moment from layer to layer; the larger of two standard normals has second moment 1."""
+    """He's rule: keeps the second moment over layers; the larger of two standard normals has second moment 1."""
     if how == "uniform":
         nn.init.uniform_(conv.weight, -0.05, 0.05)
     else:

@@ -1,4 +1,4 @@
-"""What a stage says while it works, on standard error: notes, and a bar with the time left."""
+"""Notes, warnings and progress bars, on standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Advance = Callable[..., None]
 
 
 class Reporter:
-    """Says what happens. One is made by the command line and handed to the stage it calls.
+    """Prints notes, warnings and progress bars. The command line makes one and passes it to the stage it calls.
 
     Parameters
     ----------
@@ -32,16 +32,16 @@ class Reporter:
         self.quiet = quiet
 
     def note(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         self.console.print(text, markup=False)
 
     def warn(self, text: str) -> None:
-        """Say one line that must not be missed."""
+        """Print a warning."""
         self.console.print(f"warning: {text}", style="yellow", markup=False)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
-        """Show a bar; the function given back is called with the steps done and a text to show beside them."""
+        """Show a progress bar; yield a function to call with the steps done and a text to show beside the bar."""
         if self.quiet or not self.console.is_terminal or total == 0:
             yield lambda steps=1, text="": None
             return

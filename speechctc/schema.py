@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+REMOVED: dict[str, tuple[Any, str]] = {
+    "train.inter_ctc": (0.0, "delete it: the loss on an intermediate layer lowered no PER (docs/experiments.md)"),
+    "train.keep_best": (1, "delete it: best/ holds the checkpoint of the lowest dev PER"),
+    "train.average_best": (False, "delete it: the mean of several checkpoints was worse (docs/experiments.md)"),
+}
+"""Keys of earlier versions: the value that asked for nothing, which is still accepted, and what to do about others."""
 
 
 class Section(BaseModel):
@@ -211,11 +219,6 @@ class ModelConfig(Section):
         return self.dropout if isinstance(self.dropout, tuple) else (self.dropout,) * layers
 
     @property
-    def midway(self) -> int:
-        """The number of the dense layer half-way up, counted from 0."""
-        return (len(self.dense) - 1) // 2
-
-    @property
     def dense_spans(self) -> tuple[int, ...]:
         """The span of every dense layer."""
         return self.dense_span if isinstance(self.dense_span, tuple) else (self.dense_span,) * len(self.dense)
@@ -281,10 +284,6 @@ class TrainConfig(Section):
     minutes: float = Field(0.0, ge=0, description="end the run after so much training, if that comes first; 0: never")
     patience: int = Field(0, ge=0, description="end a stage after so many epochs without a better dev PER; 0: never")
     save_minutes: float = Field(10.0, gt=0, description="last/ is saved this often inside an epoch, and at its end")
-    keep_best: int = Field(1, ge=1, description="checkpoints of the lowest dev PER to keep; above 1 in top/")
-    average_best: bool = Field(
-        False, description="at the end score the mean of those checkpoints' weights too, and keep it if it is better"
-    )
     seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "bfloat16", "float16", "auto"] = Field(
@@ -303,9 +302,6 @@ class TrainConfig(Section):
     scale_lr: Literal["none", "linear", "sqrt"] = Field(
         "none", description="how lr grows with the number of processes that train together"
     )
-    inter_ctc: float = Field(
-        0.0, ge=0, lt=1, description="weight of a second CTC loss, on a layer half-way up; 0: none"
-    )
     consistency: float = Field(
         0.0,
         ge=0,
@@ -317,6 +313,15 @@ class TrainConfig(Section):
     loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
     tensorboard: bool = Field(False, description="log to tensorboard/ in the run's folder too")
     finetune: FinetuneConfig = FinetuneConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_idle_removed(cls, values: Any) -> Any:
+        """Accept removed keys that asked for nothing."""
+        if not isinstance(values, dict):
+            return values
+        idle = {key.removeprefix("train."): value for key, (value, _) in REMOVED.items()}
+        return {key: value for key, value in values.items() if key not in idle or value != idle[key]}
 
     @property
     def views(self) -> int:
@@ -342,6 +347,12 @@ class DecodeConfig(Section):
     beam: int = Field(64, ge=1, le=4096, description="how many the search with an n-gram keeps at a time")
 
 
+def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a stored config without removed keys: they bear on how a net was trained, not on its use."""
+    train = {key: value for key, value in values.get("train", {}).items() if f"train.{key}" not in REMOVED}
+    return {**values, **({"train": train} if "train" in values else {})}
+
+
 class Config(Section):
     """Everything that makes a run."""
 
@@ -354,13 +365,6 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
-
-    @model_validator(mode="after")
-    def _midway_is_as_wide(self) -> Config:
-        dense = self.model.dense
-        if self.train.inter_ctc and (len(dense) < 2 or dense[self.model.midway] != dense[-1]):
-            raise ValueError("train.inter_ctc needs two or more layers in model.dense, the middle as wide as the last")
-        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON and YAML know them."""

@@ -1,4 +1,4 @@
-"""From emissions to phones: the best path frame by frame, or a prefix search with an n-gram of phones beside it."""
+"""From emissions to phones: the greedy path, or a prefix beam search with an n-gram of phones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Rows = NDArray[np.float32]
 Path = NDArray[np.int64]
 
 MARGIN = 10.0
-"""Classes whose log posterior is so far below their frame's best are not looked at."""
+"""Classes whose log posterior is this far below the best of their frame are skipped."""
 LIMIT = 100
-"""Frames after which a frame's class is settled, even where not all that is kept agrees on it."""
+"""Frames after which a frame's class is committed, even if the tokens do not all agree on it."""
 DELAY = 2.0
-"""The same in seconds, where a config says how long a frame is; with more the result is hardly better."""
-FLOOR = -1e4  # of a log posterior
+"""The same in seconds, for a search with a config; larger values hardly improve the result."""
+FLOOR = -1e4  # lowest log posterior
 
 
 def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
@@ -30,8 +30,8 @@ def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
     return [label for label, _ in groupby(path) if label != blank]
 
 
-def best_path(logits: Tensor, frames: Tensor) -> list[list[int]]:
-    """Return the labels of each utterance by its best class frame by frame, collapsed.
+def greedy(logits: Tensor, frames: Tensor) -> list[list[int]]:
+    """Return the labels of each utterance by greedy decoding: the best class of each frame, collapsed.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def best_path(logits: Tensor, frames: Tensor) -> list[list[int]]:
 
 
 def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Config) -> list[list[int]]:
-    """Return the labels of each utterance, found as ``decode`` in the config says.
+    """Return the labels of each utterance, decoded with the config's ``decode`` settings.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Conf
     config : Config
     """
     if lm is None or not uses_lm(lm, config):
-        return best_path(logits, frames)
+        return greedy(logits, frames)
     found = []
     for row, length in zip(logits.log_softmax(2).cpu().numpy(), frames.tolist(), strict=True):
         search = lm_search(lm, config)
@@ -63,32 +63,32 @@ def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Conf
 
 
 def uses_lm(lm: PhoneLM | None, config: Config) -> bool:
-    """Whether there is an n-gram and the config gives it weight."""
+    """Return whether there is an n-gram and the config gives it weight."""
     return lm is not None and config.decode.lm_weight > 0
 
 
 def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
-    """Return a search with the config's settings; a frame is settled after `DELAY` seconds."""
+    """Return a search with the config's settings; a frame is committed after at most `DELAY` seconds."""
     decode = config.decode
     step = config.features.shift_ms * config.model.time_stride / 1000
     return LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=math.ceil(DELAY / step))
 
 
 class LmSearch:
-    """Prefix beam search: the phones of a recording that posteriors and an n-gram together make most probable.
+    """Prefix beam search for the phones that are most probable by posteriors and an n-gram together.
 
-    The score of a sequence of phones is the log of its probability by the net, all of its paths added up (Graves et al.
-    2006, eq. 3), and for each phone ``weight`` times the log probability that the n-gram gives it after those before,
-    and ``bonus``; at the end ``weight`` times that of the end (A. Y. Hannun et al., arXiv 1408.2873, algorithm 1). What
-    comes out is the best path of the best sequence. How the frames are cut into blocks makes no difference; memory does
-    not grow with them.
+    The score of a phone sequence is the log of its probability by the net, summed over all its paths (Graves et al.
+    2006, eq. 3), plus, for each phone, ``weight`` times its log probability by the n-gram and ``bonus``, plus
+    ``weight`` times the log probability of the end (A. Y. Hannun et al., arXiv 1408.2873, algorithm 1). The result is
+    the best path of the best sequence. It does not depend on how the frames are cut into blocks; memory
+    does not grow with their number.
 
     Parameters
     ----------
     lm : PhoneLM
     weight, bonus : float
     beam : int
-        Sequences to keep, counted twice that may end with a phone or with a blank; at least 1.
+        Tokens to keep, at least 1; a sequence that may end in a phone or a blank is two tokens.
     margin : float
         See `MARGIN`.
     limit : int
@@ -114,7 +114,7 @@ class LmSearch:
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
     def push(self, log_probs: Rows) -> tuple[Rows, Path]:
-        """Take in the next frames; return those whose class is settled by now, in order.
+        """Process the next frames; return those that are committed by now, in order.
 
         Parameters
         ----------
@@ -122,15 +122,15 @@ class LmSearch:
 
         Returns
         -------
-        rows : ndarray, shape = (n_settled, classes), float32
+        rows : ndarray, shape = (n_committed, classes), float32
             Their log posteriors.
-        path : ndarray, shape = (n_settled,), int64
+        path : ndarray, shape = (n_committed,), int64
             Their classes.
         """
         return self._next(log_probs, ends=False)
 
     def finish(self) -> tuple[Rows, Path]:
-        """Return what is left of the recording, which ends here."""
+        """End the recording; return the remaining frames."""
         return self._next(self._waiting[:0], ends=True)
 
     def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:

@@ -18,8 +18,8 @@ from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.dev_score import DevScore
+from speechctc.training.distributed import Ranks, process_group
 from speechctc.training.profiling import Profile, StepTimes
-from speechctc.training.ranks import Ranks, joined
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
@@ -42,14 +42,14 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
     run = Run(config.run)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
-    with joined(device) as ranks, run.locked() if ranks.first else nullcontext():
-        if ranks.first:
+    with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
+        if ranks.is_main:
             run.check(config, resume)
         ranks.wait()
-        trainer = Trainer(config, run, device, ranks, reporter if ranks.first else _WarningsOnly())
+        trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
         _compile_loss(trainer)
         with _stop_signals(trainer):
-            return _in_memory(trainer)
+            return _explain_oom(trainer)
 
 
 def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
@@ -87,7 +87,7 @@ def _endless(trainer: Trainer) -> Iterator[Batch]:
     """Yield batches, epoch after epoch."""
     while True:
         yield from (batch for batch in trainer.data.train.batches(trainer.plan()) if batch is not None)
-        trainer.place.next_epoch()
+        trainer.progress.next_epoch()
 
 
 class _WarningsOnly(Reporter):
@@ -100,7 +100,7 @@ class _WarningsOnly(Reporter):
         """Say nothing: the first rank does."""
 
 
-def _in_memory(trainer: Trainer) -> DevScore | None:
+def _explain_oom(trainer: Trainer) -> DevScore | None:
     try:
         return trainer.train()
     except (RuntimeError, MemoryError) as error:

@@ -31,11 +31,11 @@ def _no_gpu_for_the_skipped(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run whose model names tones; made once."""
-    from tests.taught import teach
+    from tests.tiny_model import teach
 
-    return teach(tmp_path_factory.mktemp("taught"))
+    return teach(tmp_path_factory.mktemp("tiny_model"))
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +43,8 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the config of a small net over a corpus of tones whose features are extracted."""
     from speechctc.config import load_config
     from speechctc.extract import extract
-    from tests.practice import Recorder
     from tests.tones import write_config
+    from tests.train_helpers import Recorder
 
     config = write_config(tmp_path_factory.mktemp("tones"))
     extract(load_config(config), Recorder())

@@ -66,11 +66,11 @@ def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def beside_latest(taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def beside_latest(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Go to an empty folder where the taught model is the latest run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "latest").symlink_to(taught)
+    (tmp_path / "runs" / "latest").symlink_to(tiny_model)
     return tmp_path
 
 

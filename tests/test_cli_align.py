@@ -13,8 +13,8 @@ from speechctc.config import CorpusConfig
 from speechctc.corpora import read_corpus
 from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli
-from tests.taught import write_song
 from tests.test_cli import Command, one_line_error
+from tests.tiny_model import write_song
 from tests.tones import PHONES, write_config
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
@@ -104,8 +104,8 @@ def test_what_is_wrong_with_the_command_is_said(
     assert said in one_line_error(speechctc("align", *arguments))
 
 
-def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, taught: Path) -> None:
-    shutil.copytree(taught / "best", "model")
+def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model / "best", "model")
     write_song(here / "a.wav", SONG)
     (before,) = json.loads(speechctc("decode", "a.wav", "--model", "model", "--format", "json").out)
     done = speechctc("calibrate", "--model", "model")
@@ -122,15 +122,15 @@ def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, taught: Pa
     assert evaluated.status == 0 and score["calibrated"] is True and 0 <= score["calibration_error"] < 0.2
 
 
-def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, taught: Path) -> None:
-    shutil.copytree(taught / "best", "model")
+def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model / "best", "model")
     write_song(here / "a.wav", ["low"])
     (here / "t.tsv").write_text("id\taudio\tphones\na\ta.wav\tlow\n")
     done = speechctc("calibrate", "--model", "model", "corpus.tables.dev=t.tsv")
     assert "calibration needs 50" in one_line_error(done) and not Path("model/calibration.json").exists()
 
 
-def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: Path, taught: Path) -> None:
+def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: Path, tiny_model: Path) -> None:
     """The round trip: TextGrids are a corpus, its times calibrate the model, and its alignments score against them."""
     rng = np.random.default_rng(8)
     for split in ("train", "dev"):
@@ -142,7 +142,7 @@ def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: 
             labels = [Interval(s - 0.01, e + 0.01, phone) for (s, e), phone in zip(times, song, strict=True)]
             (here / "corpus" / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
     assert len(read_corpus(CorpusConfig(kind="textgrid", root=here / "corpus")).splits["dev"]) == 12
-    shutil.copytree(taught / "best", "model")
+    shutil.copytree(tiny_model / "best", "model")
     settings = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
     assert speechctc("calibrate", "--model", "model", *settings).status == 0
     kept = json.loads(Path("model/calibration.json").read_text())

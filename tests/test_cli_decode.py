@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from speechctc.recognition.annotations import read_textgrid
 from tests import test_cli
-from tests.taught import sing, write_song
 from tests.test_cli import Command, one_line_error
+from tests.tiny_model import sing, write_song
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 

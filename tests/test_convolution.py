@@ -3,9 +3,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from speechctc.convolution import Convolution
 
@@ -49,6 +51,31 @@ def test_without_autocast_it_is_torchs_own_to_the_bit() -> None:
     assert torch.equal(layer(x), torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=(1, 2)))
 
 
+class Calls(TorchDispatchMode):
+    """Records the batch size and the type of each convolution whose gradient by the weights is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.by_weight: list[tuple[int, torch.dtype]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.convolution_backward.default and args[-1][1]:
+            self.by_weight.append((len(args[1]), args[1].dtype))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("utterances", [1, 2, 3, 5, 6])
+def test_threads_never_share_an_utterance_in_bfloat16(utterances: int, threads: int) -> None:
+    layer = Convolution(3, 4, (3, 5), padding=(1, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(torch.randn(utterances, 3, 7, 20))
+    with Calls() as calls:
+        y.float().sum().backward()
+    even = utterances - utterances % threads
+    assert sum(count for count, _ in calls.by_weight) == utterances
+    assert [count for count, dtype in calls.by_weight if dtype == torch.bfloat16] == ([even] if even else [])
+
+
 POISONED = """
 import ctypes, torch
 from speechctc.convolution import Convolution
@@ -70,5 +97,6 @@ for frames in (91, 123, 154, 181, 185, 188) * 6:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings of malloc are used")
+@pytest.mark.skipif(not torch.cpu.get_capabilities().get("amx_bf16"), reason="the fault is in oneDNN's code for AMX")
 def test_what_lies_in_memory_that_nobody_wrote_does_not_matter() -> None:
     subprocess.run([sys.executable, "-c", POISONED], check=True)

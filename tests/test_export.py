@@ -16,7 +16,7 @@ from speechctc.checkpoint import load_checkpoint
 from speechctc.cli import app
 from speechctc.errors import InputError
 from speechctc.export import export
-from tests.practice import run_once
+from tests.train_helpers import run_once
 
 LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")
 

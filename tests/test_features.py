@@ -4,7 +4,15 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config import FeatureConfig
-from speechctc.features import Moments, centred, centred_alone, derivatives, frame_count, net_input, static_features
+from speechctc.features import (
+    Moments,
+    derivatives,
+    frame_count,
+    net_input,
+    sliding_cmn,
+    sliding_cmn_one,
+    static_features,
+)
 
 CONFIG = FeatureConfig()
 Around = tuple[float, float] | None
@@ -85,7 +93,7 @@ def test_a_frame_is_less_the_mean_of_those_around_it_by_power(before: int, after
     config = FeatureConfig(mels=4, energy=False, shift_ms=100, center_ms=(100 * before, 100 * after))
     lengths = [1, 2, 19, 40]
     static = 5 + 4 * torch.randn(4, 40, 4)
-    ours = centred(static, torch.tensor(lengths), config)
+    ours = sliding_cmn(static, torch.tensor(lengths), config)
     for k, length in enumerate(lengths):
         row = static[k, :length].numpy().astype(np.float64)
         power = np.exp(np.maximum(row.mean(1), 0))
@@ -101,11 +109,11 @@ def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
     samples, silence = noise(64_000), torch.zeros(16_000 * 9)
     with_it = static_features(torch.cat([silence, samples, silence]), config)
     inner = slice(900, 900 + 398)
-    alone = centred_alone(static_features(samples, config), config)
+    alone = sliding_cmn_one(static_features(samples, config), config)
     plain = with_it[inner] - with_it.mean(0)
     assert (plain - alone).abs().median() > 10
-    torch.testing.assert_close(centred_alone(with_it, config)[inner], alone, atol=0.5, rtol=0)
-    late = centred_alone(with_it, FeatureConfig(center_ms=(500, 500)))[-300:]
+    torch.testing.assert_close(sliding_cmn_one(with_it, config)[inner], alone, atol=0.5, rtol=0)
+    late = sliding_cmn_one(with_it, FeatureConfig(center_ms=(500, 500)))[-300:]
     assert late.abs().max() < 1e-3  # zeros and nothing else around: no rounding error of the louder past is blown up
 
 
@@ -152,7 +160,7 @@ def test_moments_of_parts_add_up_and_match_numpy(center_ms: Around) -> None:
     stacked = []
     for part in parts:
         frames = torch.tensor([len(part)])
-        stacked.append(torch.cat(derivatives(centred(part[None], frames, config), frames, config)).numpy())
+        stacked.append(torch.cat(derivatives(sliding_cmn(part[None], frames, config), frames, config)).numpy())
     values = np.concatenate(stacked, axis=1, dtype=np.float64)
     np.testing.assert_allclose(mean.numpy(), values.mean(1), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(std.numpy(), values.std(1), rtol=1e-5)

@@ -16,7 +16,7 @@ from speechctc.features import Moments, derivatives, net_input, static_features
 from speechctc.score import edit_counts
 from speechctc.search import collapse
 from speechctc.shards import Extracted, Recipe, read_split, shard_path, write_shard
-from speechctc.training.plan import Limits, plan_epoch
+from speechctc.training.epoch_plan import Limits, plan_epoch
 
 CONFIG = FeatureConfig()
 

@@ -96,17 +96,6 @@ def test_more_pooling_than_bands_is_refused() -> None:
         net({"pool": 14, "convs": (4,)})
 
 
-def test_midway_logits_are_those_of_a_net_that_ends_there() -> None:
-    values: dict[str, Any] = {"convs": (4, 5), "dense_span": 3, "norm": "layer", "residual": True, "pool": 2}
-    whole = net(values | {"dense": (6, 6, 6, 6)})
-    half = net(values | {"dense": (6, 6)})
-    half.load_state_dict({name: value for name, value in whole.state_dict().items() if name in half.state_dict()})
-    features, frames = torch.randn(2, 3, 13, 30), torch.tensor([30, 17])
-    last, midway, _ = whole.forward_midway(features, frames)
-    torch.testing.assert_close(last, whole(features, frames)[0])
-    torch.testing.assert_close(midway, half(features, frames)[0])
-
-
 def test_spans_are_odd_and_one_a_layer() -> None:
     for wrong in (2, 0, (3, 3), (3,), (3, 3, 4)):
         with pytest.raises(ValueError, match="dense_span"):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.phone_lm import PhoneLM
-from speechctc.search import LmSearch, Rows, best_path, collapse
+from speechctc.search import LmSearch, Rows, collapse, greedy
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_collapse_merges_repeats_and_then_drops_blanks(path: list[int], labels: 
 
 def test_best_path_stops_at_each_utterances_end() -> None:
     logits = torch.nn.functional.one_hot(torch.tensor([[1, 1, 0, 1, 2], [0, 2, 2, 1, 1]]), 3).float()
-    assert best_path(logits, torch.tensor([5, 3])) == [[1, 1, 2], [2]]
-    assert best_path(logits, torch.tensor([2, 0])) == [[1], []]
+    assert greedy(logits, torch.tensor([5, 3])) == [[1, 1, 2], [2]]
+    assert greedy(logits, torch.tensor([2, 0])) == [[1], []]
 
 
 def learned(classes: int, order: int, seed: int = 0) -> PhoneLM:

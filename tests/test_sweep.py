@@ -8,7 +8,7 @@ import pytest
 from speechctc.errors import InputError
 from speechctc.recognition.calibration import Calibration
 from speechctc.sweep import Trial, plan_trials, split_values, sweep, table
-from tests.practice import Recorder
+from tests.train_helpers import Recorder
 
 
 @pytest.mark.parametrize(

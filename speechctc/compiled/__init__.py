@@ -1,1 +1,1 @@
-"""What compiled code on CPUs is made of: memory, vectors, threads, a cache on disk. Loss, net and search use it."""
+"""Building blocks for numba code on CPUs: vectors, pointers, threads, the cache on disk."""

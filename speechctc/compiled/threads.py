@@ -1,12 +1,11 @@
-"""The same compiled work in several threads at once, beside torch.
+"""Run a compiled function in several threads, sharing torch's OpenMP threads.
 
-Between two operators of torch, its OpenMP threads wait for the next one by spinning, for milliseconds. Threads of
-another pool would have to share the cores with them, just when there is work. Where torch runs on an OpenMP that has
-GNU's interface (all its builds for Linux), the work therefore goes to those very threads, through the function that
-compiled ``#pragma omp parallel`` calls. Each Python thread has a team of its own there, so any number of them may do
-this at once. Elsewhere, a pool of Python threads does it.
+Between two operators, torch's OpenMP threads spin for milliseconds, waiting for the next one. Threads of another pool
+would compete with them for the cores. Where torch uses an OpenMP library with GNU's interface (all its Linux builds),
+the function therefore runs on those threads, through the entry point that compiled ``#pragma omp parallel`` calls. Each
+Python thread has its own team there, so that several may call it at once. Elsewhere, a pool of Python threads is used.
 
-A forked process inherits neither kind of thread, and works in a single one.
+A forked process has neither kind of thread and uses a single one.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from numpy.typing import NDArray
 _forked = False
 
 
-def share_out(function: Any, shared: NDArray[np.int64], threads: int) -> None:
-    """Call a compiled function with the address of what it shares, in several threads; return when all have.
+def run_in_threads(function: Any, shared: NDArray[np.int64], threads: int) -> None:
+    """Call a compiled function with the address of shared data, in several threads; wait for all of them.
 
     Parameters
     ----------
     function : ctypes function
-        Takes an address, and returns at once when there is nothing left to do.
+        Takes an address; returns at once when no work is left.
     shared : ndarray
-        What the threads share.
+        Data that the threads share.
     threads : int
-        How many.
+        Number of threads.
     """
     if threads == 1 or _forked:
         function(shared.ctypes.data)
@@ -46,13 +45,13 @@ def share_out(function: Any, shared: NDArray[np.int64], threads: int) -> None:
     others = [_pool().submit(function, shared.ctypes.data) for _ in range(threads - 1)]
     function(shared.ctypes.data)
     for other in others:
-        if not other.cancel():  # one that has not begun would find nothing to do
+        if not other.cancel():  # a thread that has not started would find no work left
             other.result()
 
 
 @cache
 def _openmp() -> Callable[..., None] | None:
-    """GNU's entry to a parallel region, in the library that torch has loaded; None where there is none."""
+    """Return GNU's entry to a parallel region from the library that torch has loaded, or None."""
     try:
         function = ctypes.CDLL(None).GOMP_parallel
     except (AttributeError, OSError, TypeError):  # no such function, or, on Windows, no such way to look for it
@@ -64,14 +63,14 @@ def _openmp() -> Callable[..., None] | None:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Threads that wait for work as long as the process lives."""
+    """Return a pool of threads that lasts as long as the process."""
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="ctc")
 
 
-def _work_alone() -> None:
+def _use_single_thread() -> None:
     global _forked
     _forked = True
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_work_alone)
+    os.register_at_fork(after_in_child=_use_single_thread)

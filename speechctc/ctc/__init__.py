@@ -1,19 +1,19 @@
-"""Connectionist temporal classification: an exact, fast loss on CPUs and GPUs, and what else its lattice tells.
+"""Connectionist temporal classification: an exact, fast loss on CPUs and GPUs, posteriors, and Viterbi paths.
 
-`ctc_loss` and `CTCLoss` stand in for PyTorch's. To import this package loads torch and numpy; numba, or the CUDA
-bindings, are loaded when first needed.
+`ctc_loss` and `CTCLoss` replace PyTorch's. Importing this package loads torch and numpy; numba and the CUDA bindings
+are loaded when first needed.
 """
 
 import torch
 
-from speechctc.ctc.alignment import BestPath, best_path, posteriors
+from speechctc.ctc.alignment import ViterbiPath, posteriors, viterbi
 from speechctc.ctc.loss import CTCLoss, ctc_loss
 
-__all__ = ["BestPath", "CTCLoss", "best_path", "ctc_loss", "is_compiled", "posteriors", "warm_up"]
+__all__ = ["CTCLoss", "ViterbiPath", "ctc_loss", "is_compiled", "posteriors", "viterbi", "warm_up"]
 
 
 def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
-    """Whether the CPU kernel for logits of a type is at hand, or on disk, and need not be compiled first.
+    """Return whether the CPU kernel for a type of logits is compiled, in this process or in the cache on disk.
 
     Compiling takes some seconds, once per machine, version and type: when it is about to happen, say so.
 
@@ -22,9 +22,9 @@ def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
     dtype : torch.dtype
         The type of the logits.
     """
-    from speechctc.ctc import native
+    from speechctc.ctc import entry
 
-    return native.is_compiled(dtype)
+    return entry.is_compiled(dtype)
 
 
 def warm_up(dtype: torch.dtype = torch.float32) -> None:
@@ -35,6 +35,6 @@ def warm_up(dtype: torch.dtype = torch.float32) -> None:
     dtype : torch.dtype
         The type of the logits.
     """
-    from speechctc.ctc import native
+    from speechctc.ctc import entry
 
-    native.entry(dtype)
+    entry.compiled_entry(dtype)

@@ -1,4 +1,4 @@
-"""Which frames belong to which label: state posteriors, and the best path."""
+"""Which frames belong to which label: state posteriors, and the Viterbi path."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from speechctc.ctc.problem import Lengths, Problem, make_problem
 from speechctc.ctc.reference import sample_of
 
 
-class BestPath(NamedTuple):
+class ViterbiPath(NamedTuple):
     """The most probable paths of a batch.
 
     Attributes
     ----------
     states : Tensor
         int64, shape (N, longest input): the state of each frame, ``2i+1`` for label i, ``2i`` for the blank before
-        it, ``2L`` for the last blank; -1 behind the end of a sample, and where no path fits.
+        it, ``2L`` for the last blank; -1 past the end of a sample, and where no path fits.
     scores : Tensor
         float64, shape (N,): log-probability of the path; -inf where none fits.
     spans : Tensor
@@ -41,7 +41,7 @@ def posteriors(
     *,
     packed: bool = False,
 ) -> Tensor:
-    """Compute the probability of each lattice state in each frame, given that the labels are right.
+    """Compute the probability of each lattice state in each frame, given the labels.
 
     Computed on the CPU; logits that are elsewhere are copied there.
 
@@ -68,7 +68,7 @@ def posteriors(
     return cpu.state_posteriors(problem.on_host())[1]
 
 
-def best_path(
+def viterbi(
     logits: Tensor,
     targets: Tensor,
     input_lengths: Lengths,
@@ -76,7 +76,7 @@ def best_path(
     blank: int = 0,
     *,
     packed: bool = False,
-) -> BestPath:
+) -> ViterbiPath:
     """Find the most probable path through the lattice of each sample (forced alignment; Viterbi's algorithm).
 
     Computed on the CPU in float64; logits that are elsewhere are copied there. Of paths that are equally probable,
@@ -95,20 +95,20 @@ def best_path(
     problem = make_problem(logits.detach().cpu(), targets, input_lengths, target_lengths, blank, packed).on_host()
     frames, counts = problem.input_lengths.numpy(), problem.target_lengths.numpy()
     log_p, may_skip = _lattice(problem)
-    scores, came_from = _viterbi(log_p, may_skip, frames)
+    scores, came_from = _best_scores(log_p, may_skip, frames)
     samples = np.arange(problem.samples)
     last = 2 * counts
     # A path ends in the last blank or, if there is one and it is better, in the last label.
     last = last - ((counts > 0) & (scores[samples, last - 1] > scores[samples, last]))
     score = scores[samples, last]
     states = _trace(came_from, np.where(score > -np.inf, last, -1), frames)
-    return BestPath(
+    return ViterbiPath(
         torch.from_numpy(states), torch.from_numpy(score), torch.from_numpy(_spans(states, problem.longest_target))
     )
 
 
 def _lattice(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Log-probability of each state in each frame, shape (T, N, S), and which states can be skipped to, (N, S)."""
+    """Return each state's log-probability per frame, (T, N, S), and which states may be skipped to, (N, S)."""
     width = 2 * problem.longest_target + 1
     log_p = np.full((problem.longest_input, problem.samples, width), -np.inf)
     may_skip = np.zeros((problem.samples, width), bool)
@@ -121,10 +121,10 @@ def _lattice(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return log_p, may_skip
 
 
-def _viterbi(
+def _best_scores(
     log_p: NDArray[np.float64], may_skip: NDArray[np.bool_], frames: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """The best score of each state in the last frame of each sample, and how many states back its path came from."""
+    """Return each state's best score in the last frame of its sample, and the step back of its path, per frame."""
     length, samples, states = log_p.shape
     came_from = np.zeros((length, samples, states), np.int8)
     scores: NDArray[np.float64] = np.full((samples, states), -np.inf)
@@ -141,7 +141,7 @@ def _viterbi(
 
 
 def _trace(came_from: NDArray[np.int8], last: NDArray[np.int64], frames: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Follow paths back from their last states; -1 stands for no path."""
+    """Follow the paths back from their last states; -1 marks frames without a path."""
     length, samples, _ = came_from.shape
     states: NDArray[np.int64] = np.full((samples, length), -1)
     state: NDArray[np.int64] = last.copy()
@@ -154,7 +154,7 @@ def _trace(came_from: NDArray[np.int8], last: NDArray[np.int64], frames: NDArray
 
 
 def _spans(states: NDArray[np.int64], longest_target: int) -> NDArray[np.int64]:
-    """First frame, and frame after the last one, of each label."""
+    """Return the first frame of each label, and the frame after its last."""
     spans = np.full((len(states), longest_target, 2), -1)
     for sample, row in enumerate(states):
         labels = np.flatnonzero(row % 2 == 1)  # -1 is odd too

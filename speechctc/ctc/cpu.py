@@ -1,4 +1,4 @@
-"""The CTC loss on CPUs: the compiled lattice, over the samples of a batch in parallel."""
+"""The CTC loss on CPUs: the compiled lattice, run over the samples of a batch in parallel."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.compiled.threads import share_out
-from speechctc.ctc import native, pages
+from speechctc.compiled.threads import run_in_threads
+from speechctc.ctc import entry, gradient_memory
 from speechctc.ctc.problem import Problem, loss_type
 
-# About how many nanoseconds a frame takes, and each class and label in it; only for planning.
+# Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
-_WORTH_THREADS = 200_000.0  # nanoseconds of work from which on it pays to share it
-_BEYOND_CACHES = 2**24  # bytes of a gradient that no cache can be expected to hold
+_WORTH_THREADS = 200_000.0  # nanoseconds of work from which several threads are faster
+_BEYOND_CACHES = 2**24  # bytes of a gradient that fits into no cache
 
 
 def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -26,7 +26,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     gradient : Tensor or None
         Like the logits. Zero in padded frames and where the loss is inf.
     """
-    gradient = pages.empty_like(problem.logits) if want_gradient else None
+    gradient = gradient_memory.empty_like(problem.logits) if want_gradient else None
     return _solve(problem, gradient, None), gradient
 
 
@@ -46,7 +46,7 @@ def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None) -> Tensor:
-    """Run all samples; results go into the tensors that are given."""
+    """Process all samples; write results into the tensors given."""
     logits = problem.logits
     if logits.device.type != "cpu":
         raise ValueError(f"the CPU backend takes logits on the CPU; these are on {logits.device}")
@@ -58,7 +58,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
-    batch = native.Batch(
+    batch = entry.Batch(
         taken=0,
         samples=problem.samples,
         order=order.ctypes.data,
@@ -88,12 +88,12 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
         alpha=states if gradient is None and posteriors is None else rows,
     )
-    share_out(native.entry(logits.dtype), np.array(batch, np.int64), threads)
+    run_in_threads(entry.compiled_entry(logits.dtype), np.array(batch, np.int64), threads)
     return losses
 
 
-def _plan(problem: Problem) -> tuple[native.Integers, int, int]:
-    """Plan the order of samples, longest first, and how many threads; find the numbers of alpha of the largest."""
+def _plan(problem: Problem) -> tuple[entry.Integers, int, int]:
+    """Return the order of the samples (longest first), the number of threads, and the largest sample's alpha size."""
     if problem.samples == 1:
         return np.zeros(1, np.int64), 1, problem.longest_input * (2 * problem.longest_target + 1)
     frames, labels = problem.input_lengths.numpy(), problem.target_lengths.numpy()

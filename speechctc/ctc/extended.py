@@ -1,8 +1,8 @@
 """Extended-range numbers, ``m * 2**e``: a float m in [1, 2) and an integer e of the same width, 16 at a time.
 
-Products multiply the m and add the e. Sums first bring all terms to the largest e, with `power`. Both end with
-`significand` and `exponent`, which bring m back to [1, 2). There is no zero: a number whose exponent is near `FLOOR`
-is as good as none beside any other.
+A product multiplies the m and adds the e. A sum first scales all terms to the largest e, with `power`. Both normalise m
+to [1, 2) again, with `significand` and `exponent`. There is no zero: a number whose exponent is near `FLOOR` vanishes
+in any sum.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-from speechctc.compiled.lanes import maximum, nearest, polynomial, reinterpret, to_integer
+from speechctc.compiled.simd import maximum, nearest, polynomial, reinterpret, to_integer
 
 FLOOR = -(2**30)
 """No exponent is smaller, so that sums and differences of two fit 32 bits."""
@@ -23,12 +23,12 @@ _FRACTION: dict[Any, int] = {types.float32: 23, types.float64: 52}
 _BIAS: dict[Any, int] = {types.float32: 127, types.float64: 1023}
 _TWIN: dict[Any, Any] = {types.int32: types.float32, types.int64: types.float64}
 _LOG2E = 1 / math.log(2)
-# ln 2 in two parts, of which the first has so few bits that its product with a whole number is exact.
+# ln 2 in two parts; the first has few bits, so that its product with an integer is exact.
 _LN2: dict[Any, tuple[float, float]] = {
     types.float32: (355 / 512, math.log(2) - 355 / 512),
     types.float64: (0x162E42FEE / 2**33, 1.9082149292705877e-10),
 }
-# What Taylor's series of exp leaves out on [-ln(2)/2, ln(2)/2] is below 2**-27 and 2**-57.
+# The remainder of the Taylor series of exp on [-ln(2)/2, ln(2)/2] is below 2**-27 and 2**-57.
 _series = polynomial(
     {
         types.float32: [1 / math.factorial(k) for k in range(8)],
@@ -38,23 +38,23 @@ _series = polynomial(
 
 
 def significand(x: Any) -> Any:
-    """The m of positive floats."""
+    """Return the m of positive floats."""
 
 
 def exponent(x: Any) -> Any:
-    """The e of positive floats."""
+    """Return the e of positive floats."""
 
 
 def power(e: Any) -> Any:
-    """2**e, and 0 where that is too small for a float; e must not be too large for one."""
+    """Return 2**e; 0 where that underflows. e must not overflow."""
 
 
 def exponential(d: Any) -> Any:
-    """exp(d) for d <= 0, and 0 where that is too small for a float; NaN stays NaN."""
+    """Return exp(d) for d <= 0; 0 where that underflows, NaN for NaN."""
 
 
 def softened(x: Any, top: Any, scale: Any) -> Any:
-    """``scale * exp(x - top)`` as an extended-range number (m, e), for x <= top; -inf and NaN give e <= `ZERO`."""
+    """Return ``scale * exp(x - top)`` as (m, e), for x <= top; -inf and NaN give e <= `ZERO`."""
 
 
 @overload(significand, strict=False)
@@ -80,7 +80,7 @@ def _exponential(d: Any) -> Any:
     high, low = _LN2[d.dtype]
     fraction, bias = _FRACTION[d.dtype], _BIAS[d.dtype]
     least = -bias * math.log(2)  # here the exponent's bits are all zero, and so is the result
-    # Adding this leaves a whole number, biased, in the lowest bits, from where it is shifted into the exponent.
+    # Adding this leaves the rounded value plus bias in the lowest bits, to be shifted into the exponent.
     magic = 1.5 * 2**fraction + bias
 
     def exponential(d: Any) -> Any:
@@ -100,7 +100,7 @@ def _softened(x: Any, top: Any, scale: Any) -> Any:
     def softened(x: Any, top: Any, scale: Any) -> Any:
         d = x - top
         shift = d - x
-        lost = (x - (d - shift)) - (top + shift)  # what rounding took from x - top (Knuth's two-sum)
+        lost = (x - (d - shift)) - (top + shift)  # the rounding error of x - top (Knuth's two-sum)
         n = nearest(maximum(d * _LOG2E, ZERO))
         r = ((d - n * high) + lost) - n * low
         m = _series(r) * scale

@@ -1,19 +1,17 @@
 """The forward-backward recursion over one sample, with an exponent per lattice state.
 
-The lattice of L labels has 2L+1 states in each frame: the blanks b_0..b_L around the labels l_0..l_{L-1}. They are
-held as two planes, the blanks and the labels, so that each neighbour is at a fixed distance::
+The lattice of L labels has 2L+1 states in each frame: the blanks b_0..b_L around the labels l_0..l_{L-1}. Blanks and
+labels are stored in two separate planes, so that neighbours are at fixed distances::
 
     b_i  is reached from  b_i, l_{i-1}
     l_i  is reached from  l_i, b_i, and l_{i-1} unless that is the same label
 
-Their probabilities are extended-range numbers (`speechctc.ctc.extended`), significands and exponents in arrays of their
-own. In each frame only the band of states is computed that the first frame leads to and that lead to the last one, in
-blocks of 16. What a block holds beside the band, or beyond the end of its plane, is never read by a state inside; it
-only must be numbers.
+Probabilities are extended-range numbers (`speechctc.ctc.extended`), with significands and exponents in separate arrays.
+In each frame only the band of states is computed that is reachable from the first frame and leads to the last one, in
+blocks of 16. States inside the band never read the values of a block outside it; those only need to be finite.
 
-A processor forwards what was just written to a read of the same 16 numbers, but makes a read across two such writes
-wait until both have left the pipeline. This is why neighbours come from `before` and `after` and not from a read one
-place aside.
+A processor forwards a recent write to a read of the same 16 numbers, but a read that overlaps two such writes waits for
+both. Neighbours are therefore made with `before` and `after`, and not read at an offset of one.
 """
 
 from __future__ import annotations
@@ -21,20 +19,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.lanes import after, before, maximum, minimum, total
-from speechctc.compiled.memory import load, store
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import njit_inline
+from speechctc.compiled.pointers import load, store
+from speechctc.compiled.simd import after, before, maximum, minimum, total
 from speechctc.ctc.extended import FLOOR, exponent, power, significand
 from speechctc.ctc.problem import LEAST_EXPONENT
-from speechctc.ctc.rows import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
-from speechctc.ctc.sample import Sample, Workspace, band, clear, prepare
+from speechctc.ctc.softmax import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
+from speechctc.ctc.workspace import Sample, Workspace, band, clear, prepare
 
 
-@compiled
+@njit_inline
 def forward(s: Sample, w: Workspace) -> float:
-    """Compute alpha of all frames, keeping it if a backward pass follows; return log p(labels)."""
+    """Compute alpha of all frames; keep it if a backward pass follows. Return log p(labels)."""
     clear(s, w)
-    w.b_e[0] = 0  # all paths come from before the first blank
+    w.b_e[0] = 0  # the start of all paths is before the first blank
     keep = s.wants_gradient or s.wants_posteriors
     for t in range(s.frames):
         begin, end = band(s, t)
@@ -45,9 +43,9 @@ def forward(s: Sample, w: Workspace) -> float:
     return log_likelihood(s, w)
 
 
-@compiled
+@njit_inline
 def advance(s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e: Any, out_m: Any, out_e: Any) -> None:
-    """Take alpha from one frame to the next, last block first, and keep a copy."""
+    """Compute alpha of the next frame, last block first, and keep a copy."""
     i = (end - 1) // 16 * 16
     l_m, l_e = load(w.l_m, i), load(w.l_e, i)
     while i >= begin:
@@ -77,9 +75,9 @@ def advance(s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e
         i -= 16
 
 
-@compiled
+@njit_inline
 def log_likelihood(s: Sample, w: Workspace) -> float:
-    """Log of the sum over the two states that may come last; -inf where that counts as zero."""
+    """Return the log of the sum over the two final states; -inf where that counts as zero."""
     top = w.b_e[s.labels]
     p = float(w.b_m[s.labels])
     if s.labels:
@@ -91,11 +89,11 @@ def log_likelihood(s: Sample, w: Workspace) -> float:
     return math.log(p) + top * math.log(2.0) if top > LEAST_EXPONENT else -math.inf
 
 
-@compiled
+@njit_inline
 def backward(s: Sample, w: Workspace, likelihood: float) -> None:
     """Compute beta of all frames, from it and alpha the posteriors, and complete the gradient."""
     clear(s, w)
-    w.b_e[s.labels] = 0  # all paths go on to behind the last blank
+    w.b_e[s.labels] = 0  # the end of all paths is after the last blank
     shift = -round(likelihood / math.log(2.0))
     for t in range(s.frames - 1, -1, -1):
         request_labels(s, t - AHEAD)
@@ -103,20 +101,20 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
         blank_m, blank_e = emit(s, w, t, begin // 16 * 16, end)
         row = t * (2 * s.labels + 1)
         blanks, labels = retreat(s, w, begin // 16 * 16, end, blank_m, blank_e, w.alpha_m + row, w.alpha_e + row, shift)
-        # Their sum is 1 but for rounding, in which alpha, beta and the likelihood may have drifted apart.
+        # The posteriors sum to 1 up to the accumulated rounding of alpha, beta and the likelihood: divide by the sum.
         if s.wants_gradient:
             correct(s, w, t, begin, end, blanks, s.weight / (blanks + labels))
         if s.wants_posteriors:
             write_posteriors(s, w, t, begin, end, blanks + labels)
 
 
-@compiled
+@njit_inline
 def retreat(
     s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e: Any, alpha_m: Any, alpha_e: Any, shift: int
 ) -> Any:
-    """Take beta from one frame to the one before, first block first; return the posteriors' sums by plane.
+    """Compute beta of the previous frame, first block first; return the sums of the posteriors by plane.
 
-    Beta comes and goes times the probability of its own frame.
+    Beta includes the probability of its own frame, before and after.
     """
     on_blanks = on_labels = load(w.fresh, 0)
     b_m, b_e, l_m, l_e = load(w.b_m, begin), load(w.b_e, begin), load(w.l_m, begin), load(w.l_e, begin)
@@ -146,9 +144,9 @@ def retreat(
     return total(on_blanks), total(on_labels)
 
 
-@compiled
+@njit_inline
 def solve(s: Sample, w: Workspace, length: int) -> float:
-    """Compute the loss of a sample, and what else it wants; the gradient of frames up to `length` is zero."""
+    """Compute the loss of a sample, and its gradient or posteriors; zero the gradient in padding up to `length`."""
     if s.wants_gradient:
         fill_gradient(s, s.frames, length, 0.0)
     if s.frames == 0 and s.labels == 0:

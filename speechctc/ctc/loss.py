@@ -172,9 +172,9 @@ def loss_and_gradient(problem: Problem, want_gradient: bool, backend: str = "aut
 
         return cuda.loss_and_gradient(problem, want_gradient)
     if backend == "torch":
-        from speechctc.ctc import pytorch
+        from speechctc.ctc import torch_backend
 
-        return pytorch.loss_and_gradient(problem, want_gradient)
+        return torch_backend.loss_and_gradient(problem, want_gradient)
     if backend == "reference":
         from speechctc.ctc import reference
 

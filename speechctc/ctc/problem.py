@@ -1,4 +1,4 @@
-"""The one internal form of a CTC problem, which every backend takes, and the checks that lead to it."""
+"""The internal form of a CTC problem, common to all backends, and the checks of the arguments."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 class Problem:
     """A batch of N samples: the logits of each one's frames and the labels to find in them.
 
-    What lies on the host has been checked. Of lengths and labels that lie on an accelerator only shapes and
-    types are known here, since looking at the values would stop the host; the kernel that reads them guards
-    itself.
+    Values on the host have been checked. For lengths and labels on an accelerator only shapes and types have been
+    checked, because reading the values would make the host wait; the kernels check those.
 
     Attributes
     ----------
@@ -70,12 +69,12 @@ class Problem:
     weights: Tensor | None = None
 
     def on_host(self) -> Problem:
-        """The same problem with lengths and labels on the host, all of them checked.
+        """Return the same problem with lengths and labels on the host, checked.
 
         Raises
         ------
         ValueError
-            When lengths or labels that were on an accelerator do not fit; the message names the sample.
+            If lengths or labels that were on an accelerator are invalid; the message names the sample.
         """
         tensors = (self.input_lengths, self.target_lengths, self.targets)
         if all(tensor.device.type == "cpu" for tensor in tensors):
@@ -110,7 +109,7 @@ class Problem:
 
     @property
     def packed(self) -> bool:
-        """Whether the frames of all samples lie one after the other, with no padding."""
+        """Whether the frames of all samples are concatenated without padding."""
         return self.frame_offsets is not None
 
 
@@ -123,7 +122,7 @@ def make_problem(
     packed: bool = False,
     mean: bool = False,
 ) -> Problem:
-    """Check the arguments of a CTC loss and bring them to one form.
+    """Check the arguments of a CTC loss and convert them to a `Problem`.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ def make_problem(
     Raises
     ------
     ValueError
-        When shapes, types, lengths or labels do not fit; lengths and labels are named by sample.
+        If shapes, types, lengths or labels are invalid; the message names the sample of a length or label.
     """
     check_shapes(logits, targets, blank, packed)
     frames = as_lengths(input_lengths, "input_lengths")
@@ -182,12 +181,12 @@ def loss_type(logits: Tensor) -> torch.dtype:
 
 
 def check_shapes(logits: Tensor, targets: Tensor, blank: int, packed: bool) -> None:
-    """Check what can be checked without looking at values.
+    """Check everything that does not depend on values.
 
     Raises
     ------
     ValueError
-        When a shape, a type or the blank does not fit.
+        If a shape, a type or the blank is invalid.
     """
     if logits.dtype not in FLOAT_TYPES:
         raise ValueError(f"logits are {logits.dtype}; they must be float32, float64, bfloat16 or float16")
@@ -203,12 +202,12 @@ def check_shapes(logits: Tensor, targets: Tensor, blank: int, packed: bool) -> N
 
 
 def as_lengths(lengths: Lengths, name: str) -> Tensor:
-    """Lengths as an int64 tensor of shape (N,), on the device they came on.
+    """Return lengths as an int64 tensor of shape (N,), on the same device.
 
     Raises
     ------
     ValueError
-        When they are not integers, or have more than one dimension.
+        If they are not integers, or have more than one dimension.
     """
     tensor = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths)
     if tensor.dtype == torch.int64 and tensor.dim() == 1 and tensor.is_contiguous():
@@ -223,9 +222,9 @@ def as_lengths(lengths: Lengths, name: str) -> Tensor:
 
 
 def _shares(lengths: Tensor, logits: Tensor) -> Tensor:
-    """The share of each sample in the mean, as torch has it: 1 / (N * its labels), at least one label."""
+    """Return each sample's weight in the mean, as in torch: 1 / (N * number of labels, at least 1)."""
     device, real = logits.device, loss_type(logits)
-    if lengths.device.type == "cpu":  # the same, in less time
+    if lengths.device.type == "cpu":  # the same, faster
         shares = 1.0 / (np.maximum(lengths.numpy(), 1) * lengths.shape[0])
         tensor = torch.from_numpy(shares.astype(np.float32 if real == torch.float32 else np.float64, copy=False))
         return tensor if device.type == "cpu" else tensor.to(device)
@@ -233,12 +232,12 @@ def _shares(lengths: Tensor, logits: Tensor) -> Tensor:
 
 
 def _starts(lengths: Tensor) -> Tensor:
-    """Where each piece begins when pieces of these lengths lie one after the other."""
+    """Return the start of each piece when pieces of these lengths are concatenated."""
     return lengths.cumsum(0) - lengths
 
 
 def _check_lengths(lengths: Tensor, limit: int, what: str, of: str) -> int:
-    """Check 0 <= length <= limit where the values are at hand; return the largest, or else the limit."""
+    """Check 0 <= length <= limit for lengths on the host; return the largest, or the limit for others."""
     if lengths.device.type != "cpu":
         return limit
     values = lengths.tolist()
@@ -251,19 +250,19 @@ def _check_lengths(lengths: Tensor, limit: int, what: str, of: str) -> int:
 
 
 def _check_sum(lengths: Tensor, limit: int, what: str, name: str) -> None:
-    """Check that lengths add up to what there is, where the values are at hand."""
+    """Check the sum of lengths that are on the host."""
     if lengths.device.type == "cpu" and int(lengths.sum()) != limit:
         raise ValueError(f"there are {limit} {what}, but {name} add up to {int(lengths.sum())}")
 
 
 @lru_cache(256)
 def _multiples(samples: int, width: int) -> Tensor:
-    """Where the rows of padded targets begin. Nobody writes to it."""
+    """Return the starts of the rows of padded targets. Read-only: the result is cached."""
     return torch.arange(samples) * width
 
 
 def _flatten(targets: Tensor, lengths: Tensor, samples: int) -> tuple[Tensor, Tensor, int]:
-    """Targets of either layout as one row of labels, where each sample's begin, and the longest target."""
+    """Return targets of either layout as one row of labels, the start of each sample, and the longest target."""
     flat = (targets if targets.dtype == torch.int64 else targets.to(torch.int64)).reshape(-1).contiguous()
     if targets.dim() == 2:
         if targets.shape[0] != samples:
@@ -281,14 +280,14 @@ def _flatten(targets: Tensor, lengths: Tensor, samples: int) -> tuple[Tensor, Te
 
 
 def _check_labels(flat: Tensor, offsets: Tensor, lengths: Tensor, blank: int, classes: int) -> None:
-    """Check that each label is a class and not the blank, where the values are at hand."""
+    """Check, for labels on the host, that each is a class and not the blank."""
     if flat.device.type != "cpu" or lengths.device.type != "cpu" or flat.numel() == 0:
         return
     labels = flat.numpy()
-    # Of unsigned numbers the negative ones are the largest.
+    # As unsigned numbers, negative ones are the largest.
     if blank == 0 and (labels - 1).view(np.uint64).max() < classes - 1:
         return
-    # What is wrong may still be padding: it counts only within the labels of a sample.
+    # An invalid value may be padding: only those within the labels of a sample count.
     wrong = np.flatnonzero((labels < 0) | (labels >= classes) | (labels == blank))
     starts = offsets.numpy()
     samples = np.searchsorted(starts, wrong, side="right") - 1

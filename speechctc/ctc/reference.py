@@ -1,7 +1,7 @@
-"""CTC by the book, in float64: slow, clear, and what every other backend is tested against.
+"""CTC from its definition, in float64: slow and simple; the other backends are tested against it.
 
 Graves, Fernández, Gomez and Schmidhuber, "Connectionist temporal classification", ICML 2006, section 4.1. The
-recursions run in logarithms here, which float64 can afford.
+recursions use logarithms.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def rows_of(problem: Problem, tensor: Tensor, sample: int) -> Tensor:
-    """The rows of one sample in a tensor that is laid out like the logits: shape (frames, C), a view."""
+    """Return the rows of one sample in a tensor laid out like the logits: a view, shape (frames, C)."""
     frames = int(problem.input_lengths[sample])
     if problem.frame_offsets is None:
         return tensor[:frames, sample]
@@ -71,7 +71,7 @@ def rows_of(problem: Problem, tensor: Tensor, sample: int) -> Tensor:
 
 
 def sample_of(problem: Problem, sample: int) -> tuple[Tensor, Labels]:
-    """One sample of a problem on the host: its logits, float64, shape (frames, C), and its labels."""
+    """Return one sample's logits, float64, shape (frames, C), and its labels."""
     start, count = int(problem.target_offsets[sample]), int(problem.target_lengths[sample])
     labels = problem.targets[start : start + count].numpy()
     return rows_of(problem, problem.logits.detach(), sample).double(), labels
@@ -123,12 +123,12 @@ def forward_backward(logits: Array, labels: Labels, blank: int) -> tuple[float, 
 
 
 def fits(labels: Labels, frames: int) -> bool:
-    """Whether there are frames enough: one for each label, and one more between two that are the same."""
+    """Return whether there are enough frames: one per label, and one more between equal neighbours."""
     return bool(len(labels) + np.count_nonzero(labels[1:] == labels[:-1]) <= frames)
 
 
 def _alpha(log_p: Array, labels: Labels) -> Array:
-    """Log of the probability of all beginnings of paths that end in each state (equations 6 to 8).
+    """Return the log-probability of all path prefixes that end in each state (equations 6 to 8).
 
     `log_p` holds the emissions of the states, shape (T, 2L+1).
     """

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc.ctc import best_path
+from speechctc.ctc import viterbi
 from speechctc.errors import InputError
 from speechctc.phones import BLANK
 from speechctc.shards import frames_needed
@@ -56,7 +56,7 @@ def align_frames(log_probs: NDArray[np.float32], labels: Sequence[int]) -> tuple
     score : float
         Its log probability.
     """
-    found = best_path(
+    found = viterbi(
         torch.from_numpy(log_probs)[:, None], torch.tensor([list(labels)]), [len(log_probs)], [len(labels)], BLANK
     )
     states = found.states[0].numpy()

@@ -16,12 +16,12 @@ from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.features import centred_alone, frame_count, input_of_centred, static_features
+from speechctc.features import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
-from speechctc.recognition.streaming import BLOCK_FRAMES, centred_blocks, logit_blocks, static_blocks
+from speechctc.recognition.streaming import BLOCK_FRAMES, cmn_blocks, logit_blocks, static_blocks
 from speechctc.search import lm_search, uses_lm
 
 Samples = NDArray[np.float32]
@@ -214,7 +214,7 @@ class Recogniser:
         """Yield the logits of samples that come in blocks, at the model's rate."""
         config = self.config
         static = static_blocks((torch.from_numpy(block) for block in samples), config.features)
-        features = centred_blocks(static, config.features)
+        features = cmn_blocks(static, config.features)
         for logits in logit_blocks(features, self._alone, config.model, config.features, block_frames):
             yield logits.numpy()
 
@@ -223,7 +223,7 @@ class Recogniser:
 
     def apply_batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
         """Map the static features of some recordings to their logits on the CPU, in one pass of the net."""
-        return self._one_pass([centred_alone(static, self.config.features) for static in statics])
+        return self._one_pass([sliding_cmn_one(static, self.config.features) for static in statics])
 
     @torch.inference_mode()
     def _one_pass(self, features: Sequence[Tensor]) -> list[Tensor]:
@@ -233,7 +233,7 @@ class Recogniser:
         frames = torch.tensor([len(each) for each in features], device=self.device)
         padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True).to(self.device)
         mean, std = self.checkpoint.mean, self.checkpoint.std
-        logits, lengths = self.net(input_of_centred(padded, frames, mean, std, self.config.features), frames)
+        logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
         logits = logits.float().cpu()
         return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
 

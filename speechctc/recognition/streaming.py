@@ -3,7 +3,7 @@
 The net sees a finite stretch around each frame (`model.receptive_field`). A window of frames is therefore run through
 the net as if it were a recording of its own, and of the output only what lies at least half a receptive field away
 from an artificial end is kept; at the recording's true ends derivatives repeat and convolutions pad as they always do.
-In the same way the mean that is taken from a frame (`features.centred`) waits for the frames after it.
+In the same way the mean that is taken from a frame (`features.sliding_cmn`) waits for the frames after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config import FeatureConfig, ModelConfig
-from speechctc.features import centred_alone, frame_count, shift_samples, static_features
+from speechctc.features import frame_count, shift_samples, sliding_cmn_one, static_features
 from speechctc.model import receptive_field
 
 BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
@@ -44,7 +44,7 @@ def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[
             waiting = waiting[frames * shift :]
 
 
-def centred_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
     """Yield static features less the mean around each frame, as soon as the frames that it takes are there.
 
     Parameters
@@ -56,7 +56,7 @@ def centred_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[
     Yields
     ------
     Tensor, shape = (n_frames, static_dims)
-        Put together they are the features of the whole, `centred`.
+        Put together they are the features of the whole, `sliding_cmn`.
     """
     behind, ahead = config.center_reach
     waiting = torch.zeros(0, config.static_dims)
@@ -65,11 +65,11 @@ def centred_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[
         waiting = torch.cat([waiting, piece])
         done = len(waiting) - ahead
         if done > before:
-            yield centred_alone(waiting, config)[before:done]
+            yield sliding_cmn_one(waiting, config)[before:done]
             before = min(behind, done)
             waiting = waiting[done - before :]
     if len(waiting) > before:
-        yield centred_alone(waiting, config)[before:]
+        yield sliding_cmn_one(waiting, config)[before:]
 
 
 def logit_blocks(

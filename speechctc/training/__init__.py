@@ -1,1 +1,1 @@
-"""Training: from checked shards to a run's checkpoints, in bounded memory, resumable anywhere."""
+"""Training: from feature shards to checkpoints, in bounded memory; a run can be resumed at any step."""

@@ -1,13 +1,13 @@
-"""Training utterances varied each time they are met, as features on the device; a config without it changes nothing.
+"""Augmentation of training utterances, on static features on the device.
 
-All of it is done on static features in place of recordings, so that it costs next to nothing and needs no copies on
-disk. Random numbers come from torch's generator on the device, which the learner seeds before every step.
+Working on features instead of recordings is cheap and needs no copies on disk. Random numbers come from torch's default
+generator of the device, which is seeded before every step. The default config changes nothing.
 
 References
 ----------
-.. [1] T. Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: speed.
-.. [2] N. Jaitly and G. Hinton, "Vocal tract length perturbation (VTLP) improves speech recognition", 2013: warp.
-.. [3] D. Park et al., "SpecAugment", Interspeech 2019: masks.
+.. [1] T. Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: `speed`.
+.. [2] N. Jaitly and G. Hinton, "Vocal tract length perturbation (VTLP) improves speech recognition", 2013: `warp`.
+.. [3] D. Park et al., "SpecAugment", Interspeech 2019: `band_masks`, `time_masks`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch import Tensor
 from speechctc.config import AugmentConfig, Config
 from speechctc.features import frame_mask, static_features
 
-NEPER = math.log(10) / 10  # of a decibel, for powers
+NEPER = math.log(10) / 10  # one decibel in natural log power
 NOISE_SECONDS = 20
 
 
 class Augmenter:
-    """What `augment` in the config asks for.
+    """Applies the augmentation that ``augment`` in the config describes.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class Augmenter:
         self.noise = self._white_noise() if self.config.noise_db is not None else None
 
     def most_frames(self, frames: int) -> int:
-        """Return how many frames so many can become."""
+        """Return the largest number of frames that an utterance can have after speed perturbation."""
         slowest, _ = self.config.rates
         return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
     def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Stretch time and the mel axis, change the level, add noise.
+        """Perturb speed, vocal tract length, equalisation and level, and add noise.
 
         Parameters
         ----------
@@ -52,20 +52,20 @@ class Augmenter:
         frames : Tensor, shape = (n_batch,)
         labels : Tensor, shape = (n_batch, max_labels)
         counts : Tensor, shape = (n_batch,)
-            Of labels: no utterance becomes too short for its own.
+            Numbers of labels; no utterance becomes too short for its labels.
 
         Returns
         -------
-        static : Tensor, shape = (n_batch, more_or_fewer_frames, static_dims)
+        static : Tensor, shape = (n_batch, new_max_frames, static_dims)
         frames : Tensor, shape = (n_batch,)
         """
         config = self.config
         if config.rates != (1, 1):
             static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
-            static = self._warp(static.float())
+            static = self._vtlp(static.float())
         if config.colour_db:
-            static = self._colour(static.float())
+            static = self._equalise(static.float())
         if self.noise is not None:
             static = self._add_noise(static.float(), frames)
         if config.gain_db:
@@ -74,7 +74,7 @@ class Augmenter:
         return static, frames
 
     def mask(self, features: Tensor, frames: Tensor) -> Tensor:
-        """Set stretches of bands and of time to the mean, which is 0.
+        """Set random bands and random stretches of time to the mean, 0 (SpecAugment).
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Augmenter:
             longest = max(round(config.time_mask_ms / self.features.shift_ms), 1)
             counts = (frames * (config.time_masks / a_second)).ceil()
             most = math.ceil(steps * config.time_masks / a_second)
-            # Short utterances are never hidden for the most part.
+            # A mask covers at most a fifth of its utterance.
             hidden = self._stretches(most, steps, frames, (frames // 5).clamp(max=longest), counts[:, None])
             features = features.masked_fill(hidden[:, None, None, :], 0.0)
         return features
@@ -103,20 +103,20 @@ class Augmenter:
         factor = self._uniform(*self.config.rates, len(static))
         new = (frames / factor).round().long()
         new = torch.maximum(new, torch.minimum(frames, least))
-        # The host knows the longest on a CPU; of a GPU it would have to wait for it.
+        # On a GPU the exact maximum would make the host wait; an upper bound does not.
         steps = int(new.max()) if self.device.type == "cpu" else self.most_frames(static.shape[1])
         places = (torch.arange(steps, device=self.device) + 0.5) * (frames / new)[:, None] - 0.5
         return _interpolate(static, places, (frames - 1)[:, None]), new
 
-    def _warp(self, static: Tensor) -> Tensor:
+    def _vtlp(self, static: Tensor) -> Tensor:
         mels = self.features.mels
         factor = self._uniform(1 - self.config.warp, 1 + self.config.warp, len(static))
         places = torch.arange(mels, device=self.device) * factor[:, None]
         bands = _interpolate(static[:, :, :mels].transpose(1, 2), places, places.new_full((1, 1), mels - 1))
         return torch.cat([bands.transpose(1, 2), static[:, :, mels:]], dim=2)
 
-    def _colour(self, static: Tensor) -> Tensor:
-        """Add a smooth curve over the mel axis: three cosines, together of a deviation of `colour_db`."""
+    def _equalise(self, static: Tensor) -> Tensor:
+        """Add a random smooth frequency response: three cosines over the mel axis, `colour_db` in total."""
         mels = self.features.mels
         places = torch.arange(mels, device=self.device) * (math.pi / max(mels - 1, 1))
         waves = torch.stack([(number * places).cos() for number in (1, 2, 3)])
@@ -136,7 +136,7 @@ class Augmenter:
         return torch.logaddexp(static, noise + level[:, None, None])
 
     def _white_noise(self) -> Tensor:
-        """Return static features of white noise of mean power 1, summed over the mel bands; (frames, static_dims)."""
+        """Return static features of white noise, (frames, static_dims); the power of all mel bands sums to 1."""
         generator = torch.Generator().manual_seed(0)
         samples = 0.01 * torch.randn(NOISE_SECONDS * self.features.sample_rate, generator=generator)
         noise = static_features(samples, self.features)
@@ -144,7 +144,7 @@ class Augmenter:
         return (noise - level).to(self.device)
 
     def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor) -> Tensor:
-        """Return (n_batch, length) booleans: true in `counts` random stretches of up to `widest` within `sizes`."""
+        """Return a mask (n_batch, length) of `counts` random stretches of up to `widest` within `sizes`."""
         utterances = len(sizes)
         drawn = torch.rand(2, utterances, most, device=self.device)
         width = (drawn[0] * (widest[:, None] + 1)).floor()
@@ -159,7 +159,7 @@ class Augmenter:
 
 
 def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
-    """Return the frames without which the labels have no path: one each, and a blank between equal ones.
+    """Return the fewest frames that hold the labels: one for each, and a blank between equal neighbours.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
 
 
 def _interpolate(values: Tensor, places: Tensor, last: Tensor) -> Tensor:
-    """Return `values`, (n_batch, n, d), read between their steps at `places`, (n_batch, m), held within 0 to `last`."""
+    """Interpolate `values`, (n_batch, n, d), linearly at `places`, (n_batch, m), clamped to 0..`last`."""
     places = torch.minimum(places.clamp(min=0), last.to(places.dtype))
     low = places.floor()
     share = (places - low)[:, :, None]

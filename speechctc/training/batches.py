@@ -1,9 +1,9 @@
-"""Shards to batches on the device, one bounded chunk of features at a time.
+"""Load batches from shards to the device, in chunks of bounded size.
 
-At most ``data.chunk_mib`` of static features lie on the device (and, for a GPU, as much in pinned memory on the host).
-What fits stays there for good. Otherwise an epoch is a sequence of chunks of half that size: while the net works on
-one, a thread reads the next from the memory-mapped shards, and a stream of its own copies it to the GPU. Batches are
-gathered from what lies on the device already, so taking one neither copies from the host nor waits for the device.
+At most ``data.chunk_mib`` of static features are on the device (on a GPU, the host holds as much again in pinned
+memory). If the data fit, they stay there. If not, an epoch is a sequence of chunks of half that size: while the net
+trains on one, a thread reads the next from the memory-mapped shards and a separate CUDA stream copies it. Batches are
+gathered on the device, so that getting one neither copies from the host nor waits for the device.
 """
 
 from __future__ import annotations
@@ -18,65 +18,65 @@ import torch
 
 from speechctc.devices import give_back_memory
 from speechctc.errors import InputError
-from speechctc.training.chunks import Batch, Order, Slot
-from speechctc.training.plan import ChunkPlan, EpochPlan, Indices, Limits
+from speechctc.training.chunks import Batch, BatchGatherer, Slot
+from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.splits import Split
 
 
 class Loader:
-    """Batches of a split on a device.
+    """Batches of a split, on a device.
 
     Parameters
     ----------
     split : Split
     limits : Limits
-        Its `chunk_frames` is what may lie on the device at a time: everything, or two chunks of half of it.
+        Its `chunk_frames` is the room on the device: for all features, or for two chunks of half of it.
     device : torch.device
     members : ndarray, optional
-        The utterances to use; all of them by default.
-    beside : int
-        Frames of other splits that must stay on the device too if this one is to stay.
+        The utterances to use; all by default.
+    other_frames : int
+        Frames of other splits that share the device; this split stays there only if they fit too.
 
     Attributes
     ----------
     limits : Limits
-        Those by which epochs are planned; `chunk_frames` is that of one chunk.
+        Limits of the epoch plans; `chunk_frames` is for one chunk.
     frames : int
-        Of all members.
+        Frames of all members.
     waited : float
-        Seconds spent waiting for chunks since the loader was made.
+        Seconds spent waiting for chunks so far.
 
     Raises
     ------
     InputError
-        An utterance is longer than a chunk.
+        If an utterance is longer than a chunk.
     """
 
     def __init__(
-        self, split: Split, limits: Limits, device: torch.device, members: Indices | None = None, beside: int = 0
+        self, split: Split, limits: Limits, device: torch.device, members: Indices | None = None, other_frames: int = 0
     ) -> None:
         self.split, self.device = split, device
         self.members = np.arange(len(split)) if members is None else members
         self.frames = int(split.frames[self.members].sum())
         self.waited = 0.0
-        self._stays = self.frames + beside <= limits.chunk_frames
+        self._stays = self.frames + other_frames <= limits.chunk_frames
         self.limits = limits if self._stays else replace(limits, chunk_frames=limits.chunk_frames // 2)
         self._resident: Slot | None = None
-        self._refuse_small_chunks(self.frames + beside)
+        self._refuse_small_chunks(self.frames + other_frames)
 
     def plan(self, seed: int | None, ranks: int = 1, members: Indices | None = None) -> EpochPlan:
-        """Return the epoch's order for this seed; of some `members` only, where the others are done."""
+        """Return the plan of an epoch; `members` restricts it to these utterances."""
         chosen = self.members if members is None else members
         return EpochPlan(self.split.frames, chosen, self.limits, seed, ranks)
 
     def batches(self, plan: EpochPlan, rank: int = 0, skip: int = 0) -> Iterator[Batch | None]:
-        """Yield a rank's batches, from number `skip` on; None in steps in which only other ranks have one."""
+        """Yield a rank's batches from number `skip` on; None for steps in which only other ranks have one."""
         plans = list(plan.shares[rank])
         steps = skip
         while plans and skip >= len(plans[0].batches):
             skip -= len(plans.pop(0).batches)
         for number, slot in enumerate(self._chunks(plans)):
-            order = Order(self.split, plans[number], slot, self.device)
+            order = BatchGatherer(self.split, plans[number], slot, self.device)
             for batch in range(skip if number == 0 else 0, len(plans[number].batches)):
                 yield order.gather(batch)
                 steps += 1
@@ -88,7 +88,7 @@ class Loader:
                 began = time.perf_counter()
                 self._resident = Slot(self.split, self.frames, self.device)
                 self._resident.fill(self.members)
-                self._resident.take()
+                self._resident.wait_ready()
                 self.waited += time.perf_counter() - began
             yield from (self._resident for _ in plans if self._resident)
             return
@@ -103,11 +103,11 @@ class Loader:
                 began = time.perf_counter()
                 ahead.pop(0).result()
                 self.waited += time.perf_counter() - began
-                slot.take()
+                slot.wait_ready()
                 if number + 1 < len(plans):
                     ahead.append(reader.submit(slots[(number + 1) % 2].fill, plans[number + 1].utterances))
                 yield slot
-                slot.leave()
+                slot.mark_free()
                 if self.device.type == "cpu":
                     give_back_memory()
 

@@ -1,4 +1,4 @@
-"""One chunk of features on the device, and the batches gathered from it."""
+"""A chunk of features on the device, and the batches gathered from it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.training.plan import ChunkPlan, Indices
+from speechctc.training.epoch_plan import ChunkPlan, Indices
 from speechctc.training.splits import Split, starts_of
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some utterances of like length, on the device.
+    """Utterances of similar length, on the device.
 
     Attributes
     ----------
     indices, lengths, counts : ndarray, shape = (n_batch,)
-        On the host: which of the split's utterances these are, their frames, and their labels.
+        On the host: indices into the split, numbers of frames, numbers of labels.
     static : Tensor, shape = (n_batch, max_frames, static_dims)
-        An utterance's last frame is repeated past its end.
+        Padded by repeating each utterance's last frame.
     frames : Tensor, shape = (n_batch,)
     labels : Tensor, shape = (n_batch, max_labels)
-        Phone numbers; past an utterance's end they mean nothing.
+        Phone numbers; the padding is arbitrary.
     label_counts : Tensor, shape = (n_batch,)
     """
 
@@ -38,11 +38,11 @@ class Batch:
 
     @property
     def padded_frames(self) -> int:
-        """Frames of it, padding included."""
+        """Frames of the batch, padding included."""
         return len(self.indices) * int(self.lengths.max())
 
     def split(self, parts: int) -> list[Batch]:
-        """Cut it into so many batches, at most one an utterance, each as short as its longest allows."""
+        """Split into up to `parts` batches; each is padded to its own longest utterance."""
         edges = np.linspace(0, len(self.indices), min(parts, len(self.indices)) + 1).astype(int).tolist()
         return [self._rows(slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
 
@@ -60,10 +60,10 @@ class Batch:
 
 
 class Slot:
-    """Room for one chunk on the device, and on the host where it comes from.
+    """Memory for one chunk on the device, and in pinned host memory for a GPU.
 
-    On a GPU `fill` runs in the reader's thread: it waits until the last copy out of the pinned memory is done and
-    until the net has left the slot (on the copying stream, not on the host). `take` and `leave` are the net's.
+    On a GPU `fill` runs in the reader thread. It waits on the host for the previous copy out of the pinned memory, and
+    on the copying stream for `mark_free`. The training thread calls `wait_ready` and `mark_free`.
     """
 
     def __init__(self, split: Split, frames: int, device: torch.device) -> None:
@@ -75,34 +75,34 @@ class Slot:
         self._host = torch.empty(shape, dtype=split.dtype, pin_memory=True) if self._on_gpu else self.static
         if self._on_gpu:
             self._stream = torch.cuda.Stream(device)
-            self._copied, self._left = torch.cuda.Event(), torch.cuda.Event()
-            self._left.record(torch.cuda.current_stream(device))
+            self._copied, self._free = torch.cuda.Event(), torch.cuda.Event()
+            self._free.record(torch.cuda.current_stream(device))
 
     def fill(self, utterances: Indices) -> None:
-        """Read a chunk and send it to the device."""
+        """Read a chunk and copy it to the device."""
         if not self._on_gpu:
             self.starts = self.split.read(utterances, self._host)
             return
         self._copied.synchronize()
         self.starts = self.split.read(utterances, self._host)
         with torch.cuda.stream(self._stream):
-            self._stream.wait_event(self._left)
+            self._stream.wait_event(self._free)
             self.static.copy_(self._host, non_blocking=True)
             self._copied.record(self._stream)
 
-    def take(self) -> None:
-        """Let the net's stream wait until the chunk is there."""
+    def wait_ready(self) -> None:
+        """Make the current stream wait for the copy."""
         if self._on_gpu:
             torch.cuda.current_stream(self.device).wait_event(self._copied)
 
-    def leave(self) -> None:
-        """Note that the net is done with the chunk."""
+    def mark_free(self) -> None:
+        """Allow the next `fill` to overwrite the chunk."""
         if self._on_gpu:
-            self._left.record(torch.cuda.current_stream(self.device))
+            self._free.record(torch.cuda.current_stream(self.device))
 
 
-class Order:
-    """The utterances of a chunk in the order of its batches: what gathering needs, on the device beforehand."""
+class BatchGatherer:
+    """Gathers the batches of a chunk; all indices are copied to the device once per chunk."""
 
     def __init__(self, split: Split, plan: ChunkPlan, slot: Slot, device: torch.device) -> None:
         self.static = slot.static
@@ -117,7 +117,7 @@ class Order:
         self._steps = torch.arange(int(max(self.lengths.max(), self.counts.max())), device=device)
 
     def gather(self, number: int) -> Batch:
-        """Return one of the chunk's batches."""
+        """Return a batch by its number in the chunk."""
         rows = slice(self.edges[number], self.edges[number + 1])
         lengths, counts = self.lengths[rows], self.counts[rows]
         steps, places = self._steps[: int(lengths.max())], self._steps[: int(counts.max())]
@@ -136,5 +136,5 @@ class Order:
 
 
 def _send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy to the device without making the host wait for it."""
+    """Copy to the device asynchronously."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

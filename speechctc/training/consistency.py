@@ -1,4 +1,4 @@
-"""What two views of an utterance, hidden in other places, should agree on: a regulariser for CTC.
+"""Consistency regularisation for CTC: two masked views of an utterance should give the same posteriors.
 
 Z. Yao et al., "CR-CTC: Consistency regularization on CTC for improved speech recognition", ICLR 2025, eq. 3.
 """
@@ -13,9 +13,9 @@ from speechctc.features import frame_mask
 
 
 def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
-    """Return how far two views' posteriors are from each other.
+    """Return the symmetric divergence between the posteriors of two views.
 
-    Each is drawn to the other as it stands, so no gradient goes through what serves as the target.
+    Each view is the target of the other; no gradient flows through a target.
 
     Parameters
     ----------
@@ -33,5 +33,5 @@ def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
     def divergence(log_probs: Tensor, target: Tensor) -> Tensor:
         return functional.kl_div(log_probs, target.detach(), reduction="sum", log_target=True)
 
-    # Padded frames are uniform in both, and so add nothing.
+    # Padded frames are uniform in both views and contribute 0.
     return 0.5 * (divergence(first, second) + divergence(second, first))

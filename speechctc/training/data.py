@@ -1,4 +1,4 @@
-"""What a run is trained and scored on: checked shards, phones, normalisation, and loaders that keep to the limits."""
+"""The data of a run: checked shards, phones, normalisation, loaders."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from speechctc.phones import Inventory, choose_folding
 from speechctc.progress import Reporter
 from speechctc.shards import read_split
 from speechctc.training.batches import Loader
-from speechctc.training.plan import EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.splits import Split
 
 
 class TrainingData:
-    """The train and dev splits of a config's features, on their way to a device.
+    """The train and dev splits of the config's features, with loaders for a device.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class TrainingData:
     inventory : Inventory
     folding : Folding
     mean, std : Tensor, shape = (channels, static_dims)
-        Of the training split, on the device.
+        Normalisation of the training split, on the device.
     train, dev : Loader
 
     Raises
     ------
     InputError
-        A shard is missing, damaged or of another config; a split is empty; a chunk is too small.
+        If a shard is missing, damaged or of another config, if a split is empty, or if a chunk is too small.
     """
 
     def __init__(self, config: Config, device: torch.device, reporter: Reporter) -> None:
@@ -59,18 +59,18 @@ class TrainingData:
         self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
         limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
         members = _trainable(train, config.model.time_stride, reporter)
-        beside = int(train.frames[members].sum())
-        self.dev = Loader(dev, limits, device, beside=beside)  # both stay on the device, or neither
-        self.train = Loader(train, limits, device, members, beside=self.dev.frames)
+        # Each loader counts the other split's frames: either both splits stay on the device or neither.
+        self.dev = Loader(dev, limits, device, other_frames=int(train.frames[members].sum()))
+        self.train = Loader(train, limits, device, members, other_frames=self.dev.frames)
 
     def largest_batch(self, plan: EpochPlan, rank: int) -> tuple[int, int]:
-        """Return the utterances and frames of the largest batch of an epoch, padding included."""
+        """Return the number of utterances and frames of an epoch's largest batch, padding included."""
         frames = self.train.split.frames
         batches = plan.batches(rank) or [self.train.members[:1]]
         return max(((len(batch), int(frames[batch].max())) for batch in batches), key=math.prod)
 
     def phone_lm(self, order: int) -> PhoneLM | None:
-        """Learn an n-gram of so many phones from the labels that are trained on; None for an order of 0."""
+        """Learn an n-gram of this order from the training labels; None for order 0."""
         if order == 0:
             return None
         labels = [self.train.split.labels(index).tolist() for index in self.train.members.tolist()]
@@ -78,13 +78,13 @@ class TrainingData:
 
     @property
     def bytes_held(self) -> int:
-        """Features that lie on the device while training."""
+        """Bytes of features on the device during training."""
         split = self.train.split
         return min(self._held, self.train.frames + self.dev.frames) * split.dims * split.dtype.itemsize
 
 
 def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
-    """Leave out what cannot be trained on: its phones do not fit into its frames at the model's time stride."""
+    """Return the utterances to train on: those with enough frames for their phones at the model's time stride."""
     infeasible = split.infeasible(stride)
     if infeasible:
         named = ", ".join(split.ids[index] for index in infeasible[:3])

@@ -1,4 +1,4 @@
-"""How the net does on dev while it trains, decoded as the config says, by all ranks together."""
+"""Score the dev split during training: decode as the config says, on all ranks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from speechctc.progress import Reporter
 from speechctc.score import EditCounts, edit_counts
 from speechctc.search import best_labels
 from speechctc.training.batches import Loader
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 
-BLANK_COLLAPSE = 0.995  # share of blank frames on dev from which the net says nothing worth the name
-PATIENCE_WITH_BLANKS = 4  # epochs of it that are ordinary at the start
+BLANK_COLLAPSE = 0.995  # fraction of blank frames on dev from which the output counts as all blank
+PATIENCE_WITH_BLANKS = 4  # such epochs in a row before the warning
 
 
 @dataclass(frozen=True)
 class DevScore:
-    """How the net does on dev: edit counts, loss per phone, and the share of frames whose best class is the blank."""
+    """Edit counts, loss per phone, and the fraction of frames whose best class is the blank."""
 
     counts: EditCounts
     loss: float
@@ -37,11 +37,11 @@ def score_dev(
     lm: PhoneLM | None,
     stopped: Callable[[], bool],
 ) -> DevScore | None:
-    """Score dev, each rank its share; None if any rank was asked to stop meanwhile."""
+    """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
     learner.net.eval()
     ranks = learner.ranks
     counts, sums = EditCounts(), [0.0, 0.0, 0.0, 0.0]
-    for batch in loader.batches(loader.plan(None, ranks.count), ranks.number):
+    for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
         if batch is None or stopped():
             break
         logits, frames = learner.forward(batch)
@@ -64,7 +64,7 @@ def score_dev(
 
 
 class BlankWatch:
-    """Tells ordinary early blanks from a net that has collapsed."""
+    """Warns when the net outputs blanks only, for longer than the usual first epochs."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter

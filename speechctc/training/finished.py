@@ -1,4 +1,4 @@
-"""Whether a run has come to its end, so that a sweep that is repeated need not start it again."""
+"""Whether a run is finished, so that a repeated sweep can skip it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from speechctc.errors import InputError
 from speechctc.recognition.calibration import Calibration
 from speechctc.shards import read_split
 from speechctc.training.optimise import stages
-from speechctc.training.place import Place
 from speechctc.training.run_record import fingerprint
+from speechctc.training.run_state import Progress
 from speechctc.training.runs import Run
 
 
 def is_finished(config: Config) -> bool:
-    """Tell whether nothing is left to do for the run in the config's folder.
+    """Return whether the run in the config's folder is finished.
 
-    It was made with this very config and with the features that are there now, its epochs or minutes are done, and its
-    best is calibrated. Whatever is missing or cannot be read speaks against it.
+    A finished run has the same config and features as now, has done its epochs or minutes, and has a calibrated
+    ``best/``. A run with missing or unreadable files is not finished.
     """
     assert config.run is not None
     run = Run(config.run)
@@ -31,8 +31,9 @@ def is_finished(config: Config) -> bool:
         if _elsewhere(stored) != _elsewhere(config.to_dict()):
             return False
         with safe_open(run.last / "state.safetensors", framework="pt") as state:
-            place = Place.of(state.get_tensor("place"))
-        if place.epoch < stages(config.train)[-1].end and not place.is_out_of_time(config.train.minutes):
+            names = [name for name in state.keys() if name.startswith(("progress.", "place"))]
+            progress = Progress.of({name: state.get_tensor(name) for name in names})
+        if progress.epoch < stages(config.train)[-1].end and not progress.is_out_of_time(config.train.minutes):
             return False
         if not Calibration.load(run.best).phones:
             return False
@@ -44,5 +45,5 @@ def is_finished(config: Config) -> bool:
 
 
 def _elsewhere(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without the name of its folder, which may be told in several ways."""
+    """Return a config without its folder, which can be written in several ways."""
     return {key: value for key, value in values.items() if key != "run"}

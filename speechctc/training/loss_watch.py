@@ -1,4 +1,4 @@
-"""Losses of past steps, summed and watched for values that are no numbers, without the host waiting for the device."""
+"""Sum the losses of the steps and check that they are finite, without making the host wait for the device."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from speechctc.errors import InputError
 from speechctc.training.chunks import Batch
-from speechctc.training.plan import Indices
+from speechctc.training.epoch_plan import Indices
 
-EVERY = 16  # steps between two looks on a GPU; what is looked at is as old again, and has long been computed
+EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
 
 
 class LossWatch:
-    """Takes each step's loss; on a CPU it is looked at on the spot, on a GPU some steps later.
+    """Collects each step's loss; checks it at once on a CPU, some steps later on a GPU.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class LossWatch:
         self._arrived: torch.cuda.Event | None = None
 
     def add(self, where: str, batch: Batch | None, loss: Tensor) -> float:
-        """Take a step's loss; return the sum of those looked at now.
+        """Add a step's loss; return the sum of the losses checked by this call.
 
         Raises
         ------
         InputError
-            One of them is infinite or no number; it names the batch and `where` it came.
+            If a loss is infinite or NaN; the message names the batch and `where`.
         """
         if batch is None:
             return 0.0
@@ -46,22 +46,22 @@ class LossWatch:
         if len(self._new) < self._every:
             return 0.0
         if self._every == 1:
-            return self.settle()
-        looked_at = self._look()
+            return self.flush()
+        checked = self._look()
         self._send()
-        return looked_at
+        return checked
 
-    def settle(self) -> float:
-        """Look at all that is left; return its sum. On a GPU this waits for the device.
+    def flush(self) -> float:
+        """Check the remaining losses and return their sum. On a GPU this waits for the device.
 
         Raises
         ------
         InputError
             As `add`.
         """
-        looked_at = self._look()
+        checked = self._look()
         self._send()
-        return looked_at + self._look()
+        return checked + self._look()
 
     def _send(self) -> None:
         self._sent, self._new = self._new, []

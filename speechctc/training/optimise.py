@@ -1,4 +1,4 @@
-"""The optimiser, its learning rate over the run, averaged weights, and the state of all of it as plain tensors."""
+"""Optimiser, learning rate schedule and weight averaging; their state as plain tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speechctc.config import TrainConfig
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training with one optimiser.
+    """A part of training with its own optimiser and learning rate.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Stage:
         Counted from 0.
     optimizer : str
     lr : float
-        At its highest.
+        Peak learning rate.
     weight_decay : float
     schedule : str
     warmup_steps : int
@@ -41,7 +41,7 @@ class Stage:
 
     @property
     def end(self) -> int:
-        """The epoch that is not of this stage any more."""
+        """The first epoch after the stage."""
         return self.first_epoch + self.epochs
 
     def rate(self, step: int, done: float) -> float:
@@ -52,7 +52,7 @@ class Stage:
         step : int
             Steps taken in this stage.
         done : float
-            Share of the stage that is over, 0 to 1.
+            Fraction of the stage that is done, 0 to 1.
         """
         rise = min(1.0, max((step + 1) / self.warmup_steps, 10 * done)) if self.warmup_steps else 1.0
         fall = 0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1.0
@@ -60,10 +60,10 @@ class Stage:
 
 
 def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
-    """Return the config's stages: the main one, and the paper's second one with plain SGD if it has epochs.
+    """Return the config's stages: the main one, then plain SGD as in the paper if ``train.finetune`` has epochs.
 
-    A batch of `ranks` processes is so many times larger; ``train.scale_lr`` says whether the rate follows (linear:
-    Goyal et al. 2017, section 2.1; sqrt: as the gradient's deviation falls).
+    `ranks` processes multiply the batch size; ``train.scale_lr`` scales the rate with it (linear: Goyal et al. 2017,
+    section 2.1; sqrt: like the standard deviation of the gradient).
     """
     growth = {"none": 1.0, "linear": float(ranks), "sqrt": math.sqrt(ranks)}[config.scale_lr]
     main = Stage(
@@ -86,7 +86,7 @@ def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
 
 
 def build_optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
-    """Make the stage's optimiser. Biases and normalisation weights do not decay."""
+    """Build the stage's optimiser. Biases and normalisation weights have no weight decay."""
     groups = [
         {"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": stage.weight_decay},
         {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
@@ -114,9 +114,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` returned.
+    """Load what `optimizer_tensors` returned.
 
-    The fused optimisers walk through memory, so a state must lie as its parameter does (channels last, say).
+    Fused optimisers need the state in the memory layout of its parameter (channels last, for example).
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -130,15 +130,15 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-class Average:
+class WeightEMA:
     """An exponential moving average of a net's weights (Polyak and Juditsky 1992, with forgetting).
 
     Parameters
     ----------
     net : nn.Module
     decay : float
-        Share of the old average that a step keeps; less in the first steps, (1 + step) / (10 + step), so that the
-        random weights of the start are soon forgotten.
+        Weight of the old average in each step; in the first steps at most (1 + step) / (10 + step), so that the
+        random initial weights are soon forgotten.
     """
 
     def __init__(self, net: nn.Module, decay: float) -> None:
@@ -146,14 +146,14 @@ class Average:
         self.weights = {name: value.detach().clone() for name, value in net.named_parameters()}
 
     def update(self, net: nn.Module, step: int) -> None:
-        """Take in the weights after step number `step` (from 0)."""
+        """Update the average with the weights after step `step` (from 0)."""
         keep = min(self.decay, (1 + step) / (10 + step))
         now = [value.detach() for value in net.parameters()]
         torch._foreach_lerp_(list(self.weights.values()), now, 1 - keep)
 
     @contextmanager
     def in_place(self, net: nn.Module) -> Iterator[None]:
-        """Let the net have the averaged weights for a while."""
+        """Return a context in which the net has the averaged weights."""
         own = {name: value.detach().clone() for name, value in net.named_parameters()}
         with torch.no_grad():
             for name, value in net.named_parameters():
@@ -166,11 +166,11 @@ class Average:
                     value.copy_(own[name])
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return its state: ``average.<parameter>``."""
+        """Return the state, ``average.<parameter>``."""
         return {f"average.{name}": value.contiguous() for name, value in self.weights.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `to_tensors` returned; weights of a run begun without an average stay as they are."""
+        """Load what `to_tensors` returned; a run that was begun without an average starts one here."""
         for name, value in self.weights.items():
             if f"average.{name}" in tensors:
                 value.copy_(tensors[f"average.{name}"])

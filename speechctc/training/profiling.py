@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: by part, as a table and as a trace for chrome://tracing."""
+"""Time of a training step by part: a table, and a trace for chrome://tracing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PARTS = ("data", "copy", "forward", "loss", "backward", "reduce", "optimiser")
 
 
 class Clock:
-    """Told when a part of a step begins and ends; this one does not listen."""
+    """Interface of a timer for the parts of a step; this one measures nothing."""
 
     def __call__(self, part: str) -> AbstractContextManager[None]:
-        """Return a context around a part."""
+        """Return a context to run a part in."""
         return nullcontext()
 
 
 class Profile(Clock):
-    """Adds up the time of each part: the host's on a CPU, the device's own between two events on a GPU.
+    """Sums the time of each part: the host's on a CPU, between two CUDA events on a GPU.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class Profile(Clock):
             self._events.append((part, *edges))
 
     def move(self, source: str, target: str, seconds: float) -> None:
-        """Count some of a part's time to another."""
+        """Transfer seconds from one part to another."""
         self.seconds[source] -= seconds
         self.seconds[target] += seconds
 
     @contextmanager
     def recording(self, trace: Path) -> Iterator[None]:
-        """Record everything inside, and write the trace."""
+        """Return a context that profiles everything inside it and writes the trace."""
         on_gpu = self.device.type == "cuda"
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if on_gpu else [])
         with profile(activities=activities, acc_events=True) as recorded:
@@ -69,7 +69,7 @@ class Profile(Clock):
         for part, first, last in self._events:
             self.seconds[part] += first.elapsed_time(last) / 1e3
         busy = sum(self.seconds[part] for part in PARTS)
-        if on_gpu:  # the parts hold the gaps between their kernels: what the device did is the sum of the kernels
+        if on_gpu:  # the parts include gaps between kernels: the busy time is the sum of the kernels
             kernels = [event for event in recorded.events() if event.device_type == DeviceType.CUDA]
             busy = sum(event.self_device_time_total for event in kernels) / 1e6
         self.seconds["idle"] = max(self.seconds["wall"] - busy, 0.0)
@@ -86,13 +86,13 @@ class Profile(Clock):
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The seconds of some steps by part.
+    """Seconds by part, over some steps.
 
     Attributes
     ----------
     steps, frames : int
     seconds : dict of str to float
-        By part, with ``idle`` and the whole as ``wall``.
+        By part, plus ``idle`` and the total, ``wall``.
     trace : Path
     """
 
@@ -102,7 +102,7 @@ class StepTimes:
     trace: Path
 
     def to_text(self) -> str:
-        """Return the table for people."""
+        """Return the table as text."""
         wall = self.seconds["wall"]
         lines = [f"{self.steps} steps in {wall:.2f} s, {self.frames / wall:,.0f} frames/s"]
         for part in (*PARTS, "idle"):

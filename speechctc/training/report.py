@@ -1,4 +1,4 @@
-"""What training says of itself: before it begins, beside the bar, and at the end of an epoch."""
+"""The texts of training: introduction, progress bar, end of an epoch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from speechctc.model import parameter_count, receptive_field
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
-from speechctc.training.learner import Learner
-from speechctc.training.place import Place
+from speechctc.training.run_state import Progress
+from speechctc.training.train_step import Learner
 
 
 def introduction(learner: Learner, data: TrainingData) -> str:
-    """Return the net, the data and the device in one line."""
-    config, together = learner.config, learner.ranks.count
+    """Return one line on the net, the data and the device."""
+    config, together = learner.config, learner.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
     hours = data.train.frames * config.features.shift_ms / 3.6e6
     return (
@@ -24,32 +24,32 @@ def introduction(learner: Learner, data: TrainingData) -> str:
     )
 
 
-def beside_bar(place: Place, rate: float) -> str:
-    """Return how the epoch goes."""
-    loss = place.loss / max(place.phones, 1)
-    per = f"  dev PER {place.best_per:.1f} %" if math.isfinite(place.best_per) else ""
-    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {place.frames / max(place.seconds, 1e-9):,.0f} frames/s"
+def bar_text(progress: Progress, rate: float) -> str:
+    """Return the text beside the progress bar: loss, PER, learning rate, speed."""
+    loss = progress.loss / max(progress.phones, 1)
+    per = f"  dev PER {progress.best_per:.1f} %" if math.isfinite(progress.best_per) else ""
+    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(place: Place, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
     return {
-        "epoch": place.epoch + 1,
-        "step": place.step,
-        "loss": loss / max(place.phones, 1),
+        "epoch": progress.epoch + 1,
+        "step": progress.step,
+        "loss": loss / max(progress.phones, 1),
         "dev_loss": dev.loss,
         "dev_per": dev.counts.per,
         "blank_share": dev.blank_share,
         "lr": rate,
-        "frames_per_second": place.frames / max(place.seconds, 1e-9),
-        "seconds": place.seconds,
-        "waited": place.waited,
-        "minutes": place.elapsed / 60,
+        "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
+        "seconds": progress.seconds,
+        "waited": progress.waited,
+        "minutes": progress.elapsed / 60,
     }
 
 
 def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:
-    """Return an epoch's line for people."""
+    """Return an epoch's line for the terminal."""
     return (
         f"epoch {record['epoch']:>3} of {last}  loss {record['loss']:.3f}  dev loss {record['dev_loss']:.3f}"
         f"  dev PER {record['dev_per']:.2f} %{' *' if better else '  '}  blank {100 * record['blank_share']:.0f} %"

@@ -1,4 +1,4 @@
-"""What a run was made from, for ``run.json``: enough to make it again."""
+"""What is written to ``run.json``: everything needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile",
 def run_record(
     config: Config, shards: Mapping[str, Sequence[Shard]], device: torch.device, ranks: int
 ) -> dict[str, Any]:
-    """Return the config as resolved, seed, versions, git revision, hardware, command line and data fingerprint."""
+    """Return the resolved config, seed, versions, git revision, hardware, command line and data fingerprint."""
     about = provenance()
     versions = about["versions"] | {name: metadata.version(name) for name in PACKAGES}
     if device.type == "cuda":
@@ -44,7 +44,7 @@ def run_record(
 
 
 def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:
-    """Return a digest of a split's features and labels, and how much there is."""
+    """Return a checksum of a split's features and labels, with their amount."""
     digest = hashlib.sha256()
     for shard in shards:
         digest.update(f"{shard.path.name} {shard.checksum}\n".encode())
@@ -56,7 +56,7 @@ def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """Return the machine: processor, cores, memory, and the GPUs if they are used."""
+    """Return the machine: processor, cores, memory, and the GPUs if any are used."""
     about: dict[str, Any] = {
         "host": platform.node(),
         "system": platform.platform(),

@@ -1,20 +1,17 @@
-"""A run's folder: its config, its log of epochs, its checkpoints, and the link to the latest.
+"""A run's folder: config, log of epochs, checkpoints, and the link ``runs/latest``.
 
 config.yaml      the config as resolved
-run.json         all that the run was made from: that config, seed, versions, hardware, command lines, data fingerprint
-metrics.jsonl    a line an epoch
-best/ last/      checkpoints: of the lowest dev PER, and of the last state saved
-top/             the best few, where train.keep_best asks for more than one
-tensorboard/     the lines of metrics.jsonl, where train.tensorboard asks for it
+run.json         that config, seed, versions, hardware, command lines, data fingerprint
+metrics.jsonl    one line per epoch
+best/ last/      checkpoints: the lowest dev PER, and the last state saved
+tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from speechctc import files
 from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
+from speechctc.schema import REMOVED
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -35,7 +33,7 @@ MAY_CHANGE = (
     "train.minutes",
     "train.patience",
     "train.save_minutes",
-    "train.keep_best",
+    "train.keep_best",  # removed, as is the next: an old run may hold any value
     "train.average_best",
     "train.tensorboard",
     "train.device",
@@ -49,7 +47,7 @@ MAY_CHANGE = (
 
 
 class Run:
-    """One run's folder.
+    """The folder of one run.
 
     Parameters
     ----------
@@ -63,16 +61,15 @@ class Run:
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
-        self.top = folder / "top"
         self._board: SummaryWriter | None = None
 
     def check(self, config: Config, resume: bool) -> None:
-        """See that the folder is free for this config, or holds a run to go on with.
+        """Check that the folder is free, or holds a run with this config to resume.
 
         Raises
         ------
         InputError
-            It holds a run already and `resume` is false, or that run has another config.
+            The folder holds a run and `resume` is false, or that run has another config.
         """
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
@@ -86,14 +83,14 @@ class Run:
             files.settle_folder(checkpoint)
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
-        """Note what the run is made from, and make ``runs/latest`` mean it: from here on the folder is a run's.
+        """Write the config and the run's record, and point ``runs/latest`` to the folder.
 
-        A run taken up again keeps its record; the new session is added to it.
+        A resumed run keeps its record; the new session is added.
 
         Raises
         ------
         InputError
-            It was begun on other data; TensorBoard's log is wanted and tensorboard not installed.
+            The run was begun with other data, or train.tensorboard=true and tensorboard is not installed.
         """
         whole = {**record, "resumed": []}
         if self.record.exists():
@@ -108,35 +105,16 @@ class Run:
         if config.train.tensorboard:
             self._board = _open_board(self.folder / "tensorboard")
 
-    def keep_top(self, count: int, line: dict[str, Any], save: Callable[[Path], None]) -> None:
-        """Save an epoch's checkpoint among the best few if its dev PER belongs there, and drop what is too much.
-
-        One alone is ``best/``, and needs no place here.
-        """
-        if count == 1:
-            return
-        new, per = self.top / f"epoch-{line['epoch']:04d}", line["dev_per"]
-        kept = [(_dev_per(path), path) for path in self.top_checkpoints() if path != new]
-        ranked = sorted([*kept, (per, new)], key=lambda entry: (entry[0], entry[1].name))
-        if new in (path for _, path in ranked[:count]):
-            save(new)
-        for _, path in ranked[count:]:
-            shutil.rmtree(path, ignore_errors=True)
-
-    def top_checkpoints(self) -> list[Path]:
-        """Return the folders of the best few."""
-        return sorted(self.top.glob("epoch-????"))
-
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process alone; the lock goes with the process, however it ends."""
+        """Lock the folder for this process; the lock ends with the process, even after a crash."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "w") as handle:
             _lock(handle.fileno(), self.folder)
             yield
 
     def log(self, line: dict[str, Any]) -> None:
-        """Append an epoch's line; lines of epochs that are being done again are dropped first."""
+        """Append an epoch's line; drop earlier lines of epochs that are repeated."""
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
@@ -145,12 +123,12 @@ class Run:
                 self._board.add_scalar(name, value, line["step"])
 
     def close(self) -> None:
-        """Write what TensorBoard's log still holds back."""
+        """Flush and close the TensorBoard log."""
         if self._board is not None:
             self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
-        """Return the lines of the epochs done so far."""
+        """Return the logged epochs."""
         if not self.metrics.exists():
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
@@ -165,6 +143,7 @@ class Run:
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
         new, old = _flat(config.to_dict()), _flat(stored)
+        old = {key: value for key, value in old.items() if key not in REMOVED or value != REMOVED[key][0]}
         changed = [
             key
             for key in sorted({*new, *old})
@@ -179,7 +158,7 @@ class Run:
 
 
 def point_latest(folder: Path) -> None:
-    """Make ``runs/latest`` mean this run's folder."""
+    """Point ``runs/latest`` to this folder."""
     LATEST.parent.mkdir(parents=True, exist_ok=True)
     beside = LATEST.with_name(f"latest.{os.getpid()}.partial")
     beside.unlink(missing_ok=True)
@@ -198,14 +177,6 @@ def _open_board(folder: Path) -> SummaryWriter:
             "train.tensorboard=true: tensorboard is not installed", "pip install 'speechctc[tensorboard]'"
         ) from None
     return SummaryWriter(str(folder))
-
-
-def _dev_per(checkpoint: Path) -> float:
-    """Return a checkpoint's dev PER, infinite for a folder that holds none."""
-    try:
-        return float(json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))["dev_per"])
-    except (OSError, ValueError, KeyError):
-        return math.inf
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The utterances of a split, wherever in its memory-mapped shards they lie."""
+"""The utterances of a split, read from its memory-mapped shards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from speechctc.shards import Shard
-from speechctc.training.plan import Indices
+from speechctc.training.epoch_plan import Indices
 
-RELEASE_BYTES = 8 * 2**20  # stretch of a shard after whose reading the mapped pages are given back
+RELEASE_BYTES = 8 * 2**20  # bytes of a shard to read before its mapped pages are released
 
 
 class Split:
@@ -38,30 +38,31 @@ class Split:
 
     @property
     def dims(self) -> int:
-        """Values a frame."""
+        """Values per frame."""
         return int(self.shards[0].static.shape[1])
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the features as stored."""
+        """Data type of the stored features."""
         return self.shards[0].static.dtype
 
     def static(self, index: int) -> Tensor:
-        """Return (n_frames, static_dims) of one utterance: a view of the memory-mapped shard."""
+        """Return the features of one utterance, (n_frames, static_dims): a view of the memory-mapped shard."""
         start = int(self._frame_start[index])
         static: Tensor = self.shards[self._shard[index]].static
         return static[start : start + int(self.frames[index])]
 
     def labels(self, index: int) -> Tensor:
-        """Return (n_labels,) of one utterance."""
+        """Return the labels of one utterance, (n_labels,)."""
         start = int(self._label_start[index])
         labels: Tensor = self.shards[self._shard[index]].labels
         return labels[start : start + int(self.label_counts[index])]
 
     def read(self, utterances: Indices, into: Tensor) -> Indices:
-        """Copy the features of these utterances end to end; return where each begins.
+        """Copy the features of these utterances into `into`, concatenated; return where each begins.
 
-        They are taken in the order in which they lie on the disk, and the mapped pages are given back as it goes.
+        They are read in the order of the disk, and mapped pages are released on the way. Entries of the result for
+        other utterances are -1.
         """
         order = utterances[np.lexsort((self._frame_start[utterances], self._shard[utterances]))]
         ends = np.cumsum(self.frames[order])
@@ -77,7 +78,7 @@ class Split:
         return starts
 
     def infeasible(self, stride: int) -> list[int]:
-        """Return the utterances whose phones do not fit into their frames at this time stride."""
+        """Return the utterances that have too few frames for their phones at this time stride."""
         repeats = np.zeros(len(self), dtype=np.int64)
         first = 0
         for shard in self.shards:
@@ -87,12 +88,12 @@ class Split:
             repeats[first : first + len(counts)] = np.bincount(owner[1:][alike], minlength=len(counts))
             first += len(counts)
             shard.release()
-        needed = self.label_counts + repeats  # a blank must part two labels that are alike
+        needed = self.label_counts + repeats  # a blank between two equal labels
         found: list[int] = np.flatnonzero(-(-self.frames // stride) < needed).tolist()
         return found
 
 
 def starts_of(counts: Indices) -> Indices:
-    """Return where each piece begins when pieces of these lengths lie end to end."""
+    """Return the start of each piece when pieces of these lengths are concatenated."""
     starts: Indices = np.cumsum(counts) - counts
     return starts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from speechctc.ctc import best_path, ctc_loss, posteriors
+from speechctc.ctc import ctc_loss, posteriors, viterbi
 from speechctc.ctc.problem import make_problem
 from speechctc.ctc.reference import state_posteriors
 from tests.ctc.cases import random_case
@@ -60,9 +60,9 @@ def test_posteriors_of_packed_frames() -> None:
 
 @QUICK
 @given(st.integers(1, 60), st.integers(0, 12), st.integers(2, 12), st.integers(0, 2**31))
-def test_best_path_is_torchaudios(frames: int, labels: int, classes: int, seed: int) -> None:
+def test_the_viterbi_path_is_torchaudios(frames: int, labels: int, classes: int, seed: int) -> None:
     case = random_case(frames, 3, classes, labels, temperature=3, seed=seed)
-    found = best_path(*case)
+    found = viterbi(*case)
     for sample, (length, count) in enumerate(
         zip(case.input_lengths.tolist(), case.target_lengths.tolist(), strict=True)
     ):
@@ -87,7 +87,7 @@ def test_best_path_is_torchaudios(frames: int, labels: int, classes: int, seed: 
             assert (states == 2 * label + 1).sum() == end - first
 
 
-def test_best_path_is_the_best_of_all() -> None:
+def test_the_viterbi_path_is_the_best_of_all() -> None:
     case = random_case(6, 1, 3, 2, temperature=2, ragged=False)
     log_p = case.logits[:, 0].double().log_softmax(-1)
     best = max(
@@ -95,7 +95,7 @@ def test_best_path_is_the_best_of_all() -> None:
         for path in itertools.product(range(3), repeat=6)
         if [c for c, _ in itertools.groupby(path) if c] == case.targets[0].tolist()
     )
-    found = best_path(*case)
+    found = viterbi(*case)
     assert found.scores.item() == pytest.approx(best[0], rel=1e-12)
     assert path_of(found.states[0], case.targets[0], 0).tolist() == list(best[1])
 
@@ -104,6 +104,6 @@ def test_blank_anywhere() -> None:
     case = random_case(20, 2, 7, 5)
     moved = case.logits.roll(3, dims=-1)
     targets = (case.targets + 3) % 7
-    plain, other = best_path(*case), best_path(moved, targets, *case[2:], blank=3)
+    plain, other = viterbi(*case), viterbi(moved, targets, *case[2:], blank=3)
     assert torch.equal(plain.states, other.states)
     torch.testing.assert_close(posteriors(moved, targets, *case[2:], blank=3), posteriors(*case))

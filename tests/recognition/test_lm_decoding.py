@@ -18,18 +18,18 @@ from speechctc.recognition.judged import judge
 from speechctc.recognition.many import decode_batched, decode_many
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from tests.practice import Recorder
-from tests.taught import write_song
+from tests.tiny_model import write_song
 from tests.tones import PHONES
+from tests.train_helpers import Recorder
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
 
 @pytest.fixture(scope="module")
-def run(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkpoint whose n-gram knows but one song: ``low mid high top`` again and again."""
     folder = tmp_path_factory.mktemp("lm") / "best"
-    checkpoint = load_checkpoint(taught / "best")
+    checkpoint = load_checkpoint(tiny_model / "best")
     labels = checkpoint.inventory.encode(["low", "mid", "high", "top"])
     lm = PhoneLM.learn([labels * k for k in range(1, 20)], len(PHONES) + 1, 3)
     save_checkpoint(folder, dataclasses.replace(checkpoint, lm=lm))
@@ -53,11 +53,11 @@ def doubtful(model: Recogniser, phones: list[str], doubt: list[int], other: str)
     return logits
 
 
-def test_a_checkpoint_keeps_its_ngram(run: Path, taught: Path) -> None:
+def test_a_checkpoint_keeps_its_ngram(run: Path, tiny_model: Path) -> None:
     lm = load_checkpoint(run).lm
     assert (run / "lm.safetensors").is_file() and lm is not None and lm.log_probs.shape[1] == len(PHONES) + 1
-    assert load_checkpoint(taught / "best").lm is None
-    assert not (taught / "best" / "lm.safetensors").exists()
+    assert load_checkpoint(tiny_model / "best").lm is None
+    assert not (tiny_model / "best" / "lm.safetensors").exists()
 
 
 def test_a_damaged_ngram_is_said(run: Path, tmp_path: Path) -> None:
@@ -97,26 +97,26 @@ def weighed(model: Recogniser, weight: float, **others: Any) -> Any:
     return model.config.decode.model_copy(update={"lm_weight": weight, **others})
 
 
-def test_without_weight_the_ngram_is_not_used(run: Path, taught: Path, tmp_path: Path) -> None:
+def test_without_weight_the_ngram_is_not_used(run: Path, tiny_model: Path, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
-    plain, weightless = Recogniser.load(taught, "cpu"), Recogniser.load(run, "cpu", lm_weight=0)
+    plain, weightless = Recogniser.load(tiny_model, "cpu"), Recogniser.load(run, "cpu", lm_weight=0)
     assert plain.method == weightless.method == "best path"
     assert weightless.decode(tmp_path / "a.wav") == plain.decode(tmp_path / "a.wav")
 
 
-def test_the_weight_of_a_config_can_be_overruled(run: Path, taught: Path) -> None:
+def test_the_weight_of_a_config_can_be_overruled(run: Path, tiny_model: Path) -> None:
     assert "weight 0.5" in Recogniser.load(run, "cpu").method
     assert "weight 1.25" in Recogniser.load(run, "cpu", lm_weight=1.25).method
     with pytest.raises(InputError, match="decode.lm_weight"):
         Recogniser.load(run, "cpu", lm_weight=-1)
     with pytest.raises(InputError, match="no n-gram; train one with decode.lm_order"):
-        Recogniser.load(taught, "cpu", lm_weight=0.5)
-    assert Recogniser.load(taught, "cpu", lm_weight=0).method == "best path"
+        Recogniser.load(tiny_model, "cpu", lm_weight=0.5)
+    assert Recogniser.load(tiny_model, "cpu", lm_weight=0).method == "best path"
 
 
-def test_alignment_has_no_use_for_it(model: Recogniser, taught: Path, tmp_path: Path) -> None:
+def test_alignment_has_no_use_for_it(model: Recogniser, tiny_model: Path, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
-    ours, plain = (each.align(tmp_path / "a.wav", SONG) for each in (model, Recogniser.load(taught, "cpu")))
+    ours, plain = (each.align(tmp_path / "a.wav", SONG) for each in (model, Recogniser.load(tiny_model, "cpu")))
     assert ours == plain
 
 
@@ -161,11 +161,11 @@ def test_many_at_a_time_are_as_one_by_one(model: Recogniser, tmp_path: Path) -> 
         assert isinstance(batched, Recognition) and batched.phones == expected.phones
 
 
-def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, taught: Path) -> None:
+def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, tiny_model: Path) -> None:
     """With and without; without, it is that of the same model that never had one."""
     ours = judge(model, "dev", [], Recorder(), "evaluating")
     without = judge(model, "dev", ["decode.lm_weight=0"], Recorder(), "evaluating")
-    plain = judge(Recogniser.load(taught, "cpu"), "dev", [], Recorder(), "evaluating")
+    plain = judge(Recogniser.load(tiny_model, "cpu"), "dev", [], Recorder(), "evaluating")
     assert "n-gram" in ours.protocol and "best path;" in without.protocol == plain.protocol
     assert without.counts == plain.counts
     strong = judge(model, "dev", ["decode.lm_weight=5"], Recorder(), "evaluating")

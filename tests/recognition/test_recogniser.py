@@ -18,15 +18,15 @@ from speechctc.recognition.many import decode_batched, decode_many, in_order
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
-from tests.taught import GAP, sing, write_song
+from tests.tiny_model import GAP, sing, write_song
 from tests.tones import PHONES
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
 
 @pytest.fixture(scope="module")
-def model(taught: Path) -> Recogniser:
-    return speechctc.load(taught, "cpu")
+def model(tiny_model: Path) -> Recogniser:
+    return speechctc.load(tiny_model, "cpu")
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from speechctc import audio, audio_blocks
 from speechctc.config import FeatureConfig, ModelConfig, load_config
-from speechctc.features import Moments, centred_alone, frame_count, input_of_centred, net_input, static_features
+from speechctc.features import Moments, frame_count, net_input, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.model import MaxoutNet, receptive_field
-from speechctc.recognition.streaming import centred_blocks, logit_blocks, static_blocks
+from speechctc.recognition.streaming import cmn_blocks, logit_blocks, static_blocks
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),
@@ -66,7 +66,7 @@ class Whole:
 
     def apply_to_centred(self, centred: Tensor) -> Tensor:
         frames = torch.tensor([len(centred)])
-        return self.net_of(input_of_centred(centred[None], frames, self.mean, self.std, self.features))
+        return self.net_of(net_input_after_cmn(centred[None], frames, self.mean, self.std, self.features))
 
     @torch.inference_mode()
     def net_of(self, features: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Whole:
 
     def in_blocks(self, samples: NDArray[np.float32], sizes: list[int], block_frames: int) -> Tensor:
         pieces = (torch.from_numpy(piece) for piece in cut(samples, sizes))
-        features = centred_blocks(static_blocks(pieces, self.features), self.features)
+        features = cmn_blocks(static_blocks(pieces, self.features), self.features)
         blocks = logit_blocks(features, self.apply_to_centred, self.model, self.features, block_frames)
         return torch.cat([torch.zeros(0, 7), *blocks])
 
@@ -97,8 +97,8 @@ def test_what_is_centred_in_blocks(center_ms: tuple[float, float] | None, sizes:
     config = FeatureConfig(mels=12, center_ms=center_ms)
     static = 9 + torch.randn(123, 13)
     pieces = [torch.from_numpy(piece) for piece in cut(static.numpy(), sizes)]
-    blocks = torch.cat(list(centred_blocks(pieces, config)))
-    torch.testing.assert_close(blocks, centred_alone(static, config), atol=1e-6, rtol=0)
+    blocks = torch.cat(list(cmn_blocks(pieces, config)))
+    torch.testing.assert_close(blocks, sliding_cmn_one(static, config), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("model", "features"), NETS)
@@ -181,11 +181,11 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     import soundfile
 
     from speechctc.recognition.recogniser import Recogniser
-    from tests.taught import untaught
+    from tests.tiny_model import random_model
 
     recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]
     speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])
-    recogniser = Recogniser(untaught("demo"), torch.device("cpu"))
+    recogniser = Recogniser(random_model("demo"), torch.device("cpu"))
     for rate in (16000, 44100):
         path = tmp_path / f"{rate}.wav"
         soundfile.write(path, audio.resample(speech, 16000, rate), rate)
@@ -201,7 +201,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
         assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 100
 
 
-def test_memory_does_not_grow_with_the_recording(taught: Path, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_recording(tiny_model: Path, tmp_path: Path) -> None:
     """The peak of a process after a quarter of an hour is that after half a minute."""
     import soundfile
 
@@ -214,7 +214,13 @@ def test_memory_does_not_grow_with_the_recording(taught: Path, tmp_path: Path) -
     )
     code += "for path in sys.argv[2:]:\n    model.decode(path)\n"
     code += "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
-    command = [sys.executable, "-c", code, str(taught), *(str(tmp_path / f"{name}.wav") for name in ("short", "long"))]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(tiny_model),
+        *(str(tmp_path / f"{name}.wav") for name in ("short", "long")),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     short, long = map(int, done.stdout.split())
     assert long <= 1.1 * short

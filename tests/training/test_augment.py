@@ -14,8 +14,8 @@ from speechctc.config import AugmentConfig, Config, CorpusConfig, FeatureConfig,
 from speechctc.ctc import ctc_loss
 from speechctc.features import static_features
 from speechctc.training.augment import Augmenter, least_frames
-from speechctc.training.learner import Learner
-from tests.practice import run_once, same, trainer_of
+from speechctc.training.train_step import Learner
+from tests.train_helpers import run_once, same, trainer_of
 
 CPU = torch.device("cpu")
 EVERYTHING = (

@@ -1,4 +1,5 @@
-import time
+import itertools
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch
-from speechctc.training.plan import Indices, Limits, plan_epoch
+from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
 from speechctc.training.splits import Split
 
 CONFIG = FeatureConfig(mels=4)
@@ -72,7 +73,7 @@ def test_padding_is_at_most_a_twentieth(count: int) -> None:
     (plan,) = plan_epoch(lengths, np.arange(count), limits(20, 20_000), 1)
     padded = sum(int(lengths[batch].max()) * len(batch) for batch in plan.batches)
     assert padded <= 1.05 * lengths.sum()
-    assert len(plan.batches) < count / 10 or count < 600
+    assert len(plan.batches) <= {5: 4, 100: 20, 600: 40}[count]  # and yet not one utterance each
 
 
 def test_order_depends_on_the_seed_alone() -> None:
@@ -86,7 +87,9 @@ def test_order_depends_on_the_seed_alone() -> None:
 @pytest.mark.parametrize("chunk_frames", [10**9, 700])
 def test_batches_carry_their_utterances(split: Split, chunk_frames: int) -> None:
     loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
-    for batch in take(loader, 1):
+    batches = take(loader, 1)
+    assert sorted(int(u) for batch in batches for u in batch.indices) == list(range(61))
+    for batch in batches:
         assert batch.frames.tolist() == LENGTHS[batch.indices].tolist() == batch.lengths.tolist()
         assert batch.counts.tolist() == batch.label_counts.tolist()
         for row, u in enumerate(batch.indices):
@@ -104,10 +107,21 @@ def test_an_epoch_taken_up_again_goes_on_where_it_was(split: Split, chunk_frames
         assert [batch.indices.tolist() for batch in take(loader, 4, skip)] == whole[skip:]
 
 
-def test_infeasible_names_those_too_short_for_their_phones(split: Split) -> None:
-    for stride in (1, 2, 40):
-        wanted = [u for u in range(61) if -(-int(LENGTHS[u]) // stride) < u % 4]
-        assert split.infeasible(stride) == wanted
+@pytest.mark.parametrize(("stride", "wanted"), [(1, [2]), (2, [1, 2, 3]), (4, [1, 2, 3, 5])])
+def test_infeasible_names_those_too_short_for_their_phones(tmp_path: Path, stride: int, wanted: list[int]) -> None:
+    """A blank is needed between equal labels, but not between the last of an utterance and the first of the next."""
+    contents = [(1, ()), (3, (1, 2, 3)), (3, (3, 3, 1)), (4, (1, 1, 2)), (1, (2,)), (4, (2, 1)), (9, (1, 2, 1))]
+    recipe = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b", "c"), "")
+    shards = []
+    for number, part in enumerate((contents[:3], contents[3:])):
+        path = tmp_path / f"{number}.safetensors"
+        made = [
+            Extracted(str(k), torch.zeros(n, 5), labels, Moments.none(CONFIG), 1.0)
+            for k, (n, labels) in enumerate(part)
+        ]
+        write_shard(path, made, [], recipe, torch.float16)
+        shards.append(read_shard(path))
+    assert Split(shards).infeasible(stride) == wanted
 
 
 def test_a_chunk_smaller_than_the_longest_utterance_is_said_with_the_smallest_that_works(split: Split) -> None:
@@ -139,20 +153,32 @@ def test_a_chunk_is_read_once_and_a_small_corpus_only_once_in_all(
     assert sum(reads) == 2 * LENGTHS.sum() and max(reads) <= 350
     reads.clear()
     total = int(LENGTHS.sum())
-    for beside, times in ((0, 1), (1, 4)):
-        loader = Loader(split, limits(chunk_frames=total), torch.device("cpu"), beside=beside)
+    for other, times in ((0, 1), (1, 4)):
+        loader = Loader(split, limits(chunk_frames=total), torch.device("cpu"), other_frames=other)
         for seed in (1, 2):
             take(loader, seed)
-        assert sum(reads) == (2 if beside else 1) * total and len(reads) >= times
+        assert sum(reads) == (2 if other else 1) * total and len(reads) >= times
         reads.clear()
 
 
-def test_a_slow_net_does_not_wait_for_data(split: Split) -> None:
+def test_the_next_chunk_is_read_while_the_net_works(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = [threading.Event() for _ in range(20)]
+    original, count = Split.read, itertools.count()
+
+    def announced(self: Split, utterances: Indices, into: torch.Tensor) -> Indices:
+        starts = original(self, utterances, into)
+        reads[next(count)].set()
+        return starts
+
+    monkeypatch.setattr(Split, "read", announced)
     loader = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
-    began = time.perf_counter()
-    for _ in loader.batches(loader.plan(1)):
-        time.sleep(0.01)
-    assert loader.waited < 0.25 * (time.perf_counter() - began)
+    plan = loader.plan(1)
+    batches = loader.batches(plan)
+    for number, chunk in enumerate(plan.shares[0]):
+        next(batches)  # the net has a batch of this chunk, and asks for no other until the next chunk is there
+        last = number + 1 == len(plan.shares[0])
+        assert last or reads[number + 1].wait(60)
+        assert len(list(itertools.islice(batches, len(chunk.batches) - 1))) == len(chunk.batches) - 1
 
 
 def test_the_heap_is_given_back_after_every_chunk(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

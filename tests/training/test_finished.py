@@ -12,7 +12,7 @@ import pytest
 from speechctc.config import load_config
 from speechctc.recognition.calibration import Calibration
 from speechctc.training.finished import is_finished
-from tests.practice import run_once
+from tests.train_helpers import run_once
 
 SETTINGS = ("train.epochs=2", "model.convs=[4]", "model.dense=[8]")
 

@@ -6,7 +6,7 @@ import pytest
 from speechctc.config import load_config
 from speechctc.train import profile
 from speechctc.training.profiling import PARTS
-from tests.practice import Recorder
+from tests.train_helpers import Recorder
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
@@ -16,7 +16,7 @@ def test_a_profile_says_where_the_time_goes_and_leaves_a_trace(extracted: Path, 
     assert {path.name for path in (here / "runs").iterdir()} == {"r.trace.json"}
     parts = sum(times.seconds[part] for part in (*PARTS, "idle"))
     assert parts == pytest.approx(times.seconds["wall"], rel=0.01)
-    assert times.seconds["backward"] > 0 and times.seconds["idle"] < 0.5 * times.seconds["wall"]
+    assert all(times.seconds[part] > 0 for part in ("forward", "loss", "backward", "optimiser"))
     text = times.to_text()
     assert all(part in text for part in (*PARTS, "idle")) and "frames/s" in text
     events = json.loads(times.trace.read_text())["traceEvents"]

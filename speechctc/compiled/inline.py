@@ -1,4 +1,4 @@
-"""Functions that become a part of the machine code of others; importing this loads numba."""
+"""Functions for use inside other compiled functions. Importing this loads numba."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function) -> Function:
-    """Have a function compiled, for use by others that are; dividing by zero gives what IEEE 754 says."""
+def njit_inline(function: Function) -> Function:
+    """Compile a function that other compiled functions call; division by zero follows IEEE 754."""
     return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]

@@ -1,4 +1,4 @@
-"""A model taught in seconds to name the tones of `tests.tones`, by torch's own loss, and songs for it."""
+"""A tiny model trained in seconds to name the tones of `tests.tones`, by torch's own loss, and songs for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
     return folder / "run"
 
 
-def untaught(name: str) -> Checkpoint:
+def random_model(name: str) -> Checkpoint:
     """Return the net of a config that comes along, over TIMIT's phones, with weights at random."""
     config = load_config(name)
     torch.manual_seed(2)

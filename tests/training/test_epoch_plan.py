@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from speechctc.training.plan import EpochPlan, Limits
+from speechctc.training.epoch_plan import EpochPlan, Limits
 
 LENGTHS = np.random.default_rng(3).integers(1, 90, 61)
 LABELS = np.random.default_rng(4).integers(0, 9, 61)

@@ -1,4 +1,4 @@
-"""PyTorch's own CTC loss behind the same door, for comparison."""
+"""PyTorch's own CTC loss as a backend, for comparison."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from speechctc.ctc.reference import rows_of
 def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
     """Compute the loss of each sample and its gradient by the logits.
 
-    Where PyTorch's gradient of an infeasible sample would be NaN or softmax, and where padded frames hold NaN, it is
-    zero here. What remains of PyTorch's ways: its accuracy, and NaN where a logit of an unused class is -inf.
+    Unlike PyTorch's, the gradient is zero for infeasible samples and in padded frames. The accuracy is PyTorch's, and
+    so is a NaN where a logit of an unused class is -inf.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
 
 
 def _padded(problem: Problem, logits: Tensor) -> Tensor:
-    """The logits in the padded layout, the only one that PyTorch takes."""
+    """Return the logits in the padded layout, the only one that PyTorch accepts."""
     if not problem.packed:
         return logits
     pieces = torch.split(logits[:, 0], problem.input_lengths.tolist())
@@ -56,7 +56,7 @@ def _padded(problem: Problem, logits: Tensor) -> Tensor:
 
 
 def _concatenated(problem: Problem) -> Tensor:
-    """The labels of all samples, one after the other, with no padding."""
+    """Return the labels of all samples, concatenated without padding."""
     pieces = [
         problem.targets[start : start + length]
         for start, length in zip(problem.target_offsets.tolist(), problem.target_lengths.tolist(), strict=True)

@@ -1,8 +1,8 @@
-"""Memory as compiled code sees it: raw pointers, as in C.
+"""Raw pointers for numba, as in C.
 
-`memory` makes a pointer from an address, ``p + i`` moves it, ``p[i]`` is one number, `load` and `store` are 16. numba
-has neither float16 nor bfloat16: here, memory of int16 is read and written as float16 and memory of uint16 as bfloat16,
-and both become float32 on the way.
+`memory` makes a pointer from an address, ``p + i`` moves it, ``p[i]`` is one number, `load` and `store` access 16.
+numba has neither float16 nor bfloat16: a pointer to int16 is read and written as float16, a pointer to uint16 as
+bfloat16, converted from and to float32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, register_model
 
-from speechctc.compiled.lanes import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Lanes, instruction, vector
+from speechctc.compiled.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
 
 _FLOAT16, _BFLOAT16 = types.int16, types.uint16
 _STORED = {**LLVM, types.uint8: I8, _FLOAT16: ir.IntType(16), _BFLOAT16: ir.IntType(16)}
@@ -34,7 +34,7 @@ class Memory(types.Type):  # type: ignore[misc, unused-ignore]
 
 @register_model(Memory)
 class _MemoryModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
-    """A `Memory` value is held as a pointer."""
+    """Data model: a `Memory` value is an LLVM pointer."""
 
     def __init__(self, manager: Any, kind: Memory) -> None:
         super().__init__(manager, kind, _STORED[kind.dtype].as_pointer())  # type: ignore[no-untyped-call, unused-ignore]
@@ -44,7 +44,7 @@ class _MemoryModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
 
 
 def _widen(builder: Any, kind: Memory, raw: Any) -> Any:
-    """What was read, one number or 16, as something to compute with: halves become float32."""
+    """Convert a value as read, one number or 16, for computing: halves become float32."""
 
     def like(element: Any) -> Any:
         return vector(element) if isinstance(raw.type, ir.VectorType) else element
@@ -58,7 +58,7 @@ def _widen(builder: Any, kind: Memory, raw: Any) -> Any:
 
 
 def _narrow(builder: Any, kind: Memory, value: Any) -> Any:
-    """What is to be written: a float32 rounds to the nearest half, to the even one of two."""
+    """Convert a value for writing: float32 is rounded to the nearest half, ties to even."""
 
     def like(element: Any) -> Any:
         return vector(element) if isinstance(value.type, ir.VectorType) else element
@@ -71,7 +71,7 @@ def _narrow(builder: Any, kind: Memory, value: Any) -> Any:
         odd = builder.and_(upper, _constant(bits.type, 1))
         up = builder.add(bits, builder.add(odd, _constant(bits.type, 0x7FFF)))
         rounded = builder.lshr(up, _constant(bits.type, 16))
-        quiet = builder.or_(upper, _constant(bits.type, 0x40))  # rounding might make an infinity of a NaN
+        quiet = builder.or_(upper, _constant(bits.type, 0x40))  # rounding could turn a NaN into infinity
         chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
         return builder.trunc(chosen, like(ir.IntType(16)))
     return value
@@ -85,7 +85,7 @@ def _constant(kind: Any, number: int) -> Any:
 
 
 def _template(op: Any, result: Any) -> None:
-    """Make an operator known to numba for a pointer, an integer, and perhaps a value."""
+    """Declare an operator to numba for a pointer, an integer, and optionally a value."""
 
     class Template(AbstractTemplate):  # type: ignore[misc, unused-ignore]
         def generic(self, args: Any, kws: Any) -> Any:
@@ -126,63 +126,63 @@ lower_builtin(operator.setitem, Memory, types.Integer, types.Number)(_write)  # 
 
 @instruction(lambda address, like: Memory(like)(types.intp, like))
 def memory(builder: Any, sig: Any, address: Any, like: Any) -> Any:
-    """A pointer to numbers of the type of `like`."""
+    """Return a pointer to numbers of the type of `like`."""
     return builder.inttoptr(address, _STORED[sig.return_type.dtype].as_pointer())
 
 
 @instruction(lambda like: types.intp(like))
 def size_of(builder: Any, sig: Any, like: Any) -> Any:
-    """How many bytes a number takes in memory."""
+    """Return the size of a number in bytes."""
     return I64(sig.args[0].bitwidth // 8)
 
 
 @instruction(lambda pointer: types.boolean(pointer))
 def is_half(builder: Any, sig: Any, pointer: Any) -> Any:
-    """Whether the numbers in memory have 16 bits."""
+    """Return whether the numbers in memory have 16 bits."""
     return ir.IntType(1)(sig.args[0].half)
 
 
 def _block(builder: Any, pointer: Any, index: Any) -> Any:
-    """Where 16 numbers begin, as a pointer to a vector."""
+    """Return a pointer to the vector that begins at ``pointer[index]``."""
     return builder.bitcast(builder.gep(pointer, [index]), vector(pointer.type.pointee).as_pointer())
 
 
-@instruction(lambda pointer, index: Lanes(pointer.value)(pointer, types.intp))
+@instruction(lambda pointer, index: Vec16(pointer.value)(pointer, types.intp))
 def load(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
-    """The 16 numbers from ``pointer[index]`` on, at any alignment."""
+    """Read 16 numbers from ``pointer[index]`` on, at any alignment."""
     kind = sig.args[0]
     return _widen(builder, kind, builder.load(_block(builder, pointer, index), align=kind.dtype.bitwidth // 8))
 
 
-@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
-def store(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+@instruction(lambda pointer, index, vec: types.none(pointer, types.intp, Vec16(pointer.value)))
+def store(builder: Any, sig: Any, pointer: Any, index: Any, vec: Any) -> Any:
     """Write 16 numbers from ``pointer[index]`` on, at any alignment."""
     kind = sig.args[0]
-    builder.store(_narrow(builder, kind, lanes), _block(builder, pointer, index), align=kind.dtype.bitwidth // 8)
+    builder.store(_narrow(builder, kind, vec), _block(builder, pointer, index), align=kind.dtype.bitwidth // 8)
     return NOTHING
 
 
 @instruction(lambda pointer: types.intp(pointer))
 def to_line(builder: Any, sig: Any, pointer: Any) -> Any:
-    """How many numbers lie between a pointer and the next cache line."""
+    """Return how many numbers lie between a pointer and the next cache line."""
     width = sig.args[0].dtype.bitwidth // 8
     past = builder.and_(builder.ptrtoint(pointer, I64), I64(63))
     return builder.udiv(builder.and_(builder.sub(I64(64), past), I64(63)), I64(width))
 
 
-@instruction(lambda pointer, index, lanes: types.none(pointer, types.intp, Lanes(pointer.value)))
-def stream(builder: Any, sig: Any, pointer: Any, index: Any, lanes: Any) -> Any:
-    """Write 16 numbers from ``pointer[index]`` on, where a cache line begins, past the caches."""
+@instruction(lambda pointer, index, vec: types.none(pointer, types.intp, Vec16(pointer.value)))
+def stream(builder: Any, sig: Any, pointer: Any, index: Any, vec: Any) -> Any:
+    """Write 16 numbers from ``pointer[index]`` on, aligned to a cache line, bypassing the caches."""
     kind = sig.args[0]
-    narrow = _narrow(builder, kind, lanes)
+    narrow = _narrow(builder, kind, vec)
     made = builder.store(narrow, _block(builder, pointer, index), align=WIDTH * kind.dtype.bitwidth // 8)
     made.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
     return NOTHING
 
 
-@instruction(lambda pointer, places, index: Lanes(pointer.value)(pointer, places, types.intp))
+@instruction(lambda pointer, places, index: Vec16(pointer.value)(pointer, places, types.intp))
 def gather(builder: Any, sig: Any, pointer: Any, places: Any, index: Any) -> Any:
-    """``pointer[p]`` for the 16 places p that stand in memory from ``places[index]`` on."""
+    """Read ``pointer[p]`` for the 16 indices p stored from ``places[index]`` on."""
     raw = ir.Constant(vector(pointer.type.pointee), ir.Undefined)
     for lane in range(WIDTH):
         place = builder.load(builder.gep(places, [builder.add(index, I64(lane))]))
@@ -192,7 +192,7 @@ def gather(builder: Any, sig: Any, pointer: Any, places: Any, index: Any) -> Any
 
 @instruction(lambda pointer, index: types.none(pointer, types.intp))
 def prefetch(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
-    """Ask for the cache line of ``pointer[index]`` ahead of time; any address will do."""
+    """Prefetch the cache line of ``pointer[index]``; any address is allowed."""
     line = builder.bitcast(builder.gep(pointer, [index]), I8.as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [line.type, I32, I32, I32])
     called = builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind)
@@ -202,5 +202,5 @@ def prefetch(builder: Any, sig: Any, pointer: Any, index: Any) -> Any:
 
 @instruction(lambda counter, amount: types.int64(counter, types.int64))
 def fetch_and_add(builder: Any, sig: Any, counter: Any, amount: Any) -> Any:
-    """Add to the number at ``counter[0]`` and return what was there before, in one step for all threads."""
+    """Add to ``counter[0]`` atomically; return its value before."""
     return builder.atomic_rmw("add", counter, amount, "monotonic")

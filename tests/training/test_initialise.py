@@ -13,8 +13,8 @@ from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
 from speechctc.progress import Reporter
-from speechctc.training.start import first_net, take_over
-from tests.practice import Recorder, run_once, score_once, trainer_of
+from speechctc.training.initialise import first_net, load_pretrained
+from tests.train_helpers import Recorder, run_once, score_once, trainer_of
 
 
 def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path) -> None:
@@ -25,7 +25,7 @@ def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path)
     config = load_config(extracted)
     net = build_net(config, inventory)
     fresh = net.output.weight.detach().clone()
-    assert take_over(net, config, inventory, source) == len(known)
+    assert load_pretrained(net, config, inventory, source) == len(known)
     for ours, theirs in zip(net.convs.parameters(), source.net.convs.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert torch.equal(net.output.weight[1], fresh[1])
@@ -42,7 +42,7 @@ def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path
     source = replace(source, inventory=Inventory("found", ("sh", "aa", *"xyz"[: count - 2])))
     config, inventory = load_config(extracted), Inventory("found", ("zh", "ao", "q"))
     net = build_net(config, inventory)
-    assert take_over(net, config, inventory, source) == 2
+    assert load_pretrained(net, config, inventory, source) == 2
     assert torch.equal(net.output.weight[:3], source.net.output.weight[:3])
 
 

@@ -6,8 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from speechctc.compiled.lanes import after, before, largest, maximum, minimum, splat, total
-from speechctc.compiled.memory import load, memory, store
+from speechctc.compiled.pointers import load, memory, store
+from speechctc.compiled.simd import after, before, largest, maximum, minimum, splat, total
 from speechctc.ctc.extended import exponent, exponential, power, significand, softened
 
 FLOATS = [np.float32, np.float64]

@@ -1,4 +1,4 @@
-"""The compiled entry to the lattice, and numba's cache of it on disk."""
+"""The compiled entry point to the lattice, cached on disk by numba."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from speechctc.compiled.cached import VECTORS, sources, with_cache
-from speechctc.compiled.memory import fetch_and_add, memory, size_of
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
+from speechctc.compiled.inline import njit_inline
+from speechctc.compiled.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.lattice import solve
-from speechctc.ctc.sample import Sample, Workspace
+from speechctc.ctc.workspace import Sample, Workspace
 
 Integers = NDArray[np.int64]
 
-# By type of the logits: what stands for it in memory (see `compiled.memory`), and the numbers to compute with.
+# By type of the logits: its numba type in memory (see `compiled.pointers`), and the types to compute with.
 KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.float32: (np.float32(0), np.float32(0), np.int32(0)),
     torch.float64: (np.float64(0), np.float64(0), np.int64(0)),
@@ -35,12 +35,12 @@ _SIGNATURE = types.none(types.intp)
 
 
 class Batch(NamedTuple):
-    """A batch as the compiled code sees it: addresses, 0 for what is not there, and strides, in numbers."""
+    """A batch as compiled code sees it: addresses (0 for absent arrays), and strides in numbers, not bytes."""
 
-    taken: int  # samples that some thread has begun with
+    taken: int  # samples that a thread has taken
     samples: int
-    order: int  # address: which sample to take first, second, ...
-    frames: int  # address: of each sample, and so on down to `losses`
+    order: int  # address: the samples in the order of processing
+    frames: int  # address: per sample, as all down to `losses`
     frame_offsets: int
     labels: int
     target_offsets: int
@@ -63,12 +63,12 @@ class Batch(NamedTuple):
     blank: int
     longest_input: int
     longest_target: int
-    streams: int  # whether to write the gradient past the caches
-    alpha: int  # numbers of alpha to make room for
+    streams: int  # whether writes of the gradient bypass the caches
+    alpha: int  # size of alpha, in numbers
 
 
-@compiled
-def unpack(at: Any) -> Batch:
+@njit_inline
+def read_batch(at: Any) -> Batch:
     """Read a batch from memory."""
     return Batch(
         at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
@@ -76,12 +76,12 @@ def unpack(at: Any) -> Batch:
     )  # fmt: skip
 
 
-@compiled
-def workspace(batch: Batch, width: int) -> Integers:
-    """Lay out the memory of one thread; return where each part of `Workspace` begins, and how large all is.
+@njit_inline
+def workspace_layout(batch: Batch, width: int) -> Integers:
+    """Return the offset of each part of a thread's `Workspace`, and the total size, in bytes.
 
-    Beside alpha, ``2 * width * batch.alpha`` bytes, these are a few rows of logits and of states. `width` is that of
-    a number, 4 or 8 bytes.
+    Alpha takes ``2 * width * batch.alpha`` bytes; the rest is a few rows of logits and of states. `width` is the size
+    of a number, 4 or 8 bytes.
     """
     alpha, frames = batch.alpha + 64, batch.longest_input
     row, states = batch.classes + 32, batch.longest_target + 64
@@ -95,9 +95,9 @@ def workspace(batch: Batch, width: int) -> Integers:
     return offsets
 
 
-@compiled
-def carve(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
-    """Give the parts of a workspace their names and types."""
+@njit_inline
+def bind_workspace(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
+    """Make the pointers of a workspace that begins at an address."""
     w = Workspace(
         alpha_m=memory(start + offsets[0], real),
         alpha_e=memory(start + offsets[1], integer),
@@ -123,9 +123,9 @@ def carve(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
     return w
 
 
-@compiled
+@njit_inline
 def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
-    """Pick a sample out of a batch."""
+    """Return one sample of a batch."""
     offset = memory(b.frame_offsets, 0)[n] if b.frame_offsets else 0
     logits = n * b.sample_stride + offset * b.frame_stride
     gradient = n * b.gradient_sample_stride + offset * b.gradient_frame_stride
@@ -151,48 +151,48 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
 
 
 def _sources() -> str:
-    """What the compiled code depends on."""
-    names = ("native", "lattice", "rows", "sample", "extended")
-    return sources([*VECTORS, *(Path(__file__).parent / f"{name}.py" for name in names)])
+    """Return a hash of the source files of the compiled code."""
+    names = ("entry", "lattice", "softmax", "workspace", "extended")
+    return sources([*PRIMITIVES, *(Path(__file__).parent / f"{name}.py" for name in names)])
 
 
 def _source(dtype: torch.dtype) -> Callable[[int], None]:
-    """The entry for logits of one type, to be compiled."""
+    """Return the entry point for logits of one type, uncompiled."""
     like, real, integer = KINDS[dtype]
     made_of = _sources()
 
     def entry(address: int) -> None:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
-        made_of  # noqa: B018 - part of its key in numba's cache
+        made_of  # noqa: B018 - captured: part of the key in numba's cache
         shared = memory(address, 0)
-        batch = unpack(shared)
-        offsets = workspace(batch, size_of(real))
+        batch = read_batch(shared)
+        offsets = workspace_layout(batch, size_of(real))
         room = np.zeros(offsets[-1] + 64, np.uint8)
-        w = carve((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
+        w = bind_workspace((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
         k = fetch_and_add(shared, 1)
         while k < batch.samples:
             n = memory(batch.order, 0)[k]
             memory(batch.losses, real)[n] = solve(sample_of(batch, n, like, real), w, batch.length)
             k = fetch_and_add(shared, 1)
-        room[0] = 0  # keeps the room until here, of which only the address is in use above
+        room[0] = 0  # keeps the array alive: only its address is used above
 
     return entry
 
 
 @cache
-def entry(dtype: torch.dtype) -> Any:
-    """Compile the entry for logits of one type, or fetch it from the cache on disk.
+def compiled_entry(dtype: torch.dtype) -> Any:
+    """Compile the entry point for logits of one type, or load it from the cache.
 
     Returns
     -------
     function
-        It takes the address of a `Batch`, as a row of int64, and lets go of Python's lock while it works.
+        Takes the address of a `Batch` as an array of int64; releases the GIL while it works.
     """
     return with_cache(numba.cfunc, _source(dtype), _SIGNATURE, error_model="numpy").ctypes
 
 
 def is_compiled(dtype: torch.dtype) -> bool:
-    """Whether `entry` is quick, because this process or the cache on disk has the machine code."""
+    """Return whether the machine code is in this process or in the cache on disk."""
     try:
         stored: Any = FunctionCache(_source(dtype))  # type: ignore[no-untyped-call, unused-ignore]
         return stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None

@@ -1,9 +1,9 @@
-"""Memory for large gradients, kept from one call to the next.
+"""Memory for large gradients, reused between calls.
 
-PyTorch gets large tensors from the system and returns them at once, and the system hands out memory page by page,
-zeroed, as it is first touched. With thousands of classes this takes longer than the loss. So, on Linux, a large
-gradient lies in large pages if they are to be had, and its memory is kept when nobody needs the gradient any more. It
-is marked as free then: a system short of memory takes it back.
+PyTorch gets large tensors from the system and returns them at once, and the system zeroes each page when it is first
+touched. With thousands of classes this takes longer than the loss (benchmarks/ctc-gradient-memory.csv). On Linux, large
+gradients therefore use large pages if available, and their memory is kept when the gradient is freed. Kept memory is
+marked as free, so that a system short of memory can reclaim it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import torch
 from torch import Tensor
 
 LARGE = 2**23
-"""Bytes from which on this is worth it."""
-_BLOCKS = 2  # kept at most, each of
-_LARGEST = 2**30  # bytes at most
+"""Bytes of the smallest gradient that is handled here."""
+_BLOCKS = 2  # most blocks to keep
+_LARGEST = 2**30  # bytes of the largest block to keep
 _PAGE = 2**21
 
-_kept: list[mmap.mmap] = []  # changed by single operations only, so that a finaliser may come in between
+_kept: list[mmap.mmap] = []  # changed by atomic operations only: a finaliser may run at any time
 
 
 def empty_like(tensor: Tensor) -> Tensor:
-    """Make a tensor on the CPU in the shape and type of another, and as far as it goes in its strides."""
+    """Return an uninitialised CPU tensor of the shape and type of another, and of its strides where possible."""
     size = tensor.numel() * tensor.element_size()
     if size < LARGE or sys.platform != "linux":
         return torch.empty_like(tensor)
     block = _take(size)
     memory = np.frombuffer(block, np.uint8, size)
-    # The tensor's storage holds `memory`, which goes when the last tensor that shares the storage does.
+    # The storage holds a reference to `memory`, which is freed with the last tensor that shares the storage.
     weakref.finalize(memory, _keep, block).atexit = False
     layout = torch.empty_like(tensor, device="meta")
     storage = torch.from_numpy(memory).untyped_storage()
@@ -40,23 +40,23 @@ def empty_like(tensor: Tensor) -> Tensor:
 
 
 def _take(size: int) -> mmap.mmap:
-    """A block of memory of about this size: one that was kept, or else a new one, with some room for longer batches."""
+    """Return a block of about this size: a kept one, or a new one with some room for longer batches."""
     for block in list(_kept):
         if size <= len(block) <= 2 * size + _PAGE:
             try:
                 _kept.remove(block)
-            except ValueError:  # another thread was faster
+            except ValueError:  # another thread took it
                 continue
             return block
     rounded = -(-(size + size // 8) // _PAGE) * _PAGE
     block = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Not the last part: a large page is had whole, and would be more than was asked for.
+    # Without the last part: a large page there would use more memory than requested.
     _advise(block, "MADV_HUGEPAGE", size // _PAGE * _PAGE)
     return block
 
 
 def _keep(block: mmap.mmap) -> None:
-    """Take back a block that nobody uses any more."""
+    """Keep a block that is no longer in use."""
     if len(block) <= _LARGEST:
         _advise(block, "MADV_FREE", len(block))
         _kept.append(block)
@@ -64,7 +64,7 @@ def _keep(block: mmap.mmap) -> None:
 
 
 def _advise(block: mmap.mmap, name: str, size: int) -> None:
-    """Tell the system something about the first bytes of a block, which it may heed or not, or not know."""
+    """Give the system a hint about the first bytes of a block; it may ignore or not know it."""
     try:
         block.madvise(getattr(mmap, name), 0, size)
     except (AttributeError, OSError):

@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from speechctc.config import load_config
 from speechctc.errors import InputError
-from speechctc.features import net_input
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
-from tests.practice import Recorder, trainer_of
+from tests.train_helpers import Recorder, trainer_of
 
 SGD = ("train.optimizer=sgd", "train.lr=0.05", "train.clip=1.0")
 
@@ -137,58 +135,29 @@ def test_dropout_depends_on_the_step_alone(extracted: Path, here: Path) -> None:
     assert losses[0] == losses[2] != losses[1]
 
 
-def test_a_second_loss_half_way_up_counts_by_its_weight(extracted: Path, here: Path) -> None:
-    """The gradient is that of both losses, each by its share."""
-    shares = []
-    settings = ("model.dense=[8,8]", "model.dropout=0", *SGD)
-    for weight in (0.0, 0.3):
-        learner = trainer_of(extracted, here / str(weight), *settings, f"train.inter_ctc={weight}").learner
-        batch = batches_of(trainer_of(extracted, here / "b", *settings))[0]
-        learner.net.train()
-        learner._backward(batch, 1)
-        shares.append([value.grad for value in learner.net.parameters()])
-    net = learner.net
-    net.zero_grad(set_to_none=True)
-    features = net_input(batch.static, batch.frames, learner.mean, learner.std, learner.config.features)
-    _, midway, frames = net.forward_midway(features, batch.frames)
-    learner.losses(midway, frames, batch).sum().backward()
-    of_midway = [value.grad for value in net.parameters()]
-    for last, both, other in zip(*shares, of_midway, strict=True):
-        assert last is not None and both is not None
-        wanted = 0.7 * last + (0.3 * other if other is not None else 0.0)
-        torch.testing.assert_close(both, wanted, rtol=1e-4, atol=1e-4)
-
-
-def test_a_second_loss_needs_a_layer_as_wide_as_the_last(extracted: Path) -> None:
-    for dense in ("[8]", "[9,8]"):
-        with pytest.raises(InputError, match="the middle as wide as the last"):
-            load_config(extracted, ["train.inter_ctc=0.3", f"model.dense={dense}"])
-
-
 def test_two_views_count_half_each_and_are_drawn_together(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("model.dense=[8,8]", "model.dropout=0", "augment.time_masks=9", *SGD)
-    learner = trainer_of(extracted, here / "a", *settings, "train.consistency=0.4", "train.inter_ctc=0.3").learner
+    learner = trainer_of(extracted, here / "a", *settings, "train.consistency=0.4").learner
     batch = batches_of(trainer_of(extracted, here / "b", *settings))[0]
     torch.manual_seed(3)
     views, frames = learner.forward_varied(batch)
-    first, second, low, high = (view.detach() for view in views)
+    first, second = (view.detach() for view in views)
     assert not torch.equal(first, second)
     p, q = (each.detach().double().softmax(2) for each in (first, second))
     far = 0.0
     for row, count in enumerate(frames.tolist()):
         a, b = p[row, :count], q[row, :count]
         far += 0.5 * float((a * (a / b).log() + b * (b / a).log()).sum())
-    losses = [float(learner.losses(each, frames, batch).sum()) for each in (first, second, low, high)]
+    losses = [float(learner.losses(each, frames, batch).sum()) for each in (first, second)]
     torch.testing.assert_close(float(consistency(first, second, frames)), far, rtol=1e-4, atol=1e-4)
     torch.manual_seed(3)
     scaled: list[Tensor] = []
     monkeypatch.setattr(learner.scaler, "scale", lambda loss: scaled.append(loss.detach()) or loss)  # type: ignore[func-returns-value]
     reported = learner._backward(batch, 1)
-    torch.testing.assert_close(float(reported), sum(losses[:2]) / 2, rtol=1e-5, atol=1e-4)
-    wanted = 0.7 * sum(losses[:2]) / 2 + 0.3 * sum(losses[2:]) / 2 + 0.4 * far
-    torch.testing.assert_close(float(scaled[0]), wanted, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(float(reported), sum(losses) / 2, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(float(scaled[0]), sum(losses) / 2 + 0.4 * far, rtol=1e-4, atol=1e-3)
 
 
 def test_no_gradient_goes_through_what_the_other_view_is_drawn_to() -> None:

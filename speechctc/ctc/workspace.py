@@ -1,21 +1,21 @@
-"""One sample of a batch, and the memory to solve it in, as compiled code sees them."""
+"""One sample of a batch, and the memory to process it in, as compiled code sees them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from speechctc.compiled.memory import load, store
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import njit_inline
+from speechctc.compiled.pointers import load, store
 from speechctc.ctc.extended import FLOOR
 
 OPEN = 2**31 - 1
-"""A cap that no exponent exceeds."""
+"""Larger than any exponent: as a cap, it has no effect."""
 
 
 class Sample(NamedTuple):
     """A sample. Strides are in numbers, not bytes."""
 
-    logits: Any  # where its first frame begins
+    logits: Any  # pointer to the first frame
     frame_stride: int
     class_stride: int
     gradient: Any
@@ -28,14 +28,14 @@ class Sample(NamedTuple):
     labels: int  # L
     classes: int
     blank: int
-    weight: Any  # a factor on its gradient
+    weight: Any  # factor on the gradient
     wants_gradient: bool
     wants_posteriors: bool
-    streams: bool  # the gradient is larger than the caches, and is written past them
+    streams: bool  # writes of the gradient bypass the caches
 
 
 class Workspace(NamedTuple):
-    """The memory that one thread works in; `speechctc.ctc.native` says how large each part is."""
+    """The memory of one thread; `speechctc.ctc.entry` computes the size of each part."""
 
     alpha_m: Any  # alpha of all frames, rows of 2L+1: the blanks, then the labels
     alpha_e: Any
@@ -44,8 +44,8 @@ class Workspace(NamedTuple):
     row: Any  # the logits of a frame
     soft: Any  # their exp(logit - top)
     fresh: Any  # 16 zeros, then 16 ones
-    places: Any  # by label, where its logit is in a frame; behind the last, where that of the blank is
-    skip: Any  # by label, a cap on the exponent of l_{i-1} on its way to l_i: FLOOR closes it
+    places: Any  # by label, the offset of its logit in a frame; after the last label, the blank's
+    skip: Any  # by label, a cap on the exponent of l_{i-1} in the transition to l_i: FLOOR forbids it
     p_m: Any  # by label, its probability in this frame
     p_e: Any
     b_m: Any  # by blank, alpha or beta in this frame
@@ -56,9 +56,9 @@ class Workspace(NamedTuple):
     l_gamma: Any  # by label, the same
 
 
-@compiled
+@njit_inline
 def prepare(s: Sample, w: Workspace) -> int:
-    """Look at the labels once; return the fewest frames that hold them."""
+    """Preprocess the labels; return the fewest frames that hold them."""
     repeats = 0
     for i in range(s.labels):
         again = i > 0 and s.targets[i] == s.targets[i - 1]
@@ -71,15 +71,15 @@ def prepare(s: Sample, w: Workspace) -> int:
     return s.labels + repeats
 
 
-@compiled
+@njit_inline
 def band(s: Sample, t: int) -> tuple[int, int]:
-    """Where the states begin and end that matter in a frame: b_i and l_i for begin <= i < end."""
+    """Return the range of states to compute in a frame: b_i and l_i for begin <= i < end."""
     return max(0, s.labels - s.frames + t), min(s.labels, t) + 1
 
 
-@compiled
+@njit_inline
 def clear(s: Sample, w: Workspace) -> None:
-    """Make the probability of each state zero (see `FLOOR`)."""
+    """Set the probability of each state to zero (see `FLOOR`)."""
     one, floor = load(w.fresh, 16), load(w.skip, 0) * 0 + FLOOR
     for i in range(0, s.labels + 32, 16):
         store(w.b_m, i, one)

@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import load_file
 
 from speechctc.training.chunks import Batch
-from speechctc.training.learner import Learner
-from speechctc.training.place import State
+from speechctc.training.run_state import ResumeState
+from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
-from tests.practice import run_once, trainer_of
+from tests.train_helpers import run_once, trainer_of
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed engine")
 SETTINGS = ("model.dropout=0.0", "train.optimizer=sgd", "train.lr=0.05", "train.batch_size=4")
@@ -40,9 +40,9 @@ from pathlib import Path
 
 import torch
 
-from speechctc.training.ranks import joined
+from speechctc.training.distributed import process_group
 
-with joined(torch.device("cpu")) as ranks:
+with process_group(torch.device("cpu")) as ranks:
     torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
     ranks.wait()
 names = [(thread / "comm").read_text() for thread in Path("/proc/self/task").iterdir()]
@@ -115,9 +115,11 @@ def test_one_process_goes_on_where_two_were_stopped(
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
     assert (here / "r" / "last").exists(), said
-    state = State.of(load_file(here / "r" / "last" / "state.safetensors"))
-    assert state.ranks == 2 and len(state.left)
-    done = len(state.left) - len(state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state)))
+    state = ResumeState.of(load_file(here / "r" / "last" / "state.safetensors"))
+    assert state.ranks == 2 and len(state.remaining)
+    done = len(state.remaining) - len(
+        state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state))
+    )
     step = Learner.step
     seen: list[Any] = []
 
@@ -131,14 +133,14 @@ def test_one_process_goes_on_where_two_were_stopped(
         here / "r",
         *SETTINGS,
         "train.save_minutes=0.0001",
-        f"train.epochs={state.place.epoch + 1}",
+        f"train.epochs={state.progress.epoch + 1}",
         resume=True,
     )
-    assert len(seen) == len(set(seen)) == len(state.left) - done
+    assert len(seen) == len(set(seen)) == len(state.remaining) - done
 
 
-def seed(state: State) -> int:
-    return 1_000_003 + state.place.epoch
+def seed(state: ResumeState) -> int:
+    return 1_000_003 + state.progress.epoch
 
 
 def test_the_rate_grows_with_the_processes_if_asked() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from speechctc.training.memory import estimate
-from tests.practice import trainer_of
+from speechctc.training.memory_estimate import estimate
+from tests.train_helpers import trainer_of
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")

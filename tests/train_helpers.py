@@ -11,7 +11,7 @@ from speechctc.config import load_config
 from speechctc.progress import Reporter
 from speechctc.train import train
 from speechctc.training.dev_score import DevScore
-from speechctc.training.ranks import Ranks
+from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 

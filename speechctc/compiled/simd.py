@@ -1,10 +1,10 @@
-"""Sixteen numbers at a time: a vector type for numba.
+"""Vectors of 16 numbers: a SIMD type for numba.
 
-numba leaves it to LLVM to turn loops over numbers into vector instructions, which it does or does not, for reasons that
-change from release to release: arrays that might overlap, a trip count that is no multiple of the width. The functions
-here say it outright. A value of type `Lanes` is an LLVM vector of 16 float32, float64, int32 or int64; LLVM maps it to
-whatever the machine has (one AVX-512 register, two of AVX2, four of SSE or NEON). The operators ``+ - * & | << >>``
-work lane by lane, between vectors and between a vector and a number.
+numba leaves vectorisation to LLVM, which succeeds or fails for reasons that change between releases (possible aliasing,
+trip counts that are no multiple of the width). The functions here state it explicitly. A value of type `Vec16` is an
+LLVM vector of 16 float32, float64, int32 or int64; LLVM maps it to the machine's registers (one of AVX-512, two of
+AVX2, four of SSE or NEON). The operators ``+ - * & | << >>`` work elementwise, between vectors and between a vector and
+a number.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ WIDTH = 16
 I8, I32, I64 = (ir.IntType(bits) for bits in (8, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 LLVM: dict[Any, Any] = {types.float32: F32, types.float64: F64, types.int32: I32, types.int64: I64}
-NOTHING = ir.Constant(I8.as_pointer(), None)  # what numba has for None
+NOTHING = ir.Constant(I8.as_pointer(), None)  # numba's representation of None
 _TWIN: dict[Any, Any] = {types.float32: types.int32, types.float64: types.int64}
 _TWIN |= {integer: real for real, integer in _TWIN.items()}
-# A product and a sum may become one fused instruction; nothing else may be rearranged.
+# Allow fused multiply-add, but no other rearrangement.
 _CONTRACT = ("contract",)
 
 
-class Lanes(types.Type):  # type: ignore[misc, unused-ignore]
+class Vec16(types.Type):  # type: ignore[misc, unused-ignore]
     """The numba type of a vector of 16 numbers."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         self.real = dtype in (types.float32, types.float64)
-        super().__init__(name=f"Lanes({dtype})")  # type: ignore[no-untyped-call, unused-ignore]
+        super().__init__(name=f"Vec16({dtype})")  # type: ignore[no-untyped-call, unused-ignore]
 
 
-@register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
-    """A `Lanes` value is held as one LLVM vector."""
+@register_model(Vec16)
+class _Vec16Model(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
+    """Data model: a `Vec16` value is one LLVM vector."""
 
-    def __init__(self, manager: Any, kind: Lanes) -> None:
+    def __init__(self, manager: Any, kind: Vec16) -> None:
         super().__init__(manager, kind, vector(LLVM[kind.dtype]))  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def vector(element: Any) -> Any:
-    """LLVM's type of 16 elements."""
+    """Return LLVM's type of 16 elements."""
     return ir.VectorType(element, WIDTH)
 
 
@@ -62,12 +62,12 @@ _SHAPES: dict[int, Callable[[Any], Any]] = {
 
 
 def instruction(sign: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function of compiled code from one that writes LLVM's instructions.
+    """Make a numba intrinsic from a function that emits LLVM instructions.
 
     Parameters
     ----------
     sign : function
-        From the numba types of the arguments to the signature; None where they do not fit.
+        Maps the numba types of the arguments to the signature; None if they do not fit.
     """
 
     def decorate(write: Callable[..., Any]) -> Any:
@@ -88,23 +88,23 @@ def _splat(builder: Any, value: Any) -> Any:
 
 
 def _common(*kinds: Any) -> Any:
-    """The type of what comes of an instruction on these operands, if they fit together."""
-    lanes = [kind for kind in kinds if isinstance(kind, Lanes)]
-    fits = lanes and all(kind == lanes[0] or isinstance(kind, types.Number) for kind in kinds)
-    return lanes[0] if fits else None
+    """Return the result type of an elementwise instruction on these operands, or None if they do not fit."""
+    vec = [kind for kind in kinds if isinstance(kind, Vec16)]
+    fits = vec and all(kind == vec[0] or isinstance(kind, types.Number) for kind in kinds)
+    return vec[0] if fits else None
 
 
 def _operands(context: Any, builder: Any, sig: Any, args: Any) -> list[Any]:
-    """The operands of an instruction on lanes, of which those that are numbers become vectors."""
+    """Return the operands of an elementwise instruction; numbers are broadcast to vectors."""
     kind = _common(*sig.args)
     return [
-        value if isinstance(of, Lanes) else _splat(builder, context.cast(builder, value, of, kind.dtype))
+        value if isinstance(of, Vec16) else _splat(builder, context.cast(builder, value, of, kind.dtype))
         for value, of in zip(args, sig.args, strict=True)
     ]
 
 
 def _define(op: Any, real: str, integer: str) -> None:
-    """Give an operator its meaning on lanes: LLVM's instruction for floats and the one for integers."""
+    """Define an operator on vectors: LLVM's instructions for floats and for integers."""
 
     class Template(AbstractTemplate):  # type: ignore[misc, unused-ignore]
         def generic(self, args: Any, kws: Any) -> Any:
@@ -118,7 +118,7 @@ def _define(op: Any, real: str, integer: str) -> None:
         return getattr(builder, integer)(*operands)
 
     infer_global(op)(Template)  # type: ignore[no-untyped-call, unused-ignore]
-    for kinds in ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes)):
+    for kinds in ((Vec16, Vec16), (Vec16, types.Number), (types.Number, Vec16)):
         lower_builtin(op, *kinds)(lower)  # type: ignore[no-untyped-call, unused-ignore]
 
 
@@ -135,7 +135,7 @@ for _op, _real, _integer in (
 
 
 def _chooser(comparison: str) -> Any:
-    """A function that takes, lane by lane, `a` where the comparison of a and b holds, else `b`."""
+    """Return a function that selects, elementwise, `a` where the comparison of a and b holds, else `b`."""
 
     def typed(typing: Any, a: Any, b: Any) -> Any:
         kind = _common(a, b)
@@ -154,78 +154,78 @@ maximum = _chooser(">")  # b where either is NaN
 minimum = _chooser("<")  # b where either is NaN
 
 
-@instruction(lambda number: Lanes(number)(number))
+@instruction(lambda number: Vec16(number)(number))
 def splat(builder: Any, sig: Any, number: Any) -> Any:
-    """Sixteen times the same number."""
+    """Broadcast a number to a vector."""
     return _splat(builder, number)
 
 
-@instruction(lambda lanes: Lanes(_TWIN[lanes.dtype])(lanes))
-def reinterpret(builder: Any, sig: Any, lanes: Any) -> Any:
-    """The bits of floats as integers, or of integers as floats."""
-    return builder.bitcast(lanes, vector(LLVM[sig.return_type.dtype]))
+@instruction(lambda vec: Vec16(_TWIN[vec.dtype])(vec))
+def reinterpret(builder: Any, sig: Any, vec: Any) -> Any:
+    """Reinterpret the bits of floats as integers of the same width, or the reverse."""
+    return builder.bitcast(vec, vector(LLVM[sig.return_type.dtype]))
 
 
-@instruction(lambda lanes: Lanes(_TWIN[lanes.dtype])(lanes))
-def to_integer(builder: Any, sig: Any, lanes: Any) -> Any:
-    """Floats as integers of the same width, towards zero; they must fit."""
-    return builder.fptosi(lanes, vector(LLVM[sig.return_type.dtype]))
+@instruction(lambda vec: Vec16(_TWIN[vec.dtype])(vec))
+def to_integer(builder: Any, sig: Any, vec: Any) -> Any:
+    """Convert floats to integers of the same width, truncating; the values must fit."""
+    return builder.fptosi(vec, vector(LLVM[sig.return_type.dtype]))
 
 
-@instruction(lambda lanes: lanes(lanes))
-def nearest(builder: Any, sig: Any, lanes: Any) -> Any:
-    """Floats rounded to whole numbers, as floats."""
+@instruction(lambda vec: vec(vec))
+def nearest(builder: Any, sig: Any, vec: Any) -> Any:
+    """Round floats to the nearest integers; the result is float."""
     name = f"llvm.rint.v{WIDTH}f{sig.return_type.dtype.bitwidth}"
-    kind = ir.FunctionType(lanes.type, [lanes.type])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [lanes])  # type: ignore[no-untyped-call, unused-ignore]
+    kind = ir.FunctionType(vec.type, [vec.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vec])  # type: ignore[no-untyped-call, unused-ignore]
 
 
 @instruction(lambda low, high: low(low, high))
 def before(builder: Any, sig: Any, low: Any, high: Any) -> Any:
-    """What stands one place before each number of `high`, if `low` stands before `high`."""
+    """Return, for each element of `high`, the element before it; `low` is the vector before `high` in memory."""
     return builder.shuffle_vector(low, high, ir.Constant(vector(I32), list(range(WIDTH - 1, 2 * WIDTH - 1))))
 
 
 @instruction(lambda low, high: low(low, high))
 def after(builder: Any, sig: Any, low: Any, high: Any) -> Any:
-    """What stands one place after each number of `low`, if `high` stands after `low`."""
+    """Return, for each element of `low`, the element after it; `high` is the vector after `low` in memory."""
     return builder.shuffle_vector(low, high, ir.Constant(vector(I32), list(range(1, WIDTH + 1))))
 
 
-def _fold(builder: Any, lanes: Any, combine: Callable[[Any, Any], Any]) -> Any:
-    """Combine halves until one number is left."""
+def _fold(builder: Any, vec: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    """Reduce a vector by combining its halves."""
     width = WIDTH
     while width > 1:
         width //= 2
         low, high = (
-            builder.shuffle_vector(lanes, lanes, ir.Constant(ir.VectorType(I32, width), list(range(i, i + width))))
+            builder.shuffle_vector(vec, vec, ir.Constant(ir.VectorType(I32, width), list(range(i, i + width))))
             for i in (0, width)
         )
-        lanes = combine(low, high)
-    return builder.extract_element(lanes, I32(0))
+        vec = combine(low, high)
+    return builder.extract_element(vec, I32(0))
 
 
-@instruction(lambda lanes: lanes.dtype(lanes))
-def total(builder: Any, sig: Any, lanes: Any) -> Any:
-    """The sum of the 16 numbers, always in the same order."""
-    return _fold(builder, lanes, builder.fadd)
+@instruction(lambda vec: vec.dtype(vec))
+def total(builder: Any, sig: Any, vec: Any) -> Any:
+    """Return the sum of the 16 elements, always added in the same order."""
+    return _fold(builder, vec, builder.fadd)
 
 
-@instruction(lambda lanes: lanes.dtype(lanes))
-def largest(builder: Any, sig: Any, lanes: Any) -> Any:
-    """The largest of the 16 numbers."""
-    return _fold(builder, lanes, lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+@instruction(lambda vec: vec.dtype(vec))
+def largest(builder: Any, sig: Any, vec: Any) -> Any:
+    """Return the largest of the 16 elements."""
+    return _fold(builder, vec, lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 
 
 def polynomial(coefficients: dict[Any, list[float]]) -> Any:
-    """A function that evaluates a polynomial; its coefficients, lowest first, go by the type of the lanes."""
+    """Return a function that evaluates a polynomial; coefficients are by element type, lowest order first."""
 
-    @instruction(lambda lanes: lanes(lanes))
-    def evaluate(builder: Any, sig: Any, lanes: Any) -> Any:
-        constants = [ir.Constant(lanes.type, [c] * WIDTH) for c in coefficients[sig.return_type.dtype]]
+    @instruction(lambda vec: vec(vec))
+    def evaluate(builder: Any, sig: Any, vec: Any) -> Any:
+        constants = [ir.Constant(vec.type, [c] * WIDTH) for c in coefficients[sig.return_type.dtype]]
         value = constants[-1]
         for constant in reversed(constants[:-1]):
-            value = builder.fadd(builder.fmul(value, lanes, flags=_CONTRACT), constant, flags=_CONTRACT)
+            value = builder.fadd(builder.fmul(value, vec, flags=_CONTRACT), constant, flags=_CONTRACT)
         return value
 
     return evaluate

@@ -1,4 +1,4 @@
-"""The net that training begins with: fresh, or with the weights of one trained before, whose phones may be others."""
+"""The initial net: random, or with pretrained weights, whose phone set may differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speechctc.progress import Reporter
 
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> MaxoutNet:
-    """Make the net with random weights, and lay those of another `model` over them.
+    """Build the net with random weights, then load those of another `model` if one is given.
 
     Raises
     ------
@@ -25,12 +25,12 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
     torch.manual_seed(config.train.seed)
     net = build_net(config, inventory)
     if model is not None:
-        known = take_over(net, config, inventory, load_checkpoint(find_checkpoint(model)))
+        known = load_pretrained(net, config, inventory, load_checkpoint(find_checkpoint(model)))
         reporter.note(f"begins with the weights of {model}, which knows {known} of the {len(inventory.phones)} phones")
     return net
 
 
-def take_over(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> int:
+def load_pretrained(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> int:
     """Copy another model's weights; of the output layer, those of the blank and of phones of the same name.
 
     A phone that the other knows by its class of Lee and Hon's 39 alone (``zh`` as ``sh``) begins as that.

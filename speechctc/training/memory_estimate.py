@@ -1,4 +1,4 @@
-"""How much memory training will take, by part, before it takes it."""
+"""Estimate the memory that training needs, by part, before it starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from speechctc.devices import DTYPES, resident_memory, total_memory
-from speechctc.training.learner import Learner
+from speechctc.training.train_step import Learner
 
 MIB = 2**20
 
@@ -22,13 +22,13 @@ class MemoryEstimate:
     Attributes
     ----------
     weights, gradients, optimiser, activations, chunks : int
-        On the device; `activations` at the largest batch, with what the backward pass needs on top.
+        On the device; `activations` for the largest batch, including the temporaries of the backward pass.
     host : int
-        On the host beside that: the process as it stands, and pinned chunks; on a CPU all of it.
+        On the host in addition: the present process and pinned chunks; on a CPU, the total.
     available : int
-        What the device has in all.
+        Total memory of the device.
     largest : str
-        The batch that the activations are of.
+        The largest batch, in words.
     """
 
     weights: int
@@ -42,11 +42,11 @@ class MemoryEstimate:
 
     @property
     def device(self) -> int:
-        """Return the device's bytes in all."""
+        """Bytes on the device in total."""
         return self.weights + self.gradients + self.optimiser + self.activations + self.chunks
 
     def to_text(self) -> str:
-        """Return it in one line, in MiB."""
+        """Return one line, in MiB."""
         parts = ("weights", "gradients", "optimiser", "activations", "chunks")
         said = ", ".join(f"{name} {getattr(self, name) / MIB:,.1f}" for name in parts)
         return (
@@ -56,7 +56,7 @@ class MemoryEstimate:
 
 
 def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:
-    """Estimate what training takes.
+    """Estimate the memory of training.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
         Features held on the device.
     """
     weights = sum(value.numel() * value.element_size() for value in learner.net.parameters())
-    state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.average else 0)
+    state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
     on_gpu = learner.device.type == "cuda"
     here = MemoryEstimate(
         weights=weights,
@@ -84,10 +84,10 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
 
 
 def _activations(learner: Learner, utterances: int, frames: int) -> int:
-    """Run the net on shapes alone (torch's meta device) and add up what autograd keeps.
+    """Run the net on torch's meta device, which holds shapes only, and sum the sizes of what autograd saves.
 
-    The backward pass needs, on top, gradients of about the largest of those; and what stands before and behind the net
-    is held in float32.
+    The backward pass additionally needs a gradient as large as the largest of them. The features and the logits are
+    float32 in every precision.
     """
     config, frames = learner.config, learner.augmenter.most_frames(frames)
     utterances *= config.train.views

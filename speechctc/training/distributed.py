@@ -1,4 +1,4 @@
-"""The processes that train one net together, as torchrun starts them; alone, a process is rank 0 of 1."""
+"""The processes that train one net together, as started by torchrun; a single process is rank 0 of 1."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Ranks:
-    """The number of this process among those that train together.
+    """The rank of this process, and reductions over all ranks.
 
     Attributes
     ----------
-    number, count : int
+    rank, world_size : int
     """
 
-    number: int = 0
-    count: int = 1
+    rank: int = 0
+    world_size: int = 1
 
     @property
-    def first(self) -> bool:
-        """Whether this process is the one that writes files and speaks."""
-        return self.number == 0
+    def is_main(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the sums of these numbers over all ranks, in float64: counts are exact."""
+        """Return the sums of these numbers over all ranks, in float64: counts stay exact."""
         return self._reduce(values, dist.ReduceOp.SUM)
 
     def max(self, values: Sequence[float]) -> list[float]:
-        """Return the largest of each of these numbers over all ranks."""
+        """Return the maximum of each number over all ranks."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
     def wait(self) -> None:
-        """Wait until every rank is here."""
-        if self.count > 1:
+        """Wait for all ranks."""
+        if self.world_size > 1:
             self.max([0.0])
 
     def share_weights(self, net: nn.Module) -> None:
-        """Give every rank the first one's weights."""
-        if self.count > 1:
+        """Broadcast the weights of rank 0."""
+        if self.world_size > 1:
             for parameter in net.parameters():
                 dist.broadcast(parameter.data, 0)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add the gradients of all ranks, in one message; a rank without any adds nothing."""
-        if self.count == 1:
+        """Sum the gradients over all ranks, in one message; a rank without gradients contributes zeros."""
+        if self.world_size == 1:
             return
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         for parameter in trained:
@@ -64,7 +64,7 @@ class Ranks:
         torch._foreach_copy_(gradients, [p.view(g.shape) for p, g in zip(parts, gradients, strict=True)])
 
     def _reduce(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
-        if self.count == 1:
+        if self.world_size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)  # on the host: gloo, whatever the device
         dist.all_reduce(tensor, operation)
@@ -72,15 +72,15 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Ranks]:
-    """Join the processes that torchrun started (it sets WORLD_SIZE, RANK and where to meet); alone without it."""
+def process_group(device: torch.device) -> Iterator[Ranks]:
+    """Join the process group that torchrun set up (environment variable WORLD_SIZE); rank 0 of 1 without it."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # The first optimiser imports this. Were there a process group by then, the module would hold on to it for good,
-    # and gloo's threads would outlive it: one that lets go of a tensor while Python shuts down aborts the process.
+    # The first optimiser imports torch._dynamo, which keeps a reference to the process group if there is one. Gloo's
+    # threads would then outlive the group, and one that frees a tensor while Python shuts down aborts the process.
     importlib.import_module("torch._dynamo")
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:

@@ -1,7 +1,7 @@
-"""The order of an epoch: utterances dealt to ranks, cut into chunks, and grouped into batches of like length.
+"""Plan an epoch: deal utterances to ranks, cut them into chunks, group them into batches of similar length.
 
-Everything here is numbers on the host and depends on a seed alone, so every rank knows what the others do, and a run
-taken up again finds its place.
+A plan is numbers on the host and depends only on the seed, so that every rank knows what the others do, and a resumed
+run continues with the same plan.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
-MOST_PADDING = 0.05  # in a chunk, as a share of its frames; where lengths differ too much, batches are smaller
-LENGTH_JITTER = 0.02  # share by which lengths are blurred before sorting, so that batches differ between epochs
+MOST_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
+LENGTH_JITTER = 0.02  # relative noise on lengths before sorting, so that batches differ between epochs
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a batch may be, in utterances and padded frames, and a chunk, in frames."""
+    """Largest batch, in utterances and padded frames, and largest chunk, in frames."""
 
     batch_size: int
     batch_frames: int
@@ -27,14 +27,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class ChunkPlan:
-    """The utterances of one chunk, and its batches as utterance numbers."""
+    """The utterances of a chunk, and its batches as indices of utterances."""
 
     utterances: Indices
     batches: list[Indices]
 
 
 class EpochPlan:
-    """Who does what in an epoch: each rank its own share, batch by batch in step with the others.
+    """The batches of all ranks in an epoch, step by step.
 
     Parameters
     ----------
@@ -44,16 +44,16 @@ class EpochPlan:
         The utterances to use; each appears in exactly one batch of one rank.
     limits : Limits
     seed : int or None
-        Of the order; without one utterances keep theirs.
+        Seed of the random order; None keeps the order of the split.
     ranks : int
-        How many processes share the work.
+        Number of processes that train together.
 
     Attributes
     ----------
     shares : list of list of ChunkPlan
-        A list of chunks for each rank.
+        The chunks of each rank.
     steps : int
-        Batches of the rank that has most; the others have nothing to do in the last steps.
+        Number of batches of the rank that has most; other ranks have none in the last steps.
     """
 
     def __init__(self, frames: Indices, members: Indices, limits: Limits, seed: int | None, ranks: int = 1) -> None:
@@ -61,16 +61,16 @@ class EpochPlan:
         self.steps = max(sum(len(plan.batches) for plan in share) for share in self.shares)
 
     def batches(self, rank: int) -> list[Indices]:
-        """Return a rank's batches in order."""
+        """Return a rank's batches, in order."""
         return [batch for plan in self.shares[rank] for batch in plan.batches]
 
     def done(self, steps: int) -> Indices:
-        """Return the utterances that all ranks together have seen after so many steps."""
+        """Return the utterances that all ranks together have seen after `steps` steps."""
         seen = [batch for rank in range(len(self.shares)) for batch in self.batches(rank)[:steps]]
         return np.concatenate([np.zeros(0, dtype=np.int64), *seen])
 
     def totals(self, counts: Indices) -> Indices:
-        """Return, for each step, the sum of an utterance's `counts` (labels, say) over the batches of all ranks."""
+        """Return, for each step, the sum of `counts` (labels, for example) over the batches of all ranks."""
         sums = np.zeros(self.steps, dtype=np.int64)
         for rank in range(len(self.shares)):
             for step, batch in enumerate(self.batches(rank)):
@@ -79,7 +79,7 @@ class EpochPlan:
 
 
 def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | None) -> list[ChunkPlan]:
-    """Cut one rank's epoch into chunks and batches of utterances of like length.
+    """Cut one rank's epoch into chunks, and each chunk into batches of similar length.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | No
     members : ndarray
         The utterances to use; each appears in exactly one batch.
     limits : Limits
-        An utterance longer than a limit has a batch, or a chunk, of its own.
+        An utterance longer than a limit forms a batch, or a chunk, alone.
     seed : int or None
-        Of the order; without one utterances keep theirs, sorted by length inside a chunk.
+        Seed of the random order; None keeps the order of the split, sorted by length inside a chunk.
     """
     rng = None if seed is None else np.random.default_rng(seed)
     order = members if rng is None else rng.permutation(members)
@@ -110,7 +110,7 @@ def plan_epoch(frames: Indices, members: Indices, limits: Limits, seed: int | No
 
 
 def _deal(frames: Indices, members: Indices, seed: int | None, ranks: int) -> list[Indices]:
-    """Give each rank one of every `ranks` utterances of like length, by chance: shares of like size and make-up."""
+    """Assign the utterances to ranks at random, one of every `ranks` of similar length to each."""
     if ranks == 1:
         return [members]
     by_length = members[np.argsort(frames[members], kind="stable")]
@@ -121,7 +121,7 @@ def _deal(frames: Indices, members: Indices, seed: int | None, ranks: int) -> li
 
 
 def _batches(by_length: Indices, frames: Indices, limits: Limits) -> list[Indices]:
-    """Cut utterances in order of length into batches; into smaller ones where padding would be more than it may be."""
+    """Cut utterances, sorted by length, into batches; into smaller ones if the padding exceeds its limit."""
     batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
     padded = sum(int(frames[batch].max()) * len(batch) for batch in batches)
     if padded <= (1 + MOST_PADDING) * int(frames[by_length].sum()):
@@ -132,7 +132,7 @@ def _batches(by_length: Indices, frames: Indices, limits: Limits) -> list[Indice
 def _cut(
     order: Indices, frames: Indices, limit: int, size: int, padded: bool, most_padding: float = np.inf
 ) -> list[Indices]:
-    """Cut `order` into runs of at most `size` utterances and `limit` frames, counted with padding if `padded`."""
+    """Cut `order` into runs of at most `size` utterances and `limit` frames; `padded` counts padding as frames."""
     cuts = []
     longest = total = count = 0
     for position, length in enumerate(frames[order].tolist()):

@@ -1,4 +1,4 @@
-"""A net in training: from a batch to new weights, in whatever memory there is."""
+"""One optimiser step; splits the batch when memory runs out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ from speechctc.progress import Reporter
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
-from speechctc.training.optimise import Average, Stage, build_optimizer, optimizer_tensors, restore_optimizer, set_rate
+from speechctc.training.distributed import Ranks
+from speechctc.training.optimise import (
+    Stage,
+    WeightEMA,
+    build_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+)
 from speechctc.training.profiling import Clock
-from speechctc.training.ranks import Ranks
 
 
 class Learner:
-    """The net, its optimiser and all that changes with a step.
+    """The net, its optimiser and everything else that a step changes.
 
     Parameters
     ----------
@@ -38,11 +45,11 @@ class Learner:
     Attributes
     ----------
     precision : str
-        Of the net's matrix products.
-    average : Average or None
-        Of the weights, where ``train.ema`` asks for it.
+        Precision of the net's matrix products.
+    ema : WeightEMA or None
+        Exponential moving average of the weights, if ``train.ema`` asks for one.
     clock : Clock
-        Told when a part of a step begins and ends.
+        Times the parts of a step.
     """
 
     def __init__(
@@ -52,27 +59,26 @@ class Learner:
         self.ranks, self.reporter = ranks, reporter
         self.device = mean.device
         self.precision = choose_precision(self.device, config.train.precision)
-        self.average: Average | None = None
+        self.ema: WeightEMA | None = None
         self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.clock = Clock()
-        self._refused = math.inf  # padded frames that memory had no room for
+        self._refused = math.inf  # the fewest padded frames that ran out of memory
 
-    def begin(self, stage: Stage) -> None:
-        """Make the stage's optimiser, and let the average begin anew from the weights as they are."""
+    def start_stage(self, stage: Stage) -> None:
+        """Build the optimiser of the stage; restart the weight average from the present weights."""
         self.optimizer = build_optimizer(self.net, stage)
         decay = self.config.train.ema
-        self.average = Average(self.net, decay) if decay else None
+        self.ema = WeightEMA(self.net, decay) if decay else None
 
     def step(self, batch: Batch | None, phones: int, rate: float, number: int) -> Tensor:
-        """Take step `number` over the batches of all ranks, which hold `phones` labels together.
+        """Take step `number` on this rank's batch; the batches of all ranks hold `phones` labels in total.
 
-        Returns the sum of this rank's losses, on the device; the host does not wait for it. The random numbers of a
-        step (dropout, augmentation) depend on the seed, the step and the rank alone, so they need no memory between
-        steps.
+        Returns the sum of this rank's losses, on the device, without waiting for it. The random numbers of a step
+        (dropout, augmentation) depend only on the seed, the step and the rank, so no generator state is saved.
         """
         set_rate(self.optimizer, rate)
-        seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.number]).generate_state(2)
+        seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
         loss = self._gradients(batch, max(phones, 1), int(seed[0]) << 31 | int(seed[1]) >> 1)
         with self.clock("reduce"):
             self.ranks.sum_gradients(self.net.parameters())
@@ -82,8 +88,8 @@ class Learner:
                 torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.train.clip)
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            if self.average is not None:
-                self.average.update(self.net, number)
+            if self.ema is not None:
+                self.ema.update(self.net, number)
         return loss
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -94,9 +100,9 @@ class Learner:
         return logits.float(), frames
 
     def forward_varied(self, batch: Batch) -> tuple[list[Tensor], Tensor]:
-        """Return what `forward` does of the batch augmented: for each view of it, and of the middle layer if it counts.
+        """Augment the batch and return the logits of each view of it, and each utterance's output frames.
 
-        Two views have the same speed, level and noise, and are hidden in other places.
+        Two views share speed, level and noise and differ in their masks.
         """
         config, augmenter = self.config.train, self.augmenter
         static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
@@ -104,11 +110,8 @@ class Learner:
         views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, self.precision):
-            if config.inter_ctc:
-                *logits, frames = self.net.forward_midway(features, frames.repeat(views))
-            else:
-                *logits, frames = self.net(features, frames.repeat(views))
-        return [view.float() for each in logits for view in each.chunk(views)], frames[: len(batch.indices)]
+            logits, frames = self.net(features, frames.repeat(views))
+        return [view.float() for view in logits.chunk(views)], frames[: len(batch.indices)]
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -121,33 +124,33 @@ class Learner:
             backend=self.config.train.loss_backend,
         )
 
-    def averaged(self) -> AbstractContextManager[None]:
-        """Let the net have the averaged weights for a while, where there are any."""
-        return nullcontext() if self.average is None else self.average.in_place(self.net)
+    def ema_weights(self) -> AbstractContextManager[None]:
+        """Return a context in which the net has the averaged weights, if ``train.ema`` asks for them."""
+        return nullcontext() if self.ema is None else self.ema.in_place(self.net)
 
     def weights_are_finite(self) -> bool:
-        """Look at every weight; makes the host wait for the device."""
+        """Return whether all weights are finite. The host waits for the device."""
         return bool(torch.stack([value.detach().isfinite().all() for value in self.net.parameters()]).all())
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return everything that changes with a step, but the net."""
+        """Return the state of everything that a step changes, except the net."""
         scale = self.scaler.state_dict()
-        state = optimizer_tensors(self.optimizer) | (self.average.to_tensors() if self.average else {})
+        state = optimizer_tensors(self.optimizer) | (self.ema.to_tensors() if self.ema else {})
         return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Put back what `to_tensors` returned."""
+        """Load what `to_tensors` returned."""
         restore_optimizer(self.optimizer, tensors)
-        if self.average is not None:
-            self.average.restore(tensors)
+        if self.ema is not None:
+            self.ema.restore(tensors)
         scale = {name[7:]: value.item() for name, value in tensors.items() if name.startswith("scaler.")}
         if scale:
             self.scaler.load_state_dict(scale)
 
     def _gradients(self, batch: Batch | None, phones: int, seed: int) -> Tensor:
-        """Put the gradients of the mean loss per label in place; in parts where memory has no room for the whole.
+        """Compute the gradients of the mean loss per label; in parts if the whole batch does not fit into memory.
 
-        The sum over the parts is the whole's within rounding, but dropout and augmentation are drawn anew for each.
+        The sum over the parts equals the whole within rounding, but each part draws its own dropout and augmentation.
         """
         parts = self._parts(batch)
         while True:
@@ -159,26 +162,23 @@ class Learner:
             except (RuntimeError, MemoryError) as error:
                 if batch is None or not is_out_of_memory(error):
                     raise
-            parts = self._split_further(batch, parts)  # here, where what the attempt held has been let go
+            parts = self._split_further(batch, parts)  # outside `except`: the traceback would keep the tensors alive
 
     def _backward(self, batch: Batch, phones: int) -> Tensor:
-        """Add a batch's gradients; return the sum of its utterances' losses, as the last layer has them."""
+        """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
-            losses = [self.losses(each, frames, batch).sum() for each in logits]
-            loss = last = torch.stack(losses[: config.views]).mean()
-            if config.inter_ctc:
-                loss = torch.lerp(last, torch.stack(losses[config.views :]).mean(), config.inter_ctc)
+            loss = ctc = torch.stack([self.losses(each, frames, batch).sum() for each in logits]).mean()
             if config.consistency:
-                loss = loss + config.consistency * consistency(logits[0], logits[1], frames)
+                loss = ctc + config.consistency * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss / phones).backward()
-        return last.detach()
+        return ctc.detach()
 
     def _parts(self, batch: Batch | None) -> int:
-        """Return into how many parts a batch must go by what was refused before."""
+        """Return into how many parts to split a batch, given the sizes that ran out of memory before."""
         parts = 1
         while batch is not None and parts < len(batch.indices) and batch.padded_frames / parts >= self._refused:
             parts *= 2

@@ -1,25 +1,25 @@
-"""The logits of one frame after the other: their softmax, the probabilities of the labels, the gradient."""
+"""Frame by frame: softmax of the logits, probabilities of the labels, and the gradient."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from speechctc.compiled.lanes import largest, maximum, splat, total
-from speechctc.compiled.memory import gather, is_half, load, prefetch, store, stream, to_line
-from speechctc.compiled.parts import compiled
+from speechctc.compiled.inline import njit_inline
+from speechctc.compiled.pointers import gather, is_half, load, prefetch, store, stream, to_line
+from speechctc.compiled.simd import largest, maximum, splat, total
 from speechctc.ctc.extended import exponential, softened
-from speechctc.ctc.sample import Sample, Workspace
+from speechctc.ctc.workspace import Sample, Workspace
 
 AHEAD = 4
-"""Frames between asking for a row and reading it. Rows of a batch lie far apart: the hardware does not foresee them."""
+"""Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart."""
 SHORT = 256
-"""A row of no more classes is asked for as a whole."""
+"""Rows of up to this many classes are prefetched as a whole."""
 
 
-@compiled
+@njit_inline
 def padded_row(s: Sample, w: Workspace, source: Any) -> int:
-    """Copy the logits of a frame, in any stride, to `w.row`; return its length, 16 or more, for the -inf it ends in."""
+    """Copy a frame's logits, of any stride, to `w.row`; pad with -inf to 16; return the length."""
     for c in range(s.classes):
         w.row[c] = source[c * s.class_stride]
     for c in range(s.classes, 16):
@@ -27,9 +27,9 @@ def padded_row(s: Sample, w: Workspace, source: Any) -> int:
     return max(s.classes, 16)
 
 
-@compiled
+@njit_inline
 def top_of(row: Any, width: int) -> Any:
-    """Find the largest logit of a row."""
+    """Return the largest logit of a row."""
     whole = width // 16 * 16
     a = b = c = d = load(row, width - 16)
     for i in range(0, whole - 48, 64):
@@ -40,11 +40,11 @@ def top_of(row: Any, width: int) -> Any:
     return largest(maximum(maximum(a, b), maximum(c, d)))
 
 
-@compiled
+@njit_inline
 def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
-    """Write exp(x - top) of a row to `w.soft`, and ask for the following row; return the sum.
+    """Write exp(x - top) of a row to `w.soft`, and prefetch the following row; return the sum.
 
-    A last block of fewer than 16 is read together with the end of the one before it, and written behind that.
+    An incomplete last block is read with the end of the block before it, 16 numbers in all, and written after it.
     """
     whole, rest = width // 16 * 16, width % 16
     sums = load(w.fresh, 0)
@@ -61,9 +61,9 @@ def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
     return total(sums)
 
 
-@compiled
+@njit_inline
 def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
-    """Write what `soften` made, times a factor, to the gradient of a frame."""
+    """Write `w.soft` times a factor to the gradient of a frame."""
     whole = s.classes // 16 * 16
     if s.gradient_class_stride != 1 or s.classes < 16:
         write_some(s, w, target, factor, 0, s.classes)
@@ -82,43 +82,43 @@ def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
         store(target, s.classes - 16, load(w.soft, whole) * factor)
 
 
-@compiled
+@njit_inline
 def write_some(s: Sample, w: Workspace, target: Any, factor: Any, begin: int, end: int) -> None:
     """Write the classes begin..end-1 one by one."""
     whole = s.classes // 16 * 16
-    shift = -s.classes % 16 if whole else 0  # what is behind the whole blocks stands at the end of one more
+    shift = -s.classes % 16 if whole else 0  # the rest is at the end of an additional block
     for c in range(begin, end):
         target[c * s.gradient_class_stride] = w.soft[c + shift if c >= whole else c] * factor
 
 
-@compiled
+@njit_inline
 def request(s: Sample, t: int) -> None:
-    """Ask for the rows of a frame, or at least their start."""
+    """Prefetch the rows of a frame, or their first `SHORT` classes."""
     for i in range(0, min(s.classes, SHORT), 16):
         prefetch(s.logits, t * s.frame_stride + i * s.class_stride)
         if s.wants_gradient and not s.streams:
             prefetch(s.gradient, t * s.gradient_frame_stride + i * s.gradient_class_stride)
 
 
-@compiled
+@njit_inline
 def request_labels(s: Sample, t: int) -> None:
-    """Ask for what a frame has of the labels: all of it, or in a long row one by one."""
+    """Prefetch a frame's values for the labels: the whole row if it is short, else one by one."""
     if s.classes <= SHORT:
         request(s, t)
         return
     logits, gradient = s.logits + t * s.frame_stride, s.gradient + t * s.gradient_frame_stride
     prefetch(logits, s.blank * s.class_stride)
-    prefetch(gradient, s.blank * s.gradient_class_stride)  # of no effect where there is none
+    prefetch(gradient, s.blank * s.gradient_class_stride)  # no effect without a gradient
     for i in range(s.labels):
         prefetch(logits, s.targets[i] * s.class_stride)
         prefetch(gradient, s.targets[i] * s.gradient_class_stride)
 
 
-@compiled
+@njit_inline
 def normalise(s: Sample, w: Workspace) -> bool:
-    """Find what normalises each frame, and write softmax as the gradient so far; False where there is a NaN.
+    """Compute each frame's maximum and scale, and write softmax as the gradient so far; return False for a NaN.
 
-    Maximum, sum and quotient must wait for each other; a few frames at a time fill the waiting.
+    Maximum, sum and quotient depend on each other; processing several frames at a time hides the latency.
     """
     direct = s.class_stride == 1 and s.classes >= 16
     group = 4 if s.classes <= 1024 else 1
@@ -142,11 +142,11 @@ def normalise(s: Sample, w: Workspace) -> bool:
     return True
 
 
-@compiled
+@njit_inline
 def emit(s: Sample, w: Workspace, t: int, begin: int, end: int) -> Any:
-    """Compute the probabilities of the labels begin..end-1 in a frame; return that of the blank.
+    """Compute the probabilities of the labels begin..end-1 in a frame; return the blank's.
 
-    The blank stands behind the last label, and so comes with a block that is mostly needed anyway.
+    The blank is stored after the last label, in a block that is mostly needed anyway.
     """
     row = s.logits + t * s.frame_stride
     last = s.labels // 16 * 16
@@ -159,13 +159,13 @@ def emit(s: Sample, w: Workspace, t: int, begin: int, end: int) -> Any:
     return splat(w.p_m[s.labels]), splat(w.p_e[s.labels])
 
 
-@compiled
+@njit_inline
 def correct(s: Sample, w: Workspace, t: int, begin: int, end: int, blanks: Any, factor: Any) -> None:
-    """Take the posteriors from the gradient of a frame, which was softmax so far."""
+    """Subtract the posteriors from the gradient of a frame, which is softmax so far."""
     for i in range(begin // 16 * 16, end, 16):
         store(w.l_gamma, i, load(w.l_gamma, i) * factor)
     target = s.gradient + t * s.gradient_frame_stride
-    if is_half(target):  # begin again, or softmax would be rounded twice
+    if is_half(target):  # compute softmax again: it must not be rounded twice
         row = s.logits + t * s.frame_stride
         for c in range(s.classes):
             w.row[c] = row[c * s.class_stride]
@@ -178,16 +178,16 @@ def correct(s: Sample, w: Workspace, t: int, begin: int, end: int, blanks: Any, 
         subtract(s, w, target, s.gradient_class_stride, begin, end, blanks * factor)
 
 
-@compiled
+@njit_inline
 def subtract(s: Sample, w: Workspace, row: Any, stride: int, begin: int, end: int, blanks: Any) -> None:
-    """Subtract posteriors from the classes they belong to, always in the same order."""
+    """Subtract the posteriors from their classes, always in the same order."""
     row[s.blank * stride] = row[s.blank * stride] - blanks
     for i in range(begin, min(end, s.labels)):
         place = s.targets[i] * stride
         row[place] = row[place] - w.l_gamma[i]
 
 
-@compiled
+@njit_inline
 def write_posteriors(s: Sample, w: Workspace, t: int, begin: int, end: int, whole: Any) -> None:
     """Write the posteriors of the states of a frame."""
     out = s.posteriors + t * s.posteriors_stride
@@ -197,9 +197,9 @@ def write_posteriors(s: Sample, w: Workspace, t: int, begin: int, end: int, whol
             out[2 * i + 1] = w.l_gamma[i] / whole
 
 
-@compiled
+@njit_inline
 def fill_gradient(s: Sample, begin: int, end: int, value: float) -> None:
-    """Write one number as the gradient of the frames begin..end-1."""
+    """Set the gradient of the frames begin..end-1 to a value."""
     for t in range(begin, end):
         row = s.gradient + t * s.gradient_frame_stride
         for c in range(s.classes):

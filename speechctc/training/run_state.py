@@ -1,0 +1,133 @@
+"""Progress of a run, and everything that resuming it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
+
+
+@dataclass
+class Progress:
+    """How far a run is; equal on all ranks, except for the sums.
+
+    Attributes
+    ----------
+    epoch, batch, step : int
+        The epoch (from 0), the next batch in its plan, and the steps taken since the start of the run.
+    stage_step : int
+        Steps taken in the current stage.
+    stale : int
+        Epochs of this stage since the last new minimum of dev PER.
+    loss, phones : float
+        Sums of losses and labels over the epoch so far.
+    frames, seconds, waited : float
+        Frames trained on in this epoch, the seconds it took, and the seconds of them spent waiting for data.
+    elapsed : float
+        Seconds of the whole run, over all its sessions.
+    best_per : float
+    scored : int
+        Value of `step` when dev was last scored.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    stage_step: int = 0
+    stale: int = 0
+    loss: float = 0.0
+    phones: float = 0.0
+    frames: float = 0.0
+    seconds: float = 0.0
+    waited: float = 0.0
+    elapsed: float = 0.0
+    best_per: float = math.inf
+    scored: int = 0
+
+    def next_step(self, phones: float, frames: float) -> None:
+        """Count one step with this many labels and frames."""
+        self.batch, self.step, self.stage_step = self.batch + 1, self.step + 1, self.stage_step + 1
+        self.phones, self.frames = self.phones + phones, self.frames + frames
+
+    def next_epoch(self) -> None:
+        """Move to the start of the next epoch."""
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
+
+    def score(self, per: float) -> bool:
+        """Record an epoch's dev PER; return whether it is the lowest so far."""
+        better = per < self.best_per
+        self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
+        self.scored = self.step
+        return better
+
+    def is_out_of_time(self, minutes: float) -> bool:
+        """Return whether the run has taken this many minutes; 0 stands for no limit."""
+        return bool(minutes) and self.elapsed >= 60 * minutes
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return each counter as a float64 scalar, ``progress.<name>``."""
+        return {f"progress.{name}": torch.tensor(value, dtype=torch.float64) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
+        """Undo `to_tensors`; also read the unnamed row, ``place``, that runs of earlier versions saved."""
+        if "place" in tensors:
+            values = dict(zip(_PLACE, tensors["place"].tolist(), strict=True))
+        else:
+            values = {name: tensors[f"progress.{name}"].item() for name in vars(cls())}
+        return cls(**{name: type(default)(values[name]) for name, default in vars(cls()).items()})
+
+
+_PLACE = (
+    *("epoch", "batch", "step", "stage_step", "stale"),
+    *("loss", "phones", "frames", "seconds", "waited", "elapsed", "best_per", "scored"),
+)
+
+
+@dataclass(frozen=True)
+class ResumeState:
+    """What resuming a run needs besides the state of the learner.
+
+    Attributes
+    ----------
+    progress : Progress
+    stage : int
+    remaining : ndarray
+        Utterances that the current epoch's plan covers: all, or, if the number of ranks or the size of chunks changed
+        within the epoch, those that were not done then.
+    limits : Limits
+    ranks : int
+        Number of ranks and batch limits that the plan was made with.
+    """
+
+    progress: Progress
+    stage: int
+    remaining: Indices
+    limits: Limits
+    ranks: int
+
+    def not_done(self, frames: Indices, seed: int) -> Indices:
+        """Return the utterances of the epoch that are still to be trained on."""
+        plan = EpochPlan(frames, self.remaining, self.limits, seed, self.ranks)
+        return np.setdiff1d(self.remaining, plan.done(self.progress.batch))
+
+    def to_tensors(self, utterances: int) -> dict[str, Tensor]:
+        """Return the state as tensors; `utterances` is the size of the split."""
+        left = torch.zeros(utterances, dtype=torch.uint8)
+        left[torch.from_numpy(self.remaining)] = 1
+        plan = torch.tensor([*vars(self.limits).values(), self.ranks])
+        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, "plan": plan}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
+        """Undo `to_tensors`."""
+        *limits, ranks = tensors["plan"].tolist()
+        left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
+        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(*limits), ranks)
