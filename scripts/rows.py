@@ -1,0 +1,34 @@
+"""Rows of figures, kept in benchmarks/ with what they were measured on."""
+
+from __future__ import annotations
+
+import csv
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from speechctc import __version__
+from speechctc.training.run_record import hardware
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows that have the same columns, in place of what is there."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def machine() -> str:
+    """Name the processor and the number of its cores."""
+    return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
+
+
+def versions() -> str:
+    """Name what was measured."""
+    return f"speechctc {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
