@@ -11,7 +11,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import BLOCK, mono_blocks, open_sound, resample_blocks, words
+from speechctc.audio import BLOCK, Sound, mono_blocks, open_sound, resample_blocks, words
 from speechctc.errors import InputError
 
 
@@ -24,7 +24,7 @@ class Blocks:
         Duration of what was read so far, as it is in the file.
     """
 
-    def __init__(self, file: soundfile.SoundFile, path: Path, rate: int, size: int, channel: int | None = None) -> None:
+    def __init__(self, file: Sound, path: Path, rate: int, size: int, channel: int | None = None) -> None:
         self._file, self._path, self._rate, self._size, self._channel = file, path, rate, size, channel
         self.seconds = 0.0
 

@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import open_sound
+from speechctc.audio import Sound, open_sound
 
 EXCERPTS = 8  # spread over the recording, so that speakers who take turns are both met
 EXCERPT = 2.0  # seconds of each
@@ -38,7 +38,7 @@ def channels_differ(path: Path) -> bool:
     return bool((np.corrcoef(sound, rowvar=False) < ALIKE).any())
 
 
-def _excerpts(file: soundfile.SoundFile) -> NDArray[np.float32]:
+def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read excerpts from the whole length of a recording; of shape (samples, channels)."""
     size = round(EXCERPT * file.samplerate)
     starts = np.linspace(0, max(file.frames - size, 0), EXCERPTS).astype(int) if file.frames > size else [0]
