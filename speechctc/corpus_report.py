@@ -65,12 +65,14 @@ def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
         except InputError:
             continue  # it will be skipped, with the reason
     if cut:
-        reporter.warn(f"{len(cut)} recordings are cut short: {some(cut, 5)}; their last phones may have no sound")
+        reporter.warn(
+            f"recordings that are cut short ({len(cut)}), whose last phones may have no sound: {some(cut, 5)}"
+        )
     differing = [path.name for path in several[:COMPARED] if channels_differ(path)]
     if differing:
-        looked = f" (of {COMPARED} compared)" if len(several) > COMPARED else ""
+        looked = f" of {COMPARED} compared" if len(several) > COMPARED else ""
         reporter.warn(
-            f"the channels of {len(differing)} recordings{looked} hold different sounds, perhaps two speakers, and are "
-            f"averaged: {some(differing, 5)}; corpus.channel=1 reads the first alone, and in a table a column "
-            "'channel' says which"
+            f"recordings whose channels hold different sounds, perhaps two speakers ({len(differing)}{looked}): "
+            f"{some(differing, 5)}; their channels are averaged; corpus.channel=1 reads the first alone, and the "
+            "column 'channel' of a table says which"
         )

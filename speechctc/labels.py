@@ -111,8 +111,8 @@ def shape(label: str) -> str:
 
 
 def spelt_out(label: str) -> str:
-    """Return a label with the numbers of its characters, to tell look-alikes apart: ``ɡ (U+0261)``."""
-    return f"{label} ({' '.join(f'U+{ord(sign):04X}' for sign in label)})"
+    """Return a label with the numbers of its characters, to tell look-alikes apart: ``ɡ = U+0261``."""
+    return f"{label} = {' '.join(f'U+{ord(sign):04X}' for sign in label)}"
 
 
 def some(names: Sequence[str], most: int = 8) -> str:

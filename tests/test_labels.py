@@ -44,4 +44,4 @@ def test_labels_that_differ_to_the_eye_are_not(labels: list[str]) -> None:
 
 
 def test_characters_are_named_by_number() -> None:
-    assert spelt_out("ɡː") == "ɡː (U+0261 U+02D0)"
+    assert spelt_out("ɡː") == "ɡː = U+0261 U+02D0"

@@ -80,7 +80,8 @@ class Gathered:
         if absent := sorted(self._ignored - set(self._left_out)):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {some(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
-        self.warnings += _doubtful(Counter(phone for utterance in everything for phone in utterance.phones))
+        if self.phones is None:
+            self.warnings += _doubtful(Counter(phone for utterance in everything for phone in utterance.phones))
         return Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -90,9 +91,9 @@ class Gathered:
         )
 
     def warn_of(self, paths: Sequence[Path], what: str) -> None:
-        """Warn of files, a few by name, and how many; `what` has a place for their number."""
+        """Warn of files: what is with them, how many they are, and a few by name."""
         if paths:
-            self.warnings.append(f"{what.format(len(paths))}: {some([str(path) for path in paths], 5)}")
+            self.warnings.append(f"{what} ({len(paths)}): {some([str(path) for path in paths], 5)}")
 
     def warn_of_formats(self, paths: Iterable[Path]) -> None:
         """Warn of recordings that only ffmpeg reads, where it is not installed."""
@@ -132,8 +133,8 @@ def _doubtful(counts: Counter[str]) -> list[str]:
     """Warn of labels that may be mistakes: look-alikes, pauses, and what is said not to be understood."""
     warnings = []
     for group in look_alikes(counts):
-        said = " and ".join(f"{spelt_out(label)}, {counts[label]} times" for label in group)
-        warnings.append(f"labels that look alike are phones of their own: {said}")
+        said = " and ".join(f"{spelt_out(label)} ({counts[label]} times)" for label in group)
+        warnings.append(f"these labels look alike, but are read as different phones: {said}")
     for kind, labels in (("pauses", PAUSES), ("unclear speech", UNCLEAR)):
         if there := Counter({label: count for label, count in counts.items() if label in labels}):
             names = ", ".join(f"'{label}'" for label in sorted(there))

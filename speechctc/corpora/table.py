@@ -82,7 +82,7 @@ def _read(path: Path, split: str, gathered: Gathered, config: CorpusConfig) -> N
             gathered.rejected[split].append(Rejected(row.id or f"line {row.line}", f"{path}, line {row.line}: {error}"))
     if table.note:
         gathered.warnings.append(table.note)
-    gathered.warn_of(missing, f"{path}: {{}} rows name recordings that are not there, and are left out")
+    gathered.warn_of(missing, f"{path}: rows left out, because their recordings are not there")
     gathered.warn_of_formats(recordings)
 
 

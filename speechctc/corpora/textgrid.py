@@ -72,8 +72,8 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     for grid in sorted(grids):
         name = grid.relative_to(root)
         gathered.rejected[_split(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
-    gathered.warn_of(without, "{} recordings have no TextGrid beside them, and are left out")
-    gathered.warn_of([grid.relative_to(root) for grid in sorted(grids)], "{} TextGrids have no recording beside them")
+    gathered.warn_of(without, "recordings left out, because no TextGrid is beside them")
+    gathered.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
     gathered.warn_of_formats(recording.path for recording in recordings)
     if not gathered.utterances["train"]:
         reasons = [each.reason for split in SPLITS for each in gathered.rejected[split]]
@@ -158,12 +158,12 @@ def _warn(all_read: Sequence[Read], gathered: Gathered) -> None:
     gaps = [Path(read.utterance.audio.name) for read in all_read if read.gap >= LONG_GAP]
     gathered.warn_of(
         gaps,
-        f"{{}} recordings have {LONG_GAP:.0f} s or more without a label; if someone speaks there, the model learns not "
-        "to hear it",
+        f"recordings with {LONG_GAP:.0f} s or more without a label; if someone speaks there, the model learns not to "
+        "hear it",
     )
     long = [Path(read.utterance.audio.name) for read in all_read if read.seconds >= LONG]
     gathered.warn_of(
         long,
-        f"{{}} recordings are longer than {LONG:.0f} s, and each is one utterance: training takes memory for the "
-        "longest; cut them at pauses",
+        f"recordings longer than {LONG:.0f} s; each is one utterance, and training takes memory for the longest, so "
+        "cut them at pauses",
     )

@@ -90,8 +90,8 @@ def test_recordings_and_textgrids_without_each_other_are_named(tmp_path: Path) -
     (tmp_path / "c.TextGrid").unlink()
     (tmp_path / "d" / "only.wav").unlink()
     corpus = read(tmp_path)
-    assert "1 recordings have no TextGrid beside them, and are left out: c.wav" in corpus.warnings
-    assert "1 TextGrids have no recording beside them: d/only.TextGrid" in corpus.warnings
+    assert "recordings left out, because no TextGrid is beside them (1): c.wav" in corpus.warnings
+    assert "TextGrids without a recording beside them (1): d/only.TextGrid" in corpus.warnings
     assert {each.id for each in corpus.rejected["train"]} == {"c", "d/only.TextGrid"}
 
 
@@ -131,8 +131,8 @@ def test_long_stretches_without_labels_and_long_recordings_are_told(tmp_path: Pa
     write(tmp_path, "a", "x y")
     write(tmp_path, "b", "x y", seconds=61.0)
     text = " ".join(read(tmp_path).warnings)
-    assert "1 recordings have 10 s or more without a label" in text and ": b.wav" in text
-    assert "1 recordings are longer than 60 s" in text
+    assert "recordings with 10 s or more without a label" in text and "hear it (1): b.wav" in text
+    assert "recordings longer than 60 s" in text
 
 
 def test_tiers_are_found_in_any_case_and_unicode_form_and_points_have_no_times(tmp_path: Path) -> None:
