@@ -53,14 +53,15 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence
 
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of those whose channels hold different sounds and are averaged."""
-    channels = {utterance.audio: utterance.channel for part in corpus.splits.values() for utterance in part}
+    everything = [utterance for part in corpus.splits.values() for utterance in part]
+    averaged = {utterance.audio for utterance in everything if utterance.channel is None}
     cut, several = [], []
-    for path, channel in channels.items():
+    for path in sorted({utterance.audio for utterance in everything}):
         try:
             with open_sound(path) as file:
                 if isinstance(file, soundfile.SoundFile) and truncation.cut_short(path, file):
                     cut.append(path.name)
-                if file.channels > 1 and channel is None:
+                if file.channels > 1 and path in averaged:
                     several.append(path)
         except InputError:
             continue  # it will be skipped, with the reason

@@ -80,13 +80,13 @@ def test_one_channel_gives_the_features_of_that_channel_alone(tmp_path: Path) ->
 
 def test_channels_that_differ_are_told_and_another_channel_is_extracted_anew(tmp_path: Path) -> None:
     write_voices(tmp_path)
-    config = write_tables(tmp_path, "both.wav,low, left.wav,low,", "left.wav,low,")
+    config = write_tables(tmp_path, "both.wav,low, left.wav,low, both.wav,low,1", "left.wav,low,")
     _, said = run(config)
     (warning,) = [line for line in said if "different sounds" in line]
     assert "(1): both.wav; their channels are averaged; corpus.channel=1" in warning
     _, said = run(config, "corpus.channel=1")
     assert not any("different sounds" in line for line in said)
-    assert any(line.startswith("3 utterances extracted, 0 there") for line in said)
+    assert any(line.startswith("4 utterances extracted, 0 there") for line in said)
 
 
 def test_recordings_that_are_cut_short_are_told(tmp_path: Path) -> None:

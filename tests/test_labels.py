@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speechctc.labels import Spellings, look_alikes, nfc, spelt_out
-from speechctc.phones import Inventory, found
+from speechctc.phones import Inventory, folding, found
 
 ONE, TWO = "\u00e3", "a\u0303"
 
@@ -45,3 +45,8 @@ def test_labels_that_differ_to_the_eye_are_not(labels: list[str]) -> None:
 
 def test_characters_are_named_by_number() -> None:
     assert spelt_out("ɡː") == "ɡː = U+0261 U+02D0"
+
+
+def test_foldings_are_read_in_the_same_form() -> None:
+    fold = folding({TWO: "a", "o\u0303": None})
+    assert fold.apply([ONE, TWO, "\u00f5", "x"]) == ["a", "a", "x"]

@@ -103,7 +103,9 @@ def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
         there, here = about.get("config", {}), wanted["config"]
         changed = [f"{key}={there.get(key)} instead of {here[key]}" for key in here if there.get(key) != here[key]]
         what = ", ".join(changed) or "other sentences or labels, by another version"
-        raise InputError(f"{root}: a demo corpus made with {what}", "move it aside, or set corpus.root to another folder")
+        raise InputError(
+            f"{root}: a demo corpus made with {what}", "move it aside, or set corpus.root to another folder"
+        )
     return about
 
 

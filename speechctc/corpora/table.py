@@ -72,7 +72,7 @@ def _read(path: Path, split: str, gathered: Gathered, config: CorpusConfig) -> N
                 raise BadRow(row.problem)
             if row.id in lines:
                 raise BadRow(f"the id {row.id!r} is already that of line {lines[row.id]}")
-            utterance = _utterance(row, base, gathered, config.channel)
+            utterance = _utterance(row, base, gathered)
             gathered.utterances[split].append(utterance)
             recordings.append(utterance.audio)
             lines[row.id] = row.line
@@ -86,7 +86,7 @@ def _read(path: Path, split: str, gathered: Gathered, config: CorpusConfig) -> N
     gathered.warn_of_formats(recordings)
 
 
-def _utterance(row: Row, base: Path, gathered: Gathered, channel: int | None) -> Utterance:
+def _utterance(row: Row, base: Path, gathered: Gathered) -> Utterance:
     if not row.id:
         raise BadRow("the id is empty")
     if not row.audio:
@@ -98,7 +98,7 @@ def _utterance(row: Row, base: Path, gathered: Gathered, channel: int | None) ->
         labels, _ = gathered.labels(row.phones)
     except InputError as error:
         raise BadRow(str(error)) from None
-    return Utterance(row.id, audio, tuple(labels), row.speaker, channel=row.channel or channel)
+    return Utterance(row.id, audio, tuple(labels), row.speaker, channel=row.channel)
 
 
 def _find(base: Path, name: str) -> Path:

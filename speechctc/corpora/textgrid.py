@@ -43,7 +43,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     ----------
     root : Path
     config : CorpusConfig
-        Its ``tier``, ``phones``, ``ignore``, ``channel`` and ``dev_share``.
+        Its ``tier``, ``phones``, ``ignore`` and ``dev_share``.
 
     Raises
     ------
@@ -129,9 +129,7 @@ def _read(id: str, recording: Recording, grid: Path, gathered: Gathered, config:
     labels, kept = gathered.labels(entry.label for entry in entries)
     folders = [part for part in recording.name.parts[:-1] if part.lower() not in SPLITS]
     times = tuple((max(entries[k].start, 0.0), min(entries[k].end, seconds)) for k in kept)
-    utterance = Utterance(
-        id, recording.path, tuple(labels), "/".join(folders), None if tier.points else times, config.channel
-    )
+    utterance = Utterance(id, recording.path, tuple(labels), "/".join(folders), None if tier.points else times)
     return Read(utterance, seconds, 0.0 if tier.points else _longest_gap(entries, seconds), textgrid.note)
 
 
