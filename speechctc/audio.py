@@ -1,22 +1,24 @@
-"""Any recording libsndfile reads to float32 mono samples at the rate wanted.
+"""Any recording to float32 mono samples at the rate wanted.
 
-WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged; other rates are resampled by a windowed sinc.
+WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more through libsndfile, M4A, WebM and the like through ffmpeg where it is
+installed; channels are averaged, or one is chosen; other rates are resampled by a windowed sinc.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc import truncation
 from speechctc.errors import InputError
+from speechctc.ffmpeg import Decoded, is_for_ffmpeg
 
 if TYPE_CHECKING:
     import torchaudio
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
 ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
 PIECE = 0.25  # seconds resampled at a time: as late as samples come from a stream
-CONVERT = "convert it, for example with: ffmpeg -i FILE -ar 16000 -ac 1 FILE.wav"
+CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
+LEAVE_OUT = "copy it again, or leave it out"
+
+Sound: TypeAlias = soundfile.SoundFile | Decoded
 
 
 class AudioInfo(NamedTuple):
@@ -61,16 +66,18 @@ def info(path: Path) -> AudioInfo:
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
-def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
+def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.float32], float]:
     """Read a recording.
 
-    A WAV, AIFF or MP3 file that was cut off after its header was written is read as far as it goes; see `cut_short`.
+    A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read as far as it goes; see `cut_short`.
 
     Parameters
     ----------
     path : Path
     rate : int
         Samples per second wanted, Hz.
+    channel : int, optional
+        Which channel to read, counted from 1; None: the mean of all.
 
     Returns
     -------
@@ -82,10 +89,11 @@ def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
     Raises
     ------
     InputError
-        As `info`; or a compressed stream breaks off or is damaged, or a sample is not a finite number.
+        As `info`; or a compressed stream breaks off or is damaged, a sample is not a finite number, or there is no
+        such channel.
     """
     with open_sound(path) as file:
-        mono, file_rate = _mono(file, path), int(file.samplerate)
+        mono, file_rate = _mono(file, path, channel), int(file.samplerate)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
 
@@ -132,18 +140,12 @@ def _filter(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.
 
 
 def cut_short(path: Path) -> str:
-    """Say in words by how much a WAV or AIFF file falls short of what its header promises; ``""`` if it does not.
+    """Say in words how a WAV, AIFF, SPHERE or OGG file falls short of what it promises; ``""`` if it does not.
 
     A header with the largest size that fits, as programs write that do not know the length yet, promises nothing.
     """
     with open_sound(path) as file:
-        found = re.search(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
-    if found is None:
-        return ""
-    promised, there = int(found[1]), int(found[2])
-    if there >= promised or promised >= 0x7FFFFFFF - 8:
-        return ""
-    return f"{path}: cut short: the header promises {promised:,} bytes of sound, the file holds {there:,}"
+        return truncation.cut_short(path, file) if isinstance(file, soundfile.SoundFile) else ""
 
 
 @lru_cache(maxsize=16)
@@ -154,7 +156,7 @@ def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
     return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
 
 
-def open_sound(path: Path) -> soundfile.SoundFile:
+def open_sound(path: Path) -> Sound:
     """Open a recording that has samples, or say why not."""
     path = Path(path)
     if not path.exists():
@@ -163,26 +165,31 @@ def open_sound(path: Path) -> soundfile.SoundFile:
         raise InputError(f"{path}: a folder, not a recording", "name the files in it")
     try:
         if path.stat().st_size == 0:
-            raise InputError(f"{path}: the file is empty", "copy it again or remove it")
+            raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         file = soundfile.SoundFile(path)
     except PermissionError:
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     except soundfile.LibsndfileError as error:
+        if is_for_ffmpeg(path):
+            return Decoded(path)
         raise _not_audio(path, error) from None
     if file.frames == 0:
         file.close()
-        raise InputError(f"{path}: it holds 0 samples", "record or convert it again, or remove it")
+        raise InputError(f"{path}: it holds 0 samples", "record or convert it again, or leave it out")
     return file
 
 
-def _mono(file: soundfile.SoundFile, path: Path) -> NDArray[np.float32]:
-    """Decode all blocks, each averaged over its channels."""
-    blocks = list(mono_blocks(file, path, BLOCK))
+def _mono(file: Sound, path: Path, channel: int | None) -> NDArray[np.float32]:
+    """Decode all blocks to one array."""
+    blocks = list(mono_blocks(file, path, BLOCK, channel))
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[NDArray[np.float32]]:
-    """Decode block by block, each averaged over its channels."""
+def mono_blocks(file: Sound, path: Path, size: int, channel: int | None = None) -> Iterator[NDArray[np.float32]]:
+    """Decode block by block: one channel, counted from 1, or the mean of all."""
+    if channel is not None and not 1 <= channel <= file.channels:
+        there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
+        raise InputError(f"{path}: no channel {channel}, it has {there}", "choose a channel that is there")
     done = 0
     while True:
         try:
@@ -190,18 +197,20 @@ def mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[ND
         except soundfile.LibsndfileError as error:
             where = f"after {done / file.samplerate:.1f} s of {file.frames / file.samplerate:.1f} s"
             reason = f"{path}: cut short or damaged: {words(error)} {where}"
-            raise InputError(reason, "copy it again or remove it") from None
+            raise InputError(reason, LEAVE_OUT) from None
         if len(block) == 0:
             break
+        if channel is not None:
+            block = block[:, channel - 1 : channel]
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             first = done + int(np.argmin(finite))
             at = f"sample {first}, {first / file.samplerate:.3f} s"
-            raise InputError(f"{path}: not a finite number (NaN or inf) at {at}", "convert it again or remove it")
-        yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+            raise InputError(f"{path}: not a finite number (NaN or inf) at {at}", "convert it again, or leave it out")
+        yield np.ascontiguousarray(block[:, 0]) if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         done += len(block)
     if done == 0:
-        raise InputError(f"{path}: no sample of it can be decoded", "copy it again or remove it")
+        raise InputError(f"{path}: no sample of it can be decoded", LEAVE_OUT)
 
 
 def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
@@ -210,9 +219,11 @@ def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
         head = file.read(1024)
     if head.startswith(b"NIST_1A") and b"shorten" in head:
         return InputError(f"{path}: SPHERE compressed with shorten", "expand it, for example with: sph2pipe -f wav")
+    if head.startswith(b"version https://git-lfs"):
+        return InputError(f"{path}: a pointer file of git-lfs, not the recording", "fetch it with: git lfs pull")
     if b"\0" not in head and _is_text(head):
-        return InputError(f"{path}: text, not audio", "check what was copied there; a pointer file of git-lfs is text")
-    return InputError(f"{path}: not audio that libsndfile reads ({words(error)})", CONVERT)
+        return InputError(f"{path}: text, not audio", "check what was copied there")
+    return InputError(f"{path}: not audio that can be read ({words(error)})", CONVERT)
 
 
 def _is_text(head: bytes) -> bool:

@@ -9,7 +9,7 @@ class InputError(Exception):
     what : str
         What is wrong and where, with the value found: ``"data/a.wav: the file is empty"``.
     fix : str
-        What to do about it, as an instruction: ``"record it again or remove it from the table"``.
+        What to do about it, as an instruction: ``"record it again, or leave it out of the table"``.
     """
 
     def __init__(self, what: str, fix: str) -> None:

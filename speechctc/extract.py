@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from speechctc import audio, files
 from speechctc.config import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
+from speechctc.corpus_report import report_phones, report_recordings
 from speechctc.errors import InputError
 from speechctc.features import Moments, frame_count, static_features
 from speechctc.phones import Inventory, corpus_inventory
@@ -99,6 +100,9 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     corpus = read_corpus(config.corpus)
     for note in corpus.notes:
         reporter.note(note)
+    for warning in corpus.warnings:
+        reporter.warn(warning)
+    report_recordings(corpus, reporter)
     phones = corpus_inventory(corpus)
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
     for plan in (plan for split in plans.values() for plan in split):
@@ -107,6 +111,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
+    report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
     reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, " + _speed(seconds, elapsed))
@@ -147,7 +152,7 @@ def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[n
     if job.problem is not None:
         return job.problem
     try:
-        samples, seconds = audio.read(job.utterance.audio, config.sample_rate)
+        samples, seconds = audio.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
     except InputError as error:
         return error.what
     static = static_features(torch.from_numpy(samples), config)
@@ -177,7 +182,8 @@ def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config, stride: int)
             stamp = [status.st_size, status.st_mtime_ns]
         except OSError:
             stamp = []
-        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp]).encode())
+        channel = [] if job.utterance.channel is None else [job.utterance.channel]
+        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel]).encode())
     return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, digest.hexdigest())
 
 
@@ -273,6 +279,14 @@ def _summarise(split: str, plans: Sequence[Plan], corpus: Corpus) -> SplitSummar
         hours=sum(shard.seconds for shard in shards) / 3600,
         skipped=tuple(rejected + [entry for shard in shards for entry in shard.skipped]),
     )
+
+
+def _count(plans: Sequence[Plan], phones: Inventory) -> list[int]:
+    """Return how often each phone of the set occurs in a split's shards."""
+    counts = torch.zeros(1 + len(phones.phones), dtype=torch.int64)
+    for plan in plans:
+        counts += torch.bincount(read_shard(plan.path, checked=True).labels, minlength=len(counts))
+    return [int(count) for count in counts[1:]]
 
 
 def _write_skipped(folder: Path, summaries: Sequence[SplitSummary]) -> None:

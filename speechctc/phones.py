@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from speechctc.errors import InputError
+from speechctc.labels import nfc
 
 if TYPE_CHECKING:
     from speechctc.corpora import Corpus
@@ -66,12 +67,17 @@ class Inventory:
 
     @cached_property
     def _class_of(self) -> dict[str, int]:
-        return {phone: k for k, phone in enumerate(self.phones, start=BLANK + 1)}
+        """By the phones as they are and in NFC: the sets of older models may hold a phone in another form."""
+        classes = {phone: k for k, phone in enumerate(self.phones, start=BLANK + 1)}
+        return {nfc(phone): k for phone, k in classes.items()} | classes
 
     def normalise(self, label: str) -> str:
-        """Return the label as this set spells it: lower case in named sets, no stress digit (``AH0``) in cmu39."""
+        """Return the label as this set spells it: lower case in named sets, no stress digit (``AH0``) in cmu39.
+
+        Others are in Unicode's NFC, unless the set holds the label just as it is.
+        """
         if self.name not in NAMED:
-            return label
+            return label if label in self._class_of else nfc(label)
         lower = label.lower()
         return lower[:-1] if self.name == "cmu39" and lower[-1:] in {"0", "1", "2"} else lower
 
@@ -129,8 +135,8 @@ def inventory(name: str) -> Inventory:
 
 
 def found(labels: Iterable[str]) -> Inventory:
-    """Return the set of the labels given, in alphabetical order."""
-    return Inventory(FOUND, tuple(sorted(set(labels))))
+    """Return the set of the labels given, in Unicode's NFC and alphabetical order."""
+    return Inventory(FOUND, tuple(sorted({nfc(label) for label in labels})))
 
 
 def corpus_inventory(corpus: Corpus) -> Inventory:
@@ -163,7 +169,7 @@ class Folding:
 
     def apply(self, phones: Iterable[str]) -> list[str]:
         """Return the folded phones; like neighbours that arise are kept, not merged."""
-        return [self.mapping.get(phone, phone) for phone in phones if phone not in self.dropped]
+        return [self.mapping.get(nfc(phone), phone) for phone in phones if nfc(phone) not in self.dropped]
 
 
 _LEE_HON = "TIMIT folded to {} phones (Lee and Hon 1989), q dropped, neighbouring silences not merged"
@@ -191,8 +197,8 @@ def folding(spec: str | Mapping[str, str | None]) -> Folding:
             known = ", ".join(_FOLDINGS)
             raise InputError(f"there is no folding {spec!r}", f"choose one of: {known}; or give a mapping of phones")
         return _FOLDINGS[spec]
-    mapping = {phone: to for phone, to in spec.items() if to}
-    dropped = frozenset(spec) - frozenset(mapping)
+    mapping = {nfc(phone): nfc(to) for phone, to in spec.items() if to}
+    dropped = frozenset(map(nfc, spec)) - frozenset(mapping)
     for phone, to in mapping.items():
         if to in dropped or mapping.get(to, to) != to:
             raise InputError(f"the folding maps {phone!r} to {to!r}, which it maps further", "map it to the last one")

@@ -78,6 +78,12 @@ class CorpusConfig(Section):
         "auto", description="phone set: timit61, timit48, timit39, cmu39, found, or auto (the kind's own)"
     )
     tier: str = Field("phones", description="tier of the TextGrids that has the phones (`corpus.kind: textgrid`)")
+    channel: int | None = Field(
+        None, ge=1, description="which channel of the recordings to read, counted from 1; null: the mean of all"
+    )
+    ignore: tuple[str, ...] = Field(
+        (), description="labels that are no phones and are left out (`corpus.kind: table` and `textgrid`)"
+    )
     dev_share: float = Field(0.1, gt=0, lt=1, description="share of training speakers held out when no dev is given")
     demo: DemoConfig = DemoConfig()
 

@@ -33,7 +33,7 @@ from speechctc.stamps import Stamps
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
-OTHER_FOLDER = "give data.dir=ANOTHER, or delete this folder and extract again"
+OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio
+from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
 
 
@@ -96,6 +96,8 @@ def write_broken(folder: Path, kind: str) -> Path:
     elif kind == "no samples":
         soundfile.write(path, np.zeros(0), 16000)
     elif kind == "text":
+        path.write_text("see the other folder\n")
+    elif kind == "pointer":
         path.write_text("version https://git-lfs.github.com/spec/v1\n")
     elif kind == "junk":
         path.write_bytes(bytes(range(256)) * 8)
@@ -114,8 +116,9 @@ def write_broken(folder: Path, kind: str) -> Path:
         ("folder", "a folder, not a recording"),
         ("empty", "the file is empty"),
         ("no samples", "it holds 0 samples"),
-        ("text", "text, not audio"),
-        ("junk", "not audio that libsndfile reads.*ffmpeg"),
+        ("text", "text, not audio; check what was copied there$"),
+        ("pointer", "a pointer file of git-lfs, not the recording; fetch it with: git lfs pull"),
+        ("junk", "not audio that can be read.*ffmpeg"),
         ("shorten", "SPHERE compressed with shorten.*sph2pipe"),
     ],
 )
@@ -136,13 +139,30 @@ def test_a_flac_that_breaks_off_is_refused(tmp_path: Path) -> None:
         audio.read(tmp_path / "half.flac", 16000)
 
 
-@pytest.mark.parametrize("format", ["WAV", "AIFF"])
+def test_no_advice_deletes_a_recording(tmp_path: Path) -> None:
+    for kind in ("empty", "no samples", "junk", "text"):
+        with pytest.raises(InputError) as caught:
+            audio.read(write_broken(tmp_path, kind), 16000)
+        assert "remove" not in caught.value.fix and "delete" not in caught.value.fix
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+@pytest.mark.parametrize("share", [0.6, 0.99])
+def test_an_ogg_cut_short_can_be_told(tmp_path: Path, subtype: str, share: float) -> None:
+    path, part = tmp_path / "a.ogg", tmp_path / "part.ogg"
+    soundfile.write(path, np.random.default_rng(0).uniform(-0.3, 0.3, 192000), 48000, format="OGG", subtype=subtype)
+    part.write_bytes(path.read_bytes()[: round(share * path.stat().st_size)])
+    assert 0 < audio.read(part, 16000)[1] < 4
+    assert "part.ogg: cut short" in audio.cut_short(part) and audio.cut_short(path) == ""
+
+
+@pytest.mark.parametrize("format", ["WAV", "AIFF", "NIST"])
 def test_a_wav_cut_short_is_read_as_far_as_it_goes_and_can_be_told(tmp_path: Path, format: str) -> None:
     path, half = tmp_path / "a.wav", tmp_path / "half.wav"
     soundfile.write(path, tone(1.0, 16000), 16000, format=format)
     half.write_bytes(path.read_bytes()[:16100])
     samples, seconds = audio.read(half, 16000)
-    assert 8000 <= len(samples) <= 8050 and seconds == len(samples) / 16000
+    assert 7500 <= len(samples) <= 8050 and seconds == len(samples) / 16000
     assert "half.wav: cut short: the header promises 32,0" in audio.cut_short(half)
     assert audio.cut_short(path) == ""
 
@@ -165,6 +185,18 @@ def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: f
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
     with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
         audio.read(tmp_path / "a.wav", 16000)
+
+
+def test_one_channel_is_read_alone_and_what_the_others_hold_does_not_matter(tmp_path: Path) -> None:
+    left, right = tone(1.0, 16000, 300.0), tone(1.0, 16000, 900.0)
+    broken = np.full(16000, np.nan, np.float32)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right, broken], axis=1), 16000, subtype="FLOAT")
+    np.testing.assert_array_equal(audio.read(tmp_path / "a.wav", 16000, channel=2)[0], right)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000, 1) as blocks:
+        np.testing.assert_array_equal(np.concatenate(list(blocks)), left)
+    for channel in (0, 4):
+        with pytest.raises(InputError, match=f"a.wav: no channel {channel}, it has 3 channels"):
+            audio.read(tmp_path / "a.wav", 16000, channel=channel)
 
 
 @pytest.mark.shared

@@ -17,13 +17,15 @@ class Utterance:
     id : str
         Unique within its corpus, stable from run to run (``"dr1-fvmh0-sx206"``).
     audio : Path
-        The recording, in any format libsndfile reads.
+        The recording, in any format that `speechctc.audio` reads.
     phones : tuple of str
         Its phones in order, as labelled. May be empty (a recording of silence).
     speaker : str
         Who speaks; empty when not known.
     times : tuple of (float, float), optional
         Start and end of each phone in seconds, where the corpus has them: as long as `phones`.
+    channel : int, optional
+        Which channel of the recording it is, counted from 1; None: the mean of all.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Utterance:
     phones: tuple[str, ...]
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
+    channel: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,12 @@ class Corpus:
         By split, what was left out and why.
     notes : tuple of str
         What the user should know of how the corpus was read: parts missing, how dev was chosen.
+    warnings : tuple of str
+        What the user should look at, because it may be a mistake.
     """
 
     splits: dict[str, tuple[Utterance, ...]]
     phone_set: str
     rejected: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

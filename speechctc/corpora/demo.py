@@ -52,7 +52,7 @@ def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Cor
     if count != about["utterances"]:
         raise InputError(
             f"{root}: {count} usable utterances of the {about['utterances']} that were made",
-            "remove the folder: it is made again",
+            "move the folder aside: it is made again",
         )
     note = (
         f"demo corpus: {config.voices} voices, {config.sentences} sentences, {count} utterances, "
@@ -103,7 +103,9 @@ def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
         there, here = about.get("config", {}), wanted["config"]
         changed = [f"{key}={there.get(key)} instead of {here[key]}" for key in here if there.get(key) != here[key]]
         what = ", ".join(changed) or "other sentences or labels, by another version"
-        raise InputError(f"{root}: a demo corpus made with {what}", "remove it, or set corpus.root to another folder")
+        raise InputError(
+            f"{root}: a demo corpus made with {what}", "move it aside, or set corpus.root to another folder"
+        )
     return about
 
 

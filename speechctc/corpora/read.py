@@ -1,7 +1,8 @@
-"""The door to every kind of corpus."""
+"""Read a corpus, by `corpus.kind`."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,17 @@ def read_corpus(config: CorpusConfig) -> Corpus:
     InputError
         There is nothing to read, or what is there is not a corpus of that kind.
     """
+    corpus = _read(config)
+    if config.channel is None:
+        return corpus
+    splits = {
+        split: tuple(dataclasses.replace(each, channel=each.channel or config.channel) for each in part)
+        for split, part in corpus.splits.items()
+    }
+    return dataclasses.replace(corpus, splits=splits)
+
+
+def _read(config: CorpusConfig) -> Corpus:
     if config.kind == "table":
         return table.read_tables(config)
     if config.kind == "textgrid":

@@ -8,14 +8,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from speechctc.errors import InputError
+from speechctc.text_files import read_text
 
 REQUIRED = ("id", "audio", "phones")
-DELIMITERS = {".tsv": "\t", ".tab": "\t", ".txt": "\t", ".csv": ","}
+OPTIONAL = ("speaker", "channel")
+DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_SIGNS = "\t,;"
+_SPACE = " \t\n\u00a0\ufeff"
+_EMPTY = _SPACE + ",;"  # what an empty line of a spreadsheet consists of
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Row:
         Empty where the table has nothing.
     phones : tuple of str, optional
         None where the field is empty; an empty tuple only where the table says ``[]``.
+    channel : int, optional
+        Of the recording, counted from 1; None where the table has nothing.
     problem : str
         What is wrong with the row's form; ``""`` if nothing is.
     """
@@ -39,78 +46,100 @@ class Row:
     audio: str = ""
     phones: tuple[str, ...] | None = None
     speaker: str = ""
+    channel: int | None = None
     problem: str = ""
 
 
+class Table(NamedTuple):
+    """The rows of a table, and what the user should know of how it was read (or ``""``)."""
+
+    rows: list[Row]
+    note: str
+
+
 def read_rows(path: Path) -> list[Row]:
-    """Read a table by its ending: .tsv, .csv or .jsonl.
+    """Read the rows of a table, as `read_table`."""
+    return read_table(path).rows
+
+
+def read_table(path: Path) -> Table:
+    """Read a table: .jsonl with an object per line, or .tsv and .csv with tabs, commas or semicolons.
 
     Raises
     ------
     InputError
-        The file is missing, is not UTF-8, is empty, lacks a column, or its delimiter is another than its ending says.
+        The file is missing, is not text, is empty, or lacks a column.
     """
     ending = path.suffix.lower()
-    if ending not in DELIMITERS and ending not in JSON_LINES:
-        raise InputError(f"{path}: not the ending of a table", f"name it {', '.join([*DELIMITERS, *JSON_LINES])}")
-    text = _text(path)
-    rows = list(_json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path, DELIMITERS[ending]))
-    if not rows:
-        raise InputError(f"{path}: no rows in the table", f"a row has {', '.join(REQUIRED)}")
-    return rows
-
-
-def _text(path: Path) -> str:
+    if ending in SPREADSHEETS:
+        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it there as CSV (UTF-8)")
+    if ending not in DELIMITED and ending not in JSON_LINES:
+        raise InputError(f"{path}: not the ending of a table", f"name it {', '.join([*DELIMITED, *JSON_LINES])}")
     if not path.is_file():
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: not UTF-8", "save the table as UTF-8") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"{path}, line {line}: a NUL character, so not a text file", "save the table as text")
+    text, note = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {', '.join(REQUIRED)}")
-    return text
+    rows = list(_json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path))
+    if not rows:
+        raise InputError(f"{path}: no rows in the table", f"a row has {', '.join(REQUIRED)}")
+    return Table(rows, note)
 
 
-def _delimited_rows(text: str, path: Path, delimiter: str) -> Iterator[Row]:
+def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
     """Yield the rows below the header. In TSV a quote is a quote (words may have one), unless it encloses a field."""
-    lines = io.StringIO(text, newline="")
-    reader = csv.reader(lines) if delimiter == "," else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    lines = text.split("\n")
+    headers = (k for k, line in enumerate(lines) if line.strip(_EMPTY) and not line.lower().startswith("sep="))
+    first = next(headers, 0)
+    delimiter = _delimiter(lines[first], path)
+    source = io.StringIO("\n".join(lines[first:]), newline="")
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(source, delimiter=delimiter, quoting=quoting)
     try:
-        columns = [name.strip().lower() for name in next(reader)]
-        _check_columns(columns, path, delimiter)
+        columns = _columns(next(reader), path, first + 1)
         for fields in reader:
-            if any(field.strip() for field in fields):
-                yield _delimited_row(columns, fields, reader.line_num)
+            if any(field.strip(_SPACE) for field in fields):
+                yield _delimited_row(columns, fields, first + reader.line_num)
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}", "mend the line") from None
+        raise InputError(f"{path}, line {first + reader.line_num}: {error}", "mend the line") from None
 
 
-def _check_columns(columns: list[str], path: Path, delimiter: str) -> None:
+def _delimiter(header: str, path: Path) -> str:
+    """Return the sign between columns: that which makes most of the columns wanted; of equals, the ending's."""
+
+    def rank(sign: str) -> tuple[int, int]:
+        names = {_name(field) for field in header.split(sign)}
+        return len(names & set(REQUIRED)), (sign == ",") == (path.suffix.lower() == ".csv")
+
+    return max(_SIGNS, key=rank)
+
+
+def _columns(header: list[str], path: Path, line: int) -> list[str]:
+    """Return the names of the columns, in lower case; columns without a name are ``""``."""
+    columns = [_name(field) for field in header]
+    while columns and not columns[-1]:
+        columns.pop()
     missing = [name for name in REQUIRED if name not in columns]
-    if not missing:
-        return
-    other = next((sign for sign in _NAMES if sign != delimiter and sign in columns[0]), None)
-    if len(columns) == 1 and other:
+    if missing:
         raise InputError(
-            f"{path}, line 1: {_NAMES[other]} between the columns, where a {path.suffix} file has {_NAMES[delimiter]}",
-            "rename the file .tsv or .csv to suit, or save it with the other delimiter",
+            f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(columns)}",
+            "name the columns in the first line",
         )
-    raise InputError(
-        f"{path}, line 1: no column {' and no '.join(missing)} among: {', '.join(columns)}",
-        "name the columns in the first line",
-    )
+    if twice := sorted({name for name in (*REQUIRED, *OPTIONAL) if columns.count(name) > 1}):
+        raise InputError(f"{path}, line {line}: several columns named {' and '.join(twice)}", "rename all but one")
+    return columns
+
+
+def _name(field: str) -> str:
+    return _unquoted(field.strip(_SPACE)).strip(_SPACE).lower()
 
 
 def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
+    while len(fields) > len(columns) and not fields[-1].strip(_SPACE):
+        fields = fields[:-1]
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
-    row = {name: _unquoted(field.strip()) for name, field in zip(columns, fields, strict=True)}
+    row = {name: _unquoted(field.strip(_SPACE)) for name, field in zip(columns, fields, strict=True)}
     phones: Any = row["phones"]
     if phones.startswith("["):
         try:
@@ -153,5 +182,9 @@ def _row(line: int, values: dict[str, Any]) -> Row:
         labels = tuple(phones)
     else:
         return Row(line, str(values["id"]), problem="phones are neither a line of labels nor a list of them")
-    id, audio, speaker = ("" if values.get(name) is None else str(values[name]) for name in ("id", "audio", "speaker"))
-    return Row(line, id, audio, labels, speaker)
+    id, audio, speaker, channel = (
+        "" if values.get(name) is None else str(values[name]).strip() for name in ("id", "audio", *OPTIONAL)
+    )
+    if channel and not (channel.isdecimal() and int(channel) > 0):
+        return Row(line, id, problem=f"channel {channel!r} is not a number from 1")
+    return Row(line, id, audio, labels, speaker, int(channel) if channel else None)

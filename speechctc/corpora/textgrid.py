@@ -6,21 +6,34 @@ share of the speakers (a folder each) or of the recordings is held out as dev. I
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from speechctc import audio
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.held_out import hold_out
+from speechctc.corpora.gathered import Gathered
 from speechctc.errors import InputError
-from speechctc.phones import FOUND, Inventory, found, inventory
-from speechctc.recognition.annotations import read_textgrid
-from speechctc.recognition.recordings import beside, find_recordings
+from speechctc.phones import FOUND, inventory
+from speechctc.recognition.recordings import ENDINGS, Recording, beside, find_recordings
+from speechctc.recognition.textgrids import Entry, choose_tier, read_tiers
 
 if TYPE_CHECKING:
     from speechctc.config import CorpusConfig
 
+ENDING = ".textgrid"
 TAIL = 0.05  # seconds that labels may run past their recording
+LONG_GAP = 10.0  # seconds without a label that may be speech nobody has labelled
+LONG = 60.0  # seconds of an utterance, from which on training takes much memory
+
+
+class Read(NamedTuple):
+    """An utterance, and what was seen when it was read."""
+
+    utterance: Utterance
+    seconds: float
+    gap: float
+    note: str
 
 
 def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
@@ -30,7 +43,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     ----------
     root : Path
     config : CorpusConfig
-        Its ``tier``, ``phones`` and ``dev_share``.
+        Its ``tier``, ``phones``, ``ignore`` and ``dev_share``.
 
     Raises
     ------
@@ -39,65 +52,116 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
-    phones = None if config.phones in ("auto", FOUND) else inventory(config.phones)
-    parts: dict[str, list[Utterance]] = {split: [] for split in SPLITS}
-    rejected: dict[str, list[Rejected]] = {split: [] for split in SPLITS}
-    for recording in find_recordings([root]):
+    gathered = Gathered(None if config.phones in ("auto", FOUND) else inventory(config.phones), config.ignore)
+    recordings, grids = find_recordings([root]), _grids(root)
+    all_read, without = [], []
+    for recording, id, twin in _named(recordings):
         split = _split(recording.name)
-        id = "-".join(recording.name.parts)
         try:
-            parts[split].append(_utterance(id, recording.path, recording.name, config.tier, phones))
+            grid = beside(recording.path, [ENDING])
+            if grid is None:
+                without.append(recording.path.relative_to(root))
+                raise InputError(f"{recording.path}: no TextGrid beside it", "add one, or leave the recording out")
+            grids.discard(grid)
+            if twin is not None:
+                raise InputError(f"{recording.path}: {twin.name} has the same name, and is used", "rename one of them")
+            all_read.append(_read(id, recording, grid, gathered, config))
+            gathered.utterances[split].append(all_read[-1].utterance)
         except InputError as error:
-            rejected[split].append(Rejected(id, str(error)))
-    if not parts["train"]:
-        reasons = [each.reason for split in SPLITS for each in rejected[split]]
+            gathered.rejected[split].append(Rejected(id, str(error)))
+    for grid in sorted(grids):
+        name = grid.relative_to(root)
+        gathered.rejected[_split(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
+    gathered.warn_of(without, "recordings left out, because no TextGrid is beside them")
+    gathered.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
+    gathered.warn_of_formats(recording.path for recording in recordings)
+    if not gathered.utterances["train"]:
+        reasons = [each.reason for split in SPLITS for each in gathered.rejected[split]]
         raise InputError(f"{root}: no recording can be used for training", reasons[0] if reasons else "add some")
-    notes = []
-    if not parts["dev"]:
-        held, note = hold_out(parts["train"], config.dev_share)
-        parts["dev"] = [utterance for utterance in parts["train"] if utterance.id in held]
-        parts["train"] = [utterance for utterance in parts["train"] if utterance.id not in held]
-        notes.append(note)
-    if phones is None:
-        phones = found(phone for utterance in parts["train"] for phone in utterance.phones)
-        notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
-        for split in ("dev", "test"):
-            _reject_unknown(parts[split], rejected[split], phones)
-    return Corpus(
-        {split: tuple(sorted(parts[split], key=lambda utterance: utterance.id)) for split in SPLITS},
-        phones.name,
-        {split: tuple(rejected[split]) for split in SPLITS},
-        tuple(notes),
-    )
+    gathered.notes.append(_speakers([read.utterance for read in all_read]))
+    _warn(all_read, gathered)
+    return gathered.to_corpus(config.dev_share, hold_out_dev=not gathered.utterances["dev"])
+
+
+def _grids(root: Path) -> set[Path]:
+    return {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
+
+
+def _named(recordings: Sequence[Recording]) -> list[tuple[Recording, str, Path | None]]:
+    """Return each recording with its id, and another that has the same name and a better-known ending."""
+    first: dict[Path, Path] = {}
+    for recording in sorted(recordings, key=lambda each: ENDINGS.index(each.path.suffix.lower())):
+        first.setdefault(recording.path.with_suffix(""), recording.path)
+    ids: set[str] = set()
+    named = []
+    for recording in recordings:
+        twin = first[recording.path.with_suffix("")]
+        id = "-".join(recording.name.parts)
+        if twin != recording.path:
+            named.append((recording, id + recording.path.suffix, twin))
+            continue
+        if id in ids:  # a/b-c and a-b/c
+            id = recording.name.as_posix()
+        ids.add(id)
+        named.append((recording, id, None))
+    return named
 
 
 def _split(name: Path) -> str:
     return next((part.lower() for part in name.parts[:-1] if part.lower() in SPLITS), "train")
 
 
-def _utterance(id: str, path: Path, name: Path, tier: str, phones: Inventory | None) -> Utterance:
-    grid = beside(path, [".textgrid"])
-    if grid is None:
-        raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
-    intervals = read_textgrid(grid, tier)
-    labels = [interval.label for interval in intervals]
-    if bad := next((label for label in labels if label.split() != [label]), None):
-        raise InputError(f"{grid}: the label {bad!r} has a space in it", "give each phone an interval")
-    seconds = audio.info(path).seconds
-    if intervals and intervals[-1].end > seconds + TAIL:
-        what = f"labels up to {intervals[-1].end:.2f} s for a recording of {seconds:.2f} s"
+def _read(id: str, recording: Recording, grid: Path, gathered: Gathered, config: CorpusConfig) -> Read:
+    """Read one recording's labels."""
+    textgrid = read_tiers(grid)
+    tier = choose_tier(textgrid, grid, config.tier)
+    entries = tier.entries
+    if not entries:
+        raise InputError(f"{grid}: no label in the tier {tier.name!r}", "label it; label silence as a pause")
+    if spaced := [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]:
+        more = f" and {len(spaced) - 5} more" if len(spaced) > 5 else ""
+        what = f"labels with a space in them: {', '.join(spaced[:5])}{more}"
+        raise InputError(f"{grid}: {what}", "give each phone an interval")
+    seconds = audio.info(recording.path).seconds
+    if entries[-1].end > seconds + TAIL:
+        what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
         raise InputError(f"{grid}: {what}", "check that they belong together")
-    if phones is not None:
-        labels = phones.decode(phones.encode(labels))  # as the set spells them
-    folders = [part for part in name.parts[:-1] if part.lower() not in SPLITS]
-    times = tuple((interval.start, min(interval.end, seconds)) for interval in intervals)
-    return Utterance(id, path, tuple(labels), "/".join(folders), times)
+    labels, kept = gathered.labels(entry.label for entry in entries)
+    folders = [part for part in recording.name.parts[:-1] if part.lower() not in SPLITS]
+    times = tuple((max(entries[k].start, 0.0), min(entries[k].end, seconds)) for k in kept)
+    utterance = Utterance(id, recording.path, tuple(labels), "/".join(folders), None if tier.points else times)
+    return Read(utterance, seconds, 0.0 if tier.points else _longest_gap(entries, seconds), textgrid.note)
 
 
-def _reject_unknown(utterances: list[Utterance], rejected: list[Rejected], phones: Inventory) -> None:
-    """Take out those with a label that training does not have."""
-    for utterance in list(utterances):
-        if missing := sorted(set(utterance.phones) - set(phones.phones)):
-            utterances.remove(utterance)
-            reason = f"labels that the training split does not have: {' '.join(missing)}"
-            rejected.append(Rejected(utterance.id, reason))
+def _longest_gap(entries: Sequence[Entry], seconds: float) -> float:
+    """Return the longest time without a label, in seconds."""
+    starts, ends = [entry.start for entry in entries], [entry.end for entry in entries]
+    return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
+
+
+def _speakers(utterances: Sequence[Utterance]) -> str:
+    speakers = {utterance.speaker for utterance in utterances}
+    if speakers == {""}:
+        return "speakers: none known, as the recordings lie in no folders; with a folder for each, dev is of new voices"
+    several = f"{len(speakers - {''})} of the folders that the recordings lie in"
+    return f"speakers: {several}" + ("; recordings outside of them have none" if "" in speakers else "")
+
+
+def _warn(all_read: Sequence[Read], gathered: Gathered) -> None:
+    """Warn of what may be mistakes: encodings, long stretches without labels, long recordings."""
+    notes = [read.note for read in all_read if read.note]
+    if notes:
+        more = f" (and {len(notes) - 1} more TextGrids)" if len(notes) > 1 else ""
+        gathered.warnings.append(notes[0] + more)
+    gaps = [Path(read.utterance.audio.name) for read in all_read if read.gap >= LONG_GAP]
+    gathered.warn_of(
+        gaps,
+        f"recordings with {LONG_GAP:.0f} s or more without a label; if someone speaks there, the model learns not to "
+        "hear it",
+    )
+    long = [Path(read.utterance.audio.name) for read in all_read if read.seconds >= LONG]
+    gathered.warn_of(
+        long,
+        f"recordings longer than {LONG:.0f} s; each is one utterance, and training takes memory for the longest, so "
+        "cut them at pauses",
+    )

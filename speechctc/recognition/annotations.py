@@ -1,4 +1,4 @@
-"""Files of labelled intervals: Praat TextGrids, through praatio, and TIMIT's .PHN."""
+"""Files of labelled intervals: Praat TextGrids, and TIMIT's .PHN."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.errors import InputError
+from speechctc.labels import nfc
+from speechctc.recognition.textgrids import choose_tier, read_tiers
+from speechctc.text_files import read_text
 
 PHN_RATE = 16000  # Hz; TIMIT's, for .PHN files whose recording is not at hand
 
@@ -25,35 +28,24 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
     Parameters
     ----------
     path : Path
-        A TextGrid in Praat's long or short text format, UTF-8 or UTF-16.
+        A TextGrid in any of Praat's formats: text, short text, chronological text, binary.
     tier : str
-        The tier's name; if none has just that, the one whose name has it in another case.
+        The tier's name; if none has just that, the one whose name has it in another case or Unicode form.
+
+    Returns
+    -------
+    list of Interval
+        In the order of time; labels in Unicode's NFC.
 
     Raises
     ------
     InputError
-        No such file, not a TextGrid, no such tier, or one of points.
+        No such file, not a TextGrid, no such tier, one of points, or intervals that overlap.
     """
-    from praatio import textgrid  # late: only those who read TextGrids wait for it
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", "check the path")
-    try:
-        grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, duplicateNamesMode="rename")
-    except Exception as error:  # praatio fails on a broken file with whatever its parsing ran into
-        reason = " ".join(str(error).split())[:80] or type(error).__name__
-        raise InputError(
-            f"{path}: not a TextGrid in Praat's text format ({reason})", "save it again in Praat"
-        ) from None
-    names = {name.lower(): name for name in reversed(grid.tierNames)} | {name: name for name in grid.tierNames}
-    name = names.get(tier) or names.get(tier.lower())
-    if name is None:
-        raise InputError(f"{path}: no tier {tier!r}, only {', '.join(map(repr, grid.tierNames))}", "name one of those")
-    chosen = grid.getTier(name)
-    if not isinstance(chosen, textgrid.IntervalTier):
-        raise InputError(f"{path}: the tier {name!r} is of points, not of intervals", "name another tier")
-    intervals = [Interval(float(start), float(end), label.strip()) for start, end, label in chosen.entries]
-    return [interval for interval in intervals if interval.label]
+    chosen = choose_tier(read_tiers(path), path, tier)
+    if chosen.points:
+        raise InputError(f"{path}: the tier {chosen.name!r} is of points, not of intervals", "name another tier")
+    return [Interval(start, end, nfc(label)) for start, end, label in chosen.entries]
 
 
 def textgrid_text(seconds: float, tiers: Mapping[str, Sequence[Interval]]) -> str:
@@ -80,11 +72,12 @@ def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:
         It is not such a file, or holds nothing.
     """
     try:
-        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-        intervals = [Interval(int(start) / rate, int(end) / rate, label) for start, end, label in filter(None, lines)]
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "a line is not: start end phone"
-        raise InputError(f"{path}: not a .PHN file ({reason})", "check what is there") from None
+        lines = [line.split() for line in read_text(path).text.split("\n")]
+        intervals = [
+            Interval(int(start) / rate, int(end) / rate, nfc(label)) for start, end, label in filter(None, lines)
+        ]
+    except ValueError:
+        raise InputError(f"{path}: not a .PHN file (a line is not: start end phone)", "check what is there") from None
     if not intervals:
         raise InputError(f"{path}: no phones in it", "check what is there")
     return intervals

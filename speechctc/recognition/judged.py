@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,8 +14,9 @@ from speechctc.errors import InputError
 from speechctc.phones import Folding, choose_folding
 from speechctc.progress import Reporter
 from speechctc.recognition.calibration import right_phones
-from speechctc.recognition.many import decode_many
+from speechctc.recognition.many import decode_many, in_order
 from speechctc.recognition.recogniser import Recogniser
+from speechctc.recognition.recognition import Recognition
 from speechctc.score import EditCounts, edit_counts
 
 
@@ -91,7 +92,7 @@ def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter
     judged.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not judged.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
-    results = decode_many(recogniser, [utterance.audio for utterance in judged.utterances])
+    results = _decode(recogniser, judged.utterances)
     with reporter.progress(f"{what} {split}", len(judged.utterances)) as advance:
         for number, result in enumerate(results):
             if isinstance(result, InputError):
@@ -104,6 +105,14 @@ def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter
         reason = judged.skipped[-1][1]
         raise InputError(f"none of the {len(judged.utterances)} recordings of {split} can be decoded", reason)
     return judged
+
+
+def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
+    """Decode utterances in order, each from its channel."""
+    channels = {utterance.channel for utterance in utterances}
+    if len(channels) == 1:
+        return decode_many(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
+    return in_order(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
 
 
 def _with(config: Config, overrides: Sequence[str]) -> Config:

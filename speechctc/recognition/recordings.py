@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc import ffmpeg
 from speechctc.errors import InputError
 
-ENDINGS = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
+ENDINGS = (*".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split(), *ffmpeg.ENDINGS)
 """Files in a folder that are taken for recordings, in either case; a file that is named may end in anything."""
 
 

@@ -76,7 +76,7 @@ def test_a_second_call_makes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_config_does_not_overwrite_it(root: Path) -> None:
-    with pytest.raises(InputError, match="made with voices=9 instead of 10, seed=0 instead of 3; remove it"):
+    with pytest.raises(InputError, match="made with voices=9 instead of 10, seed=0 instead of 3; move it aside"):
         make_demo(root, SMALL.model_copy(update={"voices": 10, "seed": 3}))
 
 
@@ -110,7 +110,7 @@ def test_it_is_whole_or_not_there_and_the_same_again(tmp_path: Path, monkeypatch
 def test_a_lost_file_is_noticed(tmp_path: Path) -> None:
     make_demo(tmp_path / "corpus", TINY)
     next((tmp_path / "corpus/DEV").rglob("*.PHN")).unlink()
-    with pytest.raises(InputError, match="2 usable utterances of the 3 that were made; remove the folder"):
+    with pytest.raises(InputError, match="2 usable utterances of the 3 that were made; move the folder aside"):
         read_demo(tmp_path / "corpus", TINY)
 
 

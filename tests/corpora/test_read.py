@@ -21,3 +21,9 @@ def test_timit_is_read_with_the_configs_phones_and_share(tmp_path: Path) -> None
     assert corpus.phone_set == "timit48"
     assert len({utterance.speaker for utterance in corpus.splits["dev"]}) == 2
     assert corpus.splits["train"][0].phones == ("sil", "sh", "iy", "sil")
+
+
+def test_the_channel_of_the_config_is_read_in_every_kind(tmp_path: Path) -> None:
+    write_corpus(tmp_path, {"TRAIN": ["FABC0", "MDEF0"]})
+    corpus = read_corpus(CorpusConfig(kind="timit", root=tmp_path, channel=1))
+    assert {utterance.channel for utterance in corpus.splits["train"]} == {1}

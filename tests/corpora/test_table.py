@@ -133,11 +133,11 @@ def test_silence_is_said_not_left_out(recordings: Path) -> None:
         ("train_tsv", HEADER, "train.tsv: no rows in the table"),
         ("train_tsv", "id\tpath\tphones\n1\ta\tx\n", "line 1: no column audio among: id, path, phones"),
         ("train_tsv", "1\ta.wav\tx\n", "line 1: no column id and no audio and no phones among: 1, a.wav, x"),
-        ("train_tsv", "id,audio,phones\n1,a,x\n", "line 1: commas between the columns, where a .tsv file has tabs"),
-        ("train_csv", HEADER, "line 1: tabs between the columns, where a .csv file has commas"),
-        ("train_csv", "id;audio;phones\n", "line 1: semicolons between the columns, where a .csv"),
+        ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
+        ("train_csv", "sep=;\n\n", "line 1: no column id and no audio and no phones among: sep="),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
-        ("train_xlsx", HEADER, "train.xlsx: not the ending of a table"),
+        ("train_xlsx", HEADER, "train.xlsx: a spreadsheet, .*; save it there as CSV"),
+        ("train_doc", HEADER, "train.doc: not the ending of a table"),
     ],
 )
 def test_what_is_no_table_is_refused(recordings: Path, name: str, text: str, message: str) -> None:
@@ -145,11 +145,86 @@ def test_what_is_no_table_is_refused(recordings: Path, name: str, text: str, mes
         read(recordings, "auto", None, **{name: text})
 
 
-def test_other_encodings_are_refused_by_line(recordings: Path) -> None:
+PLAIN = [("1", "a.wav", "x é"), ("2", "b.wav", "é x")]
+LINES = {
+    "semicolons": "id;audio;phones\n1;a.wav;x é\n2;b.wav;é x\n",
+    "tabs": "id\taudio\tphones\n1\ta.wav\tx é\n2\tb.wav\té x\n",
+    "quotes": '"id";"audio";"phones"\n"1";"a.wav";"x é"\n"2";"b.wav";"é x"\n',
+    "headers": " ID ,Audio\u00a0, PHONES\n1,a.wav,x é\n2,b.wav,é x\n",
+    "a first line": "\n,,\nid,audio,phones\n1,a.wav,x é\n2,b.wav,é x\n",
+    "excel's hint": "sep=;\nid;audio;phones\n1;a.wav;x é\n2;b.wav;é x\n",
+    "empty rest": "id;audio;phones;;\n1;a.wav;x é;;\n2;b.wav;é x;;;\n;;;;\n;;;;\n",
+    "backslashes": "id,audio,phones\n1,.\\a.wav,x é\n2,.\\b.wav,é x\n",
+}
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+@pytest.mark.parametrize("text", LINES.values(), ids=LINES.keys())
+def test_tables_as_spreadsheets_save_them(recordings: Path, text: str, ending: str, ends: str) -> None:
+    path = recordings / f"train.{ending}"
+    path.write_bytes(text.replace("\n", ends).encode())
+    corpus = read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path), dev_share=0.1))
+    utterances = sorted((u for split in SPLITS for u in corpus.splits[split]), key=lambda each: each.id)
+    assert [(u.id, u.audio.name, " ".join(u.phones)) for u in utterances] == PLAIN
+    assert not any(corpus.rejected.values()) and not corpus.warnings
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+def test_tables_in_other_encodings(recordings: Path, encoding: str) -> None:
+    path = recordings / "train.csv"
+    path.write_bytes(LINES["semicolons"].encode(encoding))
+    corpus = read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+    assert {u.phones for split in SPLITS for u in corpus.splits[split]} == {("x", "é"), ("é", "x")}
+    said = "train.csv, line 2: not UTF-8, read as Windows-1252 (it says 'é'); if that is wrong, save the file as UTF-8"
+    assert (said in "".join(corpus.warnings)) == (encoding == "cp1252")
+
+
+def test_what_is_in_no_encoding_is_refused_by_line(recordings: Path) -> None:
     path = recordings / "train.tsv"
-    path.write_bytes((HEADER + "1\ta.wav\tx\n2\tb.wav\té\n").encode("latin-1"))
-    with pytest.raises(InputError, match="train.tsv, line 3: not UTF-8"):
+    path.write_bytes((HEADER + "1\ta.wav\tx\r2\tb.wav\t").encode() + b"\x9d\n")
+    with pytest.raises(InputError, match=r"train.tsv, line 3: neither UTF-8 nor Windows-1252 \(byte 0x9d\)"):
         read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+
+
+def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
+    rows = "1\ta.wav\tx \u00e3 ɡ\n2\tb.wav\ta\u0303 g\n"
+    corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "3\tc.wav\ta\u0303\n4\td.wav\tɡ ts x:\n")
+    assert corpus_inventory(corpus).phones == ("g", "x", "\u00e3", "ɡ")
+    assert any("2 labels were written in two ways" in note for note in corpus.notes)
+    assert "different phones: g = U+0067 (1 times) and ɡ = U+0261 (1 times)" in "".join(corpus.warnings)
+    assert "dev: 1 utterances are left out, for labels that the training" in "".join(corpus.warnings)
+
+
+def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
+    table = "id\taudio\tphones\tChannel\n1\ta.wav\tx\t2\n2\ta.wav\tx\t\n3\ta.wav\tx\tleft\n4\ta.wav\tx\t0\n"
+    (recordings / "train.tsv").write_text(table)
+    tables = TablesConfig(train=recordings / "train.tsv", dev=recordings / "train.tsv")
+    for wanted in (None, 1):
+        corpus = read_corpus(CorpusConfig(kind="table", tables=tables.model_copy(update={"dev": None}), channel=wanted))
+        channels = {u.id: u.channel for split in SPLITS for u in corpus.splits[split]}
+        assert channels == {"1": 2, "2": wanted}
+        assert "line 4: channel 'left' is not a number from 1" in reasons(corpus)["3"] and "4" in reasons(corpus)
+
+
+def test_recordings_that_are_missing_are_counted_and_named(recordings: Path) -> None:
+    rows = "1\ta.wav\tx\n" + "".join(f"m{k}\tno/{k}.wav\tx\n" for k in range(7))
+    corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "9\tb.wav\tx\n")
+    (warning,) = corpus.warnings
+    assert "train.tsv: rows left out, because their recordings are not there (7)" in warning and "no/0.wav" in warning
+    assert warning.endswith("and 2 more") and len(corpus.rejected["train"]) == 7
+
+
+def test_labels_to_ignore_are_left_out_and_counted(recordings: Path) -> None:
+    (recordings / "train.tsv").write_text(HEADER + "1\ta.wav\tsil x sil xxx\n2\tb.wav\tsil x sil xxx\n")
+    config = CorpusConfig(kind="table", tables=TablesConfig(train=recordings / "train.tsv"))
+    kept = read_corpus(config)
+    assert "labels that look like pauses are learned as phones: sil (4); " in " ".join(kept.warnings)
+    assert "corpus.ignore=\"['xxx']\"" in " ".join(kept.warnings)
+    corpus = read_corpus(config.model_copy(update={"ignore": ("sil", "xxx", "pau")}))
+    assert {u.phones for split in SPLITS for u in corpus.splits[split]} == {("x",)}
+    assert "labels left out, as corpus.ignore says: sil (4), xxx (2)" in corpus.notes
+    assert corpus.warnings == ("corpus.ignore names labels that do not occur: pau",)
 
 
 def test_tables_that_are_not_there_are_named(recordings: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from praatio import textgrid
 
 from speechctc.config import CorpusConfig
 from speechctc.corpora import Corpus, read_corpus
@@ -76,8 +77,85 @@ def test_what_cannot_be_used_is_left_out_and_why(tmp_path: Path) -> None:
     reasons = {entry.id: entry.reason for part in corpus.rejected.values() for entry in part}
     assert "0.80 s for a recording of 0.30 s" in reasons["train-short"]
     assert "no TextGrid beside it" in reasons["train-none"]
-    assert "not a TextGrid" in reasons["train-broken"] and "'a b' has a space" in reasons["train-space"]
+    assert (
+        "not a TextGrid" in reasons["train-broken"]
+        and "labels with a space in them: 'a b' at 0.00 s" in reasons["train-space"]
+    )
     assert reasons["dev-new"].endswith(": c") and len(reasons) == 5
+
+
+def test_recordings_and_textgrids_without_each_other_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d/only"):
+        write(tmp_path, name, "x y")
+    (tmp_path / "c.TextGrid").unlink()
+    (tmp_path / "d" / "only.wav").unlink()
+    corpus = read(tmp_path)
+    assert "recordings left out, because no TextGrid is beside them (1): c.wav" in corpus.warnings
+    assert "TextGrids without a recording beside them (1): d/only.TextGrid" in corpus.warnings
+    assert {each.id for each in corpus.rejected["train"]} == {"c", "d/only.TextGrid"}
+
+
+def test_a_flat_folder_knows_no_speakers_and_says_so(tmp_path: Path) -> None:
+    for name in "abc":
+        write(tmp_path, name, "x y")
+    corpus = read(tmp_path)
+    assert {u.speaker for part in corpus.splits.values() for u in part} == {""}
+    assert any(note.startswith("speakers: none known") for note in corpus.notes)
+    write(tmp_path, "anna/a", "x y")
+    assert any("speakers: 1 of the folders" in note and "outside of them" in note for note in read(tmp_path).notes)
+
+
+def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:
+    write(tmp_path, "a/b-c", "x")
+    write(tmp_path, "a-b/c", "x")
+    soundfile.write(tmp_path / "a" / "b-c.flac", np.zeros(8000), 8000)
+    corpus = read(tmp_path)
+    utterances = {u.id: u.audio.name for part in corpus.splits.values() for u in part}
+    assert utterances == {"a-b-c": "b-c.wav", "a-b/c": "c.wav"}
+    (twin,) = corpus.rejected["train"]
+    assert "has the same name, and is used" in twin.reason
+
+
+def test_a_tier_without_labels_is_not_taken_for_silence(tmp_path: Path) -> None:
+    write(tmp_path, "a", "x y")
+    write(tmp_path, "b", "x sil")
+    write(tmp_path, "c", ". .")
+    write(tmp_path, "d", "sil")
+    corpus = read(tmp_path, ignore=("sil",))
+    phones = {u.id: u.phones for part in corpus.splits.values() for u in part}
+    assert phones == {"a": ("x", "y"), "b": ("x",), "d": ()}
+    assert "no label in the tier 'phones'" in corpus.rejected["train"][0].reason
+
+
+def test_long_stretches_without_labels_and_long_recordings_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "a", "x y")
+    write(tmp_path, "b", "x y", seconds=61.0)
+    text = " ".join(read(tmp_path).warnings)
+    assert "recordings with 10 s or more without a label" in text and "hear it (1): b.wav" in text
+    assert "recordings longer than 60 s" in text
+
+
+def test_tiers_are_found_in_any_case_and_unicode_form_and_points_have_no_times(tmp_path: Path) -> None:
+    write(tmp_path, "a", "x y", tier="Phone\u0302mes")
+    write(tmp_path, "b", "y x", tier="ph\u00f4nemes")
+    entries = [(0.2, "x"), (0.4, "y")]
+    grid = textgrid.Textgrid(0, 1)
+    grid.addTier(textgrid.PointTier("PH\u00d4NEMES", entries, 0, 1))
+    write(tmp_path, "c", "x")
+    grid.save(str(tmp_path / "c.TextGrid"), "short_textgrid", includeBlankSpaces=True)
+    (tmp_path / "a.TextGrid").rename(tmp_path / "A.textgrid")
+    (tmp_path / "a.wav").rename(tmp_path / "A.wav")
+    corpus = read(tmp_path, tier="ph\u00f4nemes")
+    utterances = {u.id: u for part in corpus.splits.values() for u in part}
+    wanted = {"b": ("y", "x"), "c": ("x", "y")}
+    assert {id: u.phones for id, u in utterances.items() if id != "A"} == wanted and utterances["c"].times is None
+    assert corpus.rejected["train"][0].id == "A", "phonêmes is not phônemes"
+
+
+def test_the_channel_of_the_config_is_that_of_each_recording(tmp_path: Path) -> None:
+    write(tmp_path, "a", "x")
+    write(tmp_path, "b", "x")
+    assert {u.channel for part in read(tmp_path, channel=2).splits.values() for u in part} == {2}
 
 
 def test_nothing_usable_is_said(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""Recordings that libsndfile cannot read (telephones', browsers', videos'), decoded by the program ffmpeg."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.errors import InputError
+
+ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
+_DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists: they name other files to read
+_SIGNS = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
+_SKIP = 1 << 18  # samples decoded at a time where only their number is wanted
+INSTALL = (
+    "install ffmpeg (apt install ffmpeg, brew install ffmpeg, winget install ffmpeg), "
+    "or convert it where it is installed: ffmpeg -i FILE FILE.wav"
+)
+
+
+def is_for_ffmpeg(path: Path) -> bool:
+    """Tell whether a file that libsndfile cannot read is of a format that ffmpeg is asked for, by name or content."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    return path.suffix.lower() in ENDINGS or any(head[place:].startswith(sign) for place, sign in _SIGNS)
+
+
+def installed() -> str | None:
+    """Return the program, None where it is not installed."""
+    return shutil.which("ffmpeg")
+
+
+def missing_for(paths: Iterable[Path]) -> str:
+    """Say how many recordings ffmpeg is needed for, where it is not installed; ``""`` if all is well."""
+    endings = Counter(path.suffix.lower() for path in paths if path.suffix.lower() in ENDINGS)
+    if not endings or installed():
+        return ""
+    kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
+    return (
+        f"{sum(endings.values())} recordings cannot be read without ffmpeg, which is not installed ({kinds}); {INSTALL}"
+    )
+
+
+class Decoded:
+    """A recording that ffmpeg decodes, read block by block, in the way of `soundfile.SoundFile`.
+
+    Attributes
+    ----------
+    samplerate : int
+        The recording's own, Hz.
+    channels : int
+    extra_info : str
+        Empty: its header promises nothing that libsndfile could check.
+
+    Raises
+    ------
+    InputError
+        ffmpeg is not installed, or cannot read the recording.
+    """
+
+    extra_info = ""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        try:
+            self._process = _start(path, self._errors)
+        except InputError:
+            self._errors.close()
+            raise
+        assert self._process.stdout is not None
+        try:
+            self._file = soundfile.SoundFile(self._process.stdout.fileno(), closefd=False)
+        except soundfile.LibsndfileError:
+            self._process.stdout.close()
+            self._process.wait()
+            error = self._failure("it has no sound")
+            self.close()
+            raise error from None
+        self.samplerate, self.channels = int(self._file.samplerate), int(self._file.channels)
+        self._done = 0
+        self._ended = False
+
+    @property
+    def frames(self) -> int:
+        """Samples of each channel; the whole recording is decoded once to count them."""
+        status = self._path.stat()
+        return _count(self._path, status.st_size, status.st_mtime_ns)
+
+    def read(self, frames: int, dtype: str = "float32", always_2d: bool = True) -> NDArray[np.float32]:
+        """Decode the next block, of shape (samples, channels); an empty one is the end.
+
+        Raises
+        ------
+        InputError
+            ffmpeg stopped before the recording's end.
+        """
+        if self._ended:
+            return np.zeros((0, self.channels), np.float32)
+        block: NDArray[np.float32] = self._file.read(frames, dtype=dtype, always_2d=always_2d)
+        self._done += len(block)
+        if len(block) < frames:
+            self._ended = True
+            if self._process.wait() != 0:
+                raise self._failure(f"it breaks off after {self._done / self.samplerate:.1f} s")
+        return block
+
+    def seek(self, frame: int) -> int:
+        """Go forward to a sample, by decoding what lies before it."""
+        while self._done < frame and len(self.read(min(frame - self._done, _SKIP))):
+            pass
+        return self._done
+
+    def close(self) -> None:
+        """End ffmpeg."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
+
+    def __enter__(self) -> Decoded:
+        """Return itself."""
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End ffmpeg."""
+        if hasattr(self, "_file"):
+            self._file.close()
+        self.close()
+
+    def _failure(self, otherwise: str) -> InputError:
+        """Put what ffmpeg said in a line."""
+        self._errors.seek(0)
+        lines = self._errors.read(4000).decode("utf-8", "replace").splitlines()
+        said = next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
+        said = said.removeprefix(f"file:{self._path}: ")
+        return InputError(f"{self._path}: ffmpeg cannot decode it ({said[:160]})", "copy it again, or leave it out")
+
+
+def _start(path: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start ffmpeg; it writes the first sound track as float WAV, at its own rate and with its own channels."""
+    program = installed()
+    if program is None:
+        raise InputError(f"{path}: libsndfile does not read this format, and ffmpeg is not installed", INSTALL)
+    # fmt: off
+    command = [
+        program, "-nostdin", "-hide_banner", "-v", "error", "-xerror",
+        "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
+        "-map", "0:a:0", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",
+        "-f", "wav", "-c:a", "pcm_f32le", "pipe:1",
+    ]
+    # fmt: on
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+    except OSError as error:
+        raise InputError(f"{path}: ffmpeg does not start ({error.strerror})", "install it again") from None
+
+
+@lru_cache(maxsize=4096)
+def _count(path: Path, size: int, changed: int) -> int:
+    """Return how many samples a recording decodes to; kept as long as its size and time of change are the same."""
+    count = 0
+    with Decoded(path) as file:
+        while len(block := file.read(_SKIP)):
+            count += len(block)
+    return count

@@ -1,0 +1,83 @@
+"""Text files as spreadsheets, editors and Praat save them: UTF-8, UTF-16 or Windows-1252, any line ends."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import NamedTuple
+
+from speechctc.errors import InputError
+
+_HEAD = 400  # bytes that UTF-16 without a byte order mark is told by
+
+
+class Text(NamedTuple):
+    """What a file says, its lines parted by newlines, and what the user should know of how it was read (or ``""``)."""
+
+    text: str
+    note: str
+
+
+def read_text(path: Path) -> Text:
+    """Read a text file in UTF-8 or UTF-16; one that is neither is taken for Windows-1252, and the note says so.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is no text: it holds NUL or bytes that Windows-1252 does not have.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from None
+    return decode_text(raw, path)
+
+
+def decode_text(raw: bytes, path: Path) -> Text:
+    """Decode what `read_text` reads; `path` names it in messages."""
+    encoding = _unicode(raw)
+    try:
+        text, note = raw.decode(encoding), ""
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8-sig":
+            raise InputError(f"{path}: damaged UTF-16 ({error.reason})", "save it again as UTF-8") from None
+        text, note = _windows(raw, path, error.start)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"{path}, line {line}: a NUL character, so not a text file", "save it as UTF-8 text")
+    return Text(text, note)
+
+
+def _unicode(raw: bytes) -> str:
+    """Return the Unicode encoding that the file's first bytes speak for."""
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = raw[0:_HEAD:2], raw[1:_HEAD:2]
+    if len(raw) % 2 == 0 and odd.count(0) > 0.7 * len(odd) and not even.count(0):
+        return "utf-16-le"
+    if len(raw) % 2 == 0 and even.count(0) > 0.7 * len(even) and not odd.count(0):
+        return "utf-16-be"
+    return "utf-8-sig"
+
+
+def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
+    """Decode as Windows-1252; `start` is the first byte that is not UTF-8."""
+    try:
+        text = raw.decode("cp1252")
+    except UnicodeDecodeError as error:
+        line = _line(raw, error.start)
+        what = f"{path}, line {line}: neither UTF-8 nor Windows-1252 (byte 0x{raw[error.start]:02x})"
+        raise InputError(what, "save it as UTF-8") from None
+    begin, end = start, start + 1
+    while begin > 0 and text[begin - 1].isalnum():
+        begin -= 1
+    while end < len(text) and text[end].isalnum():
+        end += 1
+    where = f"{path}, line {_line(raw, start)}: not UTF-8, read as Windows-1252"
+    return text, f"{where} (it says {text[begin:end]!r}); if that is wrong, save the file as UTF-8"
+
+
+def _line(raw: bytes, place: int) -> int:
+    """Return the number of the line that a byte is in, whatever ends the lines."""
+    return len((raw[:place] + b".").splitlines())

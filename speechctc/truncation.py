@@ -1,0 +1,50 @@
+"""Recordings that were cut off: how far they fall short of what their headers promise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import soundfile
+
+_OPEN_END = 0x7FFFFFFF - 8  # bytes; headers of this much and more were written before the length was known
+_LAST_PAGE = 1 << 17  # bytes that the last page of an OGG stream lies within: a page has at most 65,307
+_END_OF_STREAM = 4  # flag of an OGG page
+
+
+def cut_short(path: Path, file: soundfile.SoundFile) -> str:
+    """Say in words how an open recording falls short of what it promises; ``""`` if it does not, or cannot be told."""
+    if file.format == "OGG":
+        return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
+    promised, there = _nist(path) if file.format == "NIST" else _chunk(file.extra_info)
+    if there >= promised or promised >= _OPEN_END:
+        return ""
+    return f"{path}: cut short: the header promises {promised:,} bytes of sound, the file holds {there:,}"
+
+
+def _chunk(log: str) -> tuple[int, int]:
+    """Return how many bytes of sound a WAV or AIFF file promises and holds, from libsndfile's log of its header."""
+    found = re.search(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", log, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _nist(path: Path) -> tuple[int, int]:
+    """Return how many bytes of sound a SPHERE file promises and holds, from the fields of its header."""
+    with path.open("rb") as file:
+        first = file.read(16).split()  # NIST_1A and the length of the header
+        header = int(first[1]) if len(first) > 1 and first[1].isdigit() else 1024
+        fields = dict(re.findall(rb"^(\w+) -i (\d+)", file.read(max(header - 16, 0)), re.MULTILINE))
+    sizes = [int(fields.get(name, b"0")) for name in (b"sample_count", b"sample_n_bytes", b"channel_count")]
+    promised = sizes[0] * sizes[1] * max(sizes[2], 1)
+    return promised, path.stat().st_size - header
+
+
+def _ogg_ends(path: Path) -> bool:
+    """Tell whether the last page of an OGG file is whole and says that the stream ends with it."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _LAST_PAGE, 0))
+        tail = file.read()
+    page = tail[tail.rfind(b"OggS") :]
+    if len(page) < 27 or len(page) < 27 + page[26]:
+        return False
+    return bool(page[5] & _END_OF_STREAM) and len(page) >= 27 + page[26] + sum(page[27 : 27 + page[26]])

@@ -1,0 +1,113 @@
+"""TextGrids in the four formats of Praat; the bytes are as Praat 6.1 writes them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
+from speechctc.recognition.textgrids import Entry, read_tiers
+
+WANTED = {
+    "Mary": (False, [Entry(0.0, 1.5, "é")]),
+    "phönes": (False, [Entry(0.0, 0.25, "a"), Entry(0.25, 0.5, 'ʃ"x'), Entry(0.5, 1.5, "")]),
+    "bell": (True, [Entry(0.75, 0.75, "ding")]),
+}
+SHORT = (
+    'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0\n1.5\n<exists>\n3\n"IntervalTier"\n"Mary"\n0\n1.5\n1\n'
+    '0\n1.5\n"é"\n"IntervalTier"\n"phönes"\n0\n1.5\n3\n0\n0.25\n"a"\n0.25\n0.5\n"ʃ""x"\n0.5\n1.5\n""\n"TextTier"\n'
+    '"bell"\n0\n1.5\n1\n0.75\n"ding"\n'
+)
+CHRONOLOGICAL = (
+    '"Praat chronological TextGrid text file"\n0 1.5   ! Time domain.\n3   ! Number of tiers.\n'
+    '"IntervalTier" "Mary" 0 1.5\n"IntervalTier" "phönes" 0 1.5\n"TextTier" "bell" 0 1.5\n\n! Mary:\n1 0 1.5\n"é"\n\n'
+    '! phönes:\n2 0 0.25\n"a"\n\n! phönes:\n2 0.25 0.5\n"ʃ""x"\n\n! phönes:\n2 0.5 1.5\n""\n\n! bell:\n3 0.75 \n"ding"'
+)
+
+
+def text16(text: str) -> bytes:
+    return struct.pack(">HH", 0xFFFF, len(text)) + text.encode("utf-16-be")
+
+
+def text8(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+BINARY = b"".join(
+    [
+        b"ooBinaryFile\x08TextGrid" + struct.pack(">dd?i", 0, 1.5, True, 3),
+        b"\x0cIntervalTier" + text8("Mary") + struct.pack(">ddi", 0, 1.5, 1) + struct.pack(">dd", 0, 1.5) + text16("é"),
+        b"\x0cIntervalTier" + text16("phönes") + struct.pack(">ddi", 0, 1.5, 3),
+        struct.pack(">dd", 0, 0.25) + text8("a") + struct.pack(">dd", 0.25, 0.5) + text16('ʃ"x'),
+        struct.pack(">dd", 0.5, 1.5) + text8(""),
+        b"\x08TextTier" + text8("bell") + struct.pack(">ddi", 0, 1.5, 1) + struct.pack(">d", 0.75) + text8("ding"),
+    ]
+)
+UTF16 = [codec for codec in ("utf-16-be", "utf-16-le")]
+FILES = {"binary": BINARY, "short": SHORT.encode(), "chronological": CHRONOLOGICAL.encode()}
+FILES |= {f"short, {codec}": ("\ufeff" + SHORT).encode(codec) for codec in UTF16}
+FILES |= {f"chronological, {codec}": ("\ufeff" + CHRONOLOGICAL).encode(codec) for codec in UTF16}
+FILES["old Mac lines"] = SHORT.replace("\n", "\r").encode()
+
+
+def write(folder: Path, raw: bytes) -> Path:
+    (folder / "a.TextGrid").write_bytes(raw)
+    return folder / "a.TextGrid"
+
+
+@pytest.mark.parametrize("raw", FILES.values(), ids=FILES.keys())
+def test_each_format_says_the_same(tmp_path: Path, raw: bytes) -> None:
+    path = write(tmp_path, raw)
+    assert {tier.name: (tier.points, tier.entries) for tier in read_tiers(path).tiers} == WANTED
+    assert read_textgrid(path, "PHÖNES") == [Interval(0.0, 0.25, "a"), Interval(0.25, 0.5, 'ʃ"x')]
+    with pytest.raises(InputError, match=r"a.TextGrid: no tier 'x', only 'Mary', 'phönes', 'bell'; name one of those"):
+        read_textgrid(path, "x")
+    with pytest.raises(InputError, match="the tier 'bell' is of points"):
+        read_textgrid(path, "bell")
+
+
+@pytest.mark.parametrize("cut", [30, 60, 100, 150, 200, len(BINARY) - 1])
+def test_what_breaks_off_is_refused(tmp_path: Path, cut: int) -> None:
+    for raw in (BINARY[:cut], CHRONOLOGICAL.encode()[:cut]):
+        with pytest.raises(InputError, match="a.TextGrid: not a TextGrid"):
+            read_tiers(write(tmp_path, raw))
+
+
+def test_windows_text_is_read_and_said(tmp_path: Path) -> None:
+    grid = read_tiers(write(tmp_path, SHORT.replace("ʃ", "s").encode("cp1252")))
+    assert (
+        grid.tiers[0].entries[0].label == "é" and "line 15: not UTF-8, read as Windows-1252 (it says 'é')" in grid.note
+    )
+
+
+@pytest.mark.parametrize(
+    ("intervals", "message"),
+    [
+        ([(0.0, 0.5, "a"), (0.4, 0.9, "b")], "overlap: 'a' ends at 0.500 s, 'b' begins at 0.400 s"),
+        ([(0.5, 0.2, "a")], "'a' goes from 0.5 s to 0.2 s"),
+        ([(0.1, float("nan"), "a")], "'a' goes from 0.1 s to nan s"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(
+    tmp_path: Path, intervals: list[tuple[float, float, str]], message: str
+) -> None:
+    text = 'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0\n1\n<exists>\n1\n"IntervalTier"\n"p"\n0\n1\n'
+    text += f"{len(intervals)}\n" + "".join(f'{start}\n{end}\n"{label}"\n' for start, end, label in intervals)
+    with pytest.raises(InputError, match=message):
+        read_textgrid(write(tmp_path, text.encode()), "p")
+
+
+def test_intervals_come_in_the_order_of_time_and_labels_in_nfc(tmp_path: Path) -> None:
+    text = CHRONOLOGICAL.replace("2 0 0.25", "2 0.5 1.5").replace('"a"', '"a\u0303"').replace('2 0.5 1.5\n""', "")
+    assert [each.label for each in read_textgrid(write(tmp_path, text.encode()), "phönes")] == ['ʃ"x', "\u00e3"]
+    (tmp_path / "a.PHN").write_bytes("0 100 a\u0303\r\n100 200 x\r\n".encode("utf-16"))
+    assert [each.label for each in read_phn(tmp_path / "a.PHN")] == ["\u00e3", "x"]
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    intervals = [Interval(0.0, 0.5, 'say "ah"'), Interval(0.5, 1.0, "ʃ!")]
+    path = write(tmp_path, textgrid_text(1.0, {"phones": intervals}).encode())
+    assert read_textgrid(path, "phones") == intervals
