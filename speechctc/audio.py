@@ -1,6 +1,7 @@
 """Any recording libsndfile reads to float32 mono samples at the rate wanted.
 
-WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged; other rates are resampled by a windowed sinc.
+WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; channels are averaged, or one is chosen; other rates are
+resampled by a windowed sinc.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def info(path: Path) -> AudioInfo:
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
-def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
+def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.float32], float]:
     """Read a recording.
 
     A WAV, AIFF or MP3 file that was cut off after its header was written is read as far as it goes; see `cut_short`.
@@ -71,6 +72,8 @@ def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
     path : Path
     rate : int
         Samples per second wanted, Hz.
+    channel : int, optional
+        Which channel to read, counted from 1; None: the mean of all.
 
     Returns
     -------
@@ -82,10 +85,11 @@ def read(path: Path, rate: int) -> tuple[NDArray[np.float32], float]:
     Raises
     ------
     InputError
-        As `info`; or a compressed stream breaks off or is damaged, or a sample is not a finite number.
+        As `info`; or a compressed stream breaks off or is damaged, a sample is not a finite number, or there is no
+        such channel.
     """
     with open_sound(path) as file:
-        mono, file_rate = _mono(file, path), int(file.samplerate)
+        mono, file_rate = _mono(file, path, channel), int(file.samplerate)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
 
@@ -175,14 +179,19 @@ def open_sound(path: Path) -> soundfile.SoundFile:
     return file
 
 
-def _mono(file: soundfile.SoundFile, path: Path) -> NDArray[np.float32]:
-    """Decode all blocks, each averaged over its channels."""
-    blocks = list(mono_blocks(file, path, BLOCK))
+def _mono(file: soundfile.SoundFile, path: Path, channel: int | None) -> NDArray[np.float32]:
+    """Decode all blocks to one array."""
+    blocks = list(mono_blocks(file, path, BLOCK, channel))
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[NDArray[np.float32]]:
-    """Decode block by block, each averaged over its channels."""
+def mono_blocks(
+    file: soundfile.SoundFile, path: Path, size: int, channel: int | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Decode block by block: one channel, counted from 1, or the mean of all."""
+    if channel is not None and not 1 <= channel <= file.channels:
+        there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
+        raise InputError(f"{path}: no channel {channel}, it has {there}", "choose a channel that is there")
     done = 0
     while True:
         try:
@@ -193,12 +202,14 @@ def mono_blocks(file: soundfile.SoundFile, path: Path, size: int) -> Iterator[ND
             raise InputError(reason, "copy it again or remove it") from None
         if len(block) == 0:
             break
+        if channel is not None:
+            block = block[:, channel - 1 : channel]
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             first = done + int(np.argmin(finite))
             at = f"sample {first}, {first / file.samplerate:.3f} s"
             raise InputError(f"{path}: not a finite number (NaN or inf) at {at}", "convert it again or remove it")
-        yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+        yield np.ascontiguousarray(block[:, 0]) if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         done += len(block)
     if done == 0:
         raise InputError(f"{path}: no sample of it can be decoded", "copy it again or remove it")

@@ -24,8 +24,8 @@ class Blocks:
         Duration of what was read so far, as it is in the file.
     """
 
-    def __init__(self, file: soundfile.SoundFile, path: Path, rate: int, size: int) -> None:
-        self._file, self._path, self._rate, self._size = file, path, rate, size
+    def __init__(self, file: soundfile.SoundFile, path: Path, rate: int, size: int, channel: int | None = None) -> None:
+        self._file, self._path, self._rate, self._size, self._channel = file, path, rate, size, channel
         self.seconds = 0.0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
@@ -34,14 +34,14 @@ class Blocks:
 
     def _read(self) -> Iterator[NDArray[np.float32]]:
         done = 0
-        for block in mono_blocks(self._file, self._path, self._size):
+        for block in mono_blocks(self._file, self._path, self._size, self._channel):
             done += len(block)
             self.seconds = done / self._file.samplerate
             yield block
 
 
 @contextmanager
-def opened(path: Path, rate: int) -> Iterator[Blocks]:
+def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks]:
     """Open a recording to read it in blocks; put together they are the samples of `read`, to the bit.
 
     Parameters
@@ -49,6 +49,8 @@ def opened(path: Path, rate: int) -> Iterator[Blocks]:
     path : Path
     rate : int
         Samples per second wanted, Hz.
+    channel : int, optional
+        Which channel to read, counted from 1; None: the mean of all.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def opened(path: Path, rate: int) -> Iterator[Blocks]:
         As `read`; what is wrong within the recording is raised where it is reached.
     """
     with open_sound(path) as file:
-        yield Blocks(file, path, rate, BLOCK)
+        yield Blocks(file, path, rate, BLOCK, channel)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio
+from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
 
 
@@ -165,6 +165,18 @@ def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: f
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
     with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
         audio.read(tmp_path / "a.wav", 16000)
+
+
+def test_one_channel_is_read_alone_and_what_the_others_hold_does_not_matter(tmp_path: Path) -> None:
+    left, right = tone(1.0, 16000, 300.0), tone(1.0, 16000, 900.0)
+    broken = np.full(16000, np.nan, np.float32)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right, broken], axis=1), 16000, subtype="FLOAT")
+    np.testing.assert_array_equal(audio.read(tmp_path / "a.wav", 16000, channel=2)[0], right)
+    with audio_blocks.opened(tmp_path / "a.wav", 16000, 1) as blocks:
+        np.testing.assert_array_equal(np.concatenate(list(blocks)), left)
+    for channel in (0, 4):
+        with pytest.raises(InputError, match=f"a.wav: no channel {channel}, it has 3 channels"):
+            audio.read(tmp_path / "a.wav", 16000, channel=channel)
 
 
 @pytest.mark.shared

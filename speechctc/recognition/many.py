@@ -53,12 +53,16 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 
 
 
 def decode_many(
-    recogniser: Recogniser, paths: Iterable[Path], jobs: int = 0, alternatives: int = 0
+    recogniser: Recogniser,
+    paths: Iterable[Path],
+    jobs: int = 0,
+    alternatives: int = 0,
+    channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
     """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
     if recogniser.device.type == "cpu":
-        return in_order(lambda path: recogniser.decode(path, alternatives), paths, jobs)
-    return decode_batched(recogniser, paths, jobs, alternatives)
+        return in_order(lambda path: recogniser.decode(path, alternatives, channel), paths, jobs)
+    return decode_batched(recogniser, paths, jobs, alternatives, channel)
 
 
 class _Prepared(NamedTuple):
@@ -68,12 +72,16 @@ class _Prepared(NamedTuple):
 
 
 def decode_batched(
-    recogniser: Recogniser, paths: Iterable[Path], jobs: int = 0, alternatives: int = 0
+    recogniser: Recogniser,
+    paths: Iterable[Path],
+    jobs: int = 0,
+    alternatives: int = 0,
+    channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
     """Decode recordings in batches of like length; threads read and make features ahead."""
 
     def prepare(path: Path) -> _Prepared:
-        return _Prepared(path, *recogniser.static(path, BATCH_FRAMES))
+        return _Prepared(path, *recogniser.static(path, BATCH_FRAMES, channel))
 
     prepared = in_order(prepare, paths, jobs)
     while bundle := list(islice(prepared, BUNDLE)):
@@ -83,7 +91,7 @@ def decode_batched(
             if isinstance(each, InputError):
                 yield each
             elif each.static is None:
-                yield _attempt(lambda path: recogniser.decode(path, alternatives), each.path)
+                yield _attempt(lambda path: recogniser.decode(path, alternatives, channel), each.path)
             else:
                 yield done[id(each)]
 

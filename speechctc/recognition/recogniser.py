@@ -125,7 +125,7 @@ class Recogniser:
         blocks = list(self.logit_blocks([wave]))
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.inventory.phones) + 1), dtype=np.float32)
 
-    def decode(self, path: str | Path, alternatives: int = 0) -> Recognition:
+    def decode(self, path: str | Path, alternatives: int = 0, channel: int | None = None) -> Recognition:
         """Recognise one recording, of any length, in memory that grows with its phones only.
 
         Parameters
@@ -133,18 +133,27 @@ class Recogniser:
         path : str or Path
         alternatives : int
             How many other phones to name for each.
+        channel : int, optional
+            Which channel to read, counted from 1; None: the mean of all.
 
         Raises
         ------
         InputError
             It cannot be read as audio.
         """
-        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate, channel) as blocks:
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(str(path), blocks.seconds, segments)
 
-    def align(self, path: str | Path, phones: Sequence[str]) -> Recognition:
+    def align(self, path: str | Path, phones: Sequence[str], channel: int | None = None) -> Recognition:
         """Place phones that are known to be in a recording.
+
+        Parameters
+        ----------
+        path : str or Path
+        phones : sequence of str
+        channel : int, optional
+            Which channel to read, counted from 1; None: the mean of all.
 
         Raises
         ------
@@ -155,7 +164,7 @@ class Recogniser:
             labels = self.inventory.encode(phones)
         except InputError as error:
             raise InputError(f"{path}: {error.what}", f"the model's are: {' '.join(self.inventory.phones)}") from None
-        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate, channel) as blocks:
             log_probs = [_log_softmax(block) for block in self.logit_blocks(blocks)]
             seconds = blocks.seconds
         frames = sum(len(block) for block in log_probs)
@@ -194,7 +203,7 @@ class Recogniser:
                 yield from segmenter.push(_log_softmax(block))
         yield from segmenter.finish(seconds())
 
-    def static(self, path: Path, most: int) -> tuple[float, Tensor | None]:
+    def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Tensor | None]:
         """Return a recording's seconds and its static features, None if they are more than `most` frames.
 
         Raises
@@ -205,7 +214,7 @@ class Recogniser:
         config = self.config.features
         if frame_count(int(audio.info(path).seconds * config.sample_rate), config) > most:
             return 0.0, None
-        samples, seconds = audio.read(path, config.sample_rate)
+        samples, seconds = audio.read(path, config.sample_rate, channel)
         return seconds, static_features(torch.from_numpy(samples), config)
 
     def logit_blocks(

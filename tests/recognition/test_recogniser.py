@@ -125,6 +125,25 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
                 assert result.seconds == audio.info(paths[k]).seconds
 
 
+def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_path: Path) -> None:
+    songs = [SONG, list(reversed(SONG))]
+    left, right = (sing(song, np.random.default_rng(k))[0] for k, song in enumerate(songs))
+    both = np.zeros((max(len(left), len(right)), 2), np.float32)
+    both[: len(left), 0], both[: len(right), 1] = left, right
+    soundfile.write(tmp_path / "a.wav", both, 16000)
+    for channel, song in enumerate(songs, start=1):
+        for results in (
+            decode_many(model, [tmp_path / "a.wav"], 1, 0, channel),
+            decode_batched(model, [tmp_path / "a.wav"], 1, 0, channel),
+        ):
+            (result,) = results
+            assert isinstance(result, Recognition) and list(result.phones) == song
+        score = model.align(tmp_path / "a.wav", song, channel).score
+        assert score is not None and score > -1
+    (result,) = decode_many(model, [tmp_path / "a.wav"], 1, 0, 3)
+    assert isinstance(result, InputError) and "no channel 3, it has 2 channels" in result.what
+
+
 def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
     model: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
