@@ -7,6 +7,7 @@ resampled by a windowed sinc.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -168,7 +169,8 @@ def open_sound(path: Path) -> soundfile.SoundFile:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", "copy it again or remove it")
-        file = soundfile.SoundFile(path)
+        # As bytes: soundfile takes no text with bytes that are not UTF-8, and such file names exist.
+        file = soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except PermissionError:
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     except soundfile.LibsndfileError as error:

@@ -100,8 +100,9 @@ def sweep(
     run: Annotated[Optional[Path], typer.Option("--run", help="Folder of the run folders.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many train at a time.")] = 1,
 ) -> None:
-    """Train every combination of settings (train.lr=1e-4,3e-4) side by side and print them by dev PER.
+    """Train every combination of some settings.
 
+    train.lr=1e-4,3e-4 tries both values. The runs are printed by their PER (phone error rate) on dev, best first.
     Stopped or cut off, the same command goes on where it was.
     """
     from speechctc.config import load_config
@@ -292,7 +293,10 @@ def export(
         typer.Option("--overwrite", help="Replace the folder, if it holds an exported model and nothing else."),
     ] = False,
 ) -> None:
-    """Write a model to give away: half the size, without training state and paths."""
+    """Write a model to give away.
+
+    It is half the size, and has no training state and no paths of this machine.
+    """
     from speechctc.export import check_out
     from speechctc.export import export as run_stage
 
@@ -328,7 +332,10 @@ def score_boundaries(
 
 @app.command()
 def config(config: ConfigOption, settings: Settings = None) -> None:
-    """Check a config and print it with every default filled in."""
+    """Check a config and print all of its keys.
+
+    Defaults are filled in.
+    """
     import yaml
 
     from speechctc.config import load_config
