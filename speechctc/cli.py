@@ -11,18 +11,24 @@ import typer
 
 from speechctc import __version__
 from speechctc.cli_options import (
+    AlternativesOption,
     ChannelOption,
     Device,
     DeviceOption,
     FormatOption,
     JobsOption,
     JsonOption,
+    LmWeightOption,
     ModelOption,
     ModelOrBundledOption,
     OutOption,
     OverwriteOption,
+    PhonesOption,
+    RawOption,
     SkipOption,
     Split,
+    TierOption,
+    TranscriptsOption,
 )
 from speechctc.errors import InputError
 
@@ -163,30 +169,9 @@ def decode(
     skip_existing: SkipOption = False,
     channel: ChannelOption = None,
     jobs: JobsOption = 0,
-    alternatives: Annotated[
-        int,
-        typer.Option(
-            "--alternatives", metavar="N", min=0, help="Name the N next most probable phones, in JSON and TextGrid."
-        ),
-    ] = 0,
-    raw: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            "--raw",
-            metavar="RATE",
-            min=1,
-            help="Standard input has no header: 16-bit little-endian mono samples, RATE of them a second.",
-        ),
-    ] = None,
-    lm_weight: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(
-            "--lm-weight",
-            metavar="WEIGHT",
-            help="How much the model's n-gram of phones counts, if it has one; 0: the sound alone decides. Without it,"
-            " the weight the model was made with.",
-        ),
-    ] = None,
+    alternatives: AlternativesOption = 0,
+    raw: RawOption = None,
+    lm_weight: LmWeightOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings.
@@ -217,28 +202,9 @@ def align(
         Optional[list[Path]],  # noqa: UP045
         typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
     ] = None,
-    phones: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--phones", metavar="PHONES", help='The phones of the one recording: "sh iy hh ae d".'),
-    ] = None,
-    transcripts: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "--transcripts",
-            metavar="PLACE",
-            help="Where the phones are: a table with the columns id, audio and phones; a folder of files named like"
-            " the recordings; or the file of the one recording. Without it, files beside the recordings: .PHN, .lab,"
-            " .txt, .TextGrid, in this order.",
-        ),
-    ] = None,
-    tier: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--tier",
-            metavar="NAME",
-            help="Read the phones from TextGrids alone, from this tier. Without it, the tier is phones.",
-        ),
-    ] = None,
+    phones: PhonesOption = None,
+    transcripts: TranscriptsOption = None,
+    tier: TierOption = None,
     model: ModelOrBundledOption = None,
     form: FormatOption = None,
     out: OutOption = None,

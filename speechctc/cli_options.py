@@ -104,3 +104,49 @@ JsonOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--json", metavar="FILE", help="Write the scores to this JSON file, too."),
 ]
+AlternativesOption = Annotated[
+    int,
+    typer.Option(
+        "--alternatives", metavar="N", min=0, help="Name the N next most probable phones, in JSON and TextGrid."
+    ),
+]
+RawOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--raw",
+        metavar="RATE",
+        min=1,
+        help="Standard input has no header: 16-bit little-endian mono samples, RATE of them a second.",
+    ),
+]
+LmWeightOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--lm-weight",
+        metavar="WEIGHT",
+        help="How much the model's n-gram of phones counts, if it has one; 0: the sound alone decides. Without it,"
+        " the weight the model was made with.",
+    ),
+]
+PhonesOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--phones", metavar="PHONES", help='The phones of the one recording: "sh iy hh ae d".'),
+]
+TranscriptsOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--transcripts",
+        metavar="PLACE",
+        help="Where the phones are: a table with the columns id, audio and phones; a folder of files named like"
+        " the recordings; or the file of the one recording. Without it, files beside the recordings: .PHN, .lab,"
+        " .txt, .TextGrid, in this order.",
+    ),
+]
+TierOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--tier",
+        metavar="NAME",
+        help="Read the phones from TextGrids alone, from this tier. Without it, the tier is phones.",
+    ),
+]

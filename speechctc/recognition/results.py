@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -106,7 +107,8 @@ def to_do(recordings: Sequence[Recording], wanted: Wanted, reporter: Reporter) -
     left = [each for each in recordings if not (wanted.skip_existing and wanted.file_of(each).exists())]
     if len(left) < len(recordings):
         reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {wanted.folder}")
-    if named := [each for each in left if each.path.suffix and each.name.name == each.path.name]:
+    stems = Counter(each.path.with_suffix("") for each in recordings)
+    if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
         first = named[0].name.name + ENDINGS[wanted.form]
         reporter.note(
             f"the results of {len(named)} recordings are named with the ending, as {first}: others share theirs"
