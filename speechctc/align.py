@@ -2,105 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-from speechctc.corpora.table_rows import read_rows
 from speechctc.errors import InputError
+from speechctc.phones import Inventory
 from speechctc.progress import Reporter
-from speechctc.recognition.annotations import read_phn
+from speechctc.recognition import transcripts
 from speechctc.recognition.many import in_order
+from speechctc.recognition.output import Wanted, check_out
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import Recording, beside, find_recordings
-from speechctc.recognition.results import Wanted, check_out, deliver, say_if_uncalibrated
+from speechctc.recognition.recordings import Recording, find_recordings, left_out
+from speechctc.recognition.results import Delivery, deliver, say_if_uncalibrated, to_do
+from speechctc.recognition.transcripts import Found, Transcript
 
-TRANSCRIPTS = (".phn", ".lab", ".txt")
+FARTHEST = 3  # recordings named whose own boundaries are farthest from those found
+EXAMPLES = 8  # phones of the model named where words were given
 
 
 class Task(NamedTuple):
     """A recording and the phones to place in it, or why they are not known."""
 
     recording: Recording
-    phones: tuple[str, ...] | InputError
+    transcript: Found
 
 
 def align(recogniser: Recogniser, tasks: Sequence[Task], wanted: Wanted, reporter: Reporter) -> int:
-    """Align recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did."""
+    """Align recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did.
 
-    def work(task: Task) -> Recognition:
-        if isinstance(task.phones, InputError):
-            raise task.phones
-        if not task.phones:
-            raise InputError(f"{task.recording.path}: no phones to place in it", "name some, separated by spaces")
-        return recogniser.align(task.recording.path, task.phones)
+    Raises
+    ------
+    InputError
+        The results do not fit into the output named, or would replace a person's files.
+    """
+    check_out([task.recording for task in tasks], wanted)
+    say_if_uncalibrated(recogniser, wanted, reporter)
+    left = {recording.path for recording in to_do([task.recording for task in tasks], wanted, reporter)}
+    tasks = [task for task in tasks if task.recording.path in left]
+    errors: dict[str, float] = {}
+    results = in_order(lambda task: _place(recogniser, task, wanted.channel), tasks, wanted.jobs)
+    delivery = Delivery([task.recording for task in tasks], _noted(results, errors), wanted)
+    status = deliver(delivery, "aligning", reporter, aligned=True)
+    if errors:
+        reporter.note(_errors_in_words(errors))
+    return status
 
-    recordings = [task.recording for task in tasks]
-    check_out(recordings, wanted)
-    say_if_uncalibrated(recogniser, wanted.form, reporter)
-    return deliver(recordings, in_order(work, tasks, wanted.jobs), wanted, "aligning", reporter)
+
+def _place(recogniser: Recogniser, task: Task, channel: int | None) -> Recognition:
+    """Align one recording, and compare with the boundaries of its transcript if it has times."""
+    path, transcript = task.recording.path, task.transcript
+    if isinstance(transcript, InputError):
+        raise transcript
+    if not transcript.phones:
+        where = f" in {transcript.file}" if transcript.file else ""
+        raise InputError(f"{path}: no phones to place in it{where}", "name some, separated by spaces")
+    if _look_like_words(transcript.phones, recogniser.inventory):
+        raise _words(path, transcript, recogniser.inventory)
+    result = recogniser.align(path, transcript.phones, channel)
+    pairs = list(zip(transcript.starts, result.segments, strict=False))[1:]
+    return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
 
 
-def find_tasks(arguments: Sequence[Path], phones: str | None, transcripts: Path | None) -> list[Task]:
+def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:
+    """Tell whether most labels are not of the model and are spelled like words."""
+    unknown = [label for label in labels if inventory.normalise(label) not in inventory.phones]
+    letters = [sum(map(str.isalpha, label)) for label in unknown]
+    return len(labels) > 1 and 2 * len(unknown) > len(labels) and sum(letters) >= 2.5 * len(unknown)
+
+
+def _words(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
+    some = " ".join(transcript.phones[:6]) + (" ..." if len(transcript.phones) > 6 else "")
+    where = f"{path}: {transcript.file}" if transcript.file else str(path)
+    fix = f"give phones of the model, such as {' '.join(inventory.phones[:EXAMPLES])}"
+    text = transcript.file is not None and transcript.file.suffix.lower() in transcripts.TEXTS
+    advice = "; --tier phones reads those of a TextGrid" if text else ""
+    return InputError(f"{where}: these look like words, not phones: {some}", fix + advice)
+
+
+def _noted(results: Iterable[Recognition | InputError], errors: dict[str, float]) -> Iterator[Recognition | InputError]:
+    """Pass results on, and keep how far given boundaries are from those found, by file."""
+    for result in results:
+        if isinstance(result, Recognition) and result.given_error is not None:
+            errors[result.file] = result.given_error
+        yield result
+
+
+def _errors_in_words(errors: dict[str, float]) -> str:
+    if len(errors) == 1:
+        ((file, error),) = errors.items()
+        return f"{file}: the boundaries of its transcript are {1000 * error:.1f} ms from the aligned ones (median)"
+    far = sorted(errors, key=errors.__getitem__, reverse=True)[:FARTHEST]
+    named = ", ".join(f"{file} {1000 * errors[file]:.1f} ms" for file in far)
+    middle = 1000 * median(errors.values())
+    return (
+        f"the boundaries of the transcripts of {len(errors)} recordings are {middle:.1f} ms from the aligned ones"
+        f" (median of the recordings' medians); farthest: {named}"
+    )
+
+
+def find_tasks(
+    arguments: Sequence[Path], phones: str | None, given: Path | None, tier: str | None, reporter: Reporter
+) -> list[Task]:
     """Pair recordings with their phones.
 
     Parameters
     ----------
     arguments : sequence of Path
-        Files, folders, patterns; may be empty with `transcripts`, whose rows then name the recordings.
+        Files, folders, patterns; may be empty with a table in `given`, whose rows then name the recordings.
     phones : str or None
         Labels separated by spaces, of the one recording.
-    transcripts : Path or None
-        A table with the columns id, audio and phones. Without it and `phones`, a .PHN, .lab or .txt file beside each
-        recording has them.
+    given : Path or None
+        A table with the columns id, audio and phones; a folder of transcripts called like the recordings; or the
+        transcript of the one recording. Without it and `phones`, files beside the recordings have them.
+    tier : str or None
+        Of the TextGrids; named, only TextGrids are read.
+    reporter : Reporter
+        Hears of files that are left out.
 
     Raises
     ------
     InputError
         Both or neither are given where one must be, or the table cannot be read.
     """
-    if phones is not None and transcripts is not None:
+    if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
-    if transcripts is not None:
-        return _from_table(transcripts, find_recordings(arguments) if arguments else None)
+    if given is not None and not given.is_dir() and transcripts.is_table(given):
+        return [Task(*pair) for pair in transcripts.in_table(given, find_recordings(arguments) if arguments else None)]
     recordings = find_recordings(arguments)
+    for line in left_out(arguments):
+        reporter.note(line)
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if phones is not None and len(recordings) > 1:
-        raise InputError(f"--phones are of one recording, and {len(recordings)} are named", "use --transcripts TABLE")
+    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
+        of = "--phones are" if phones is not None else f"{given} is"
+        fix = "use --transcripts with a table or a folder"
+        raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
+    return [Task(*pair) for pair in zip(recordings, _known(recordings, phones, given, tier), strict=True)]
+
+
+def _known(recordings: Sequence[Recording], phones: str | None, given: Path | None, tier: str | None) -> list[Found]:
     if phones is not None:
-        return [Task(recordings[0], tuple(phones.split()))]
-    return [Task(recording, _beside(recording.path)) for recording in recordings]
-
-
-def _beside(path: Path) -> tuple[str, ...] | InputError:
-    """Read the phones from the file beside a recording."""
-    file = beside(path, TRANSCRIPTS)
-    if file is None:
-        return InputError(f"{path}: no {', '.join(TRANSCRIPTS)} file beside it", "write its phones into one")
-    try:
-        if file.suffix.lower() == ".phn":
-            return tuple(interval.label for interval in read_phn(file))
-        phones = tuple(file.read_text(encoding="utf-8").split())
-    except InputError as error:
-        return error
-    except (OSError, UnicodeDecodeError):
-        return InputError(f"{file}: not readable as UTF-8 text", "save its phones as text")
-    return phones
-
-
-def _from_table(table: Path, recordings: Sequence[Recording] | None) -> list[Task]:
-    """Pair a table's rows with the recordings named, by their id or file name; or with those the rows name."""
-    rows = read_rows(table)
-    if bad := next((row for row in rows if row.problem or row.phones is None), None):
-        raise InputError(f"{table}, line {bad.line}: {bad.problem or 'no phones'}", "mend the line")
-    if recordings is None:
-        paths = [table.parent / row.audio for row in rows]
-        return [Task(Recording(path, Path(row.id)), row.phones or ()) for path, row in zip(paths, rows, strict=True)]
-    known = {Path(row.audio).stem: row.phones or () for row in rows} | {row.id: row.phones or () for row in rows}
-    missing = "no row of its name among the ids and recordings"
-    return [
-        Task(each, known.get(each.path.stem, InputError(f"{each.path}: {table} has {missing}", "add one")))
-        for each in recordings
-    ]
+        return [Transcript(tuple(phones.split()))]
+    if given is None:
+        return transcripts.beside_each(recordings, tier)
+    if given.is_dir():
+        return transcripts.in_folder(given, recordings, tier)
+    return [transcripts.read_transcript(given, recordings[0].path, tier)]

@@ -7,6 +7,7 @@ installed; channels are averaged, or one is chosen; other rates are resampled by
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -166,7 +167,8 @@ def open_sound(path: Path) -> Sound:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
-        file = soundfile.SoundFile(path)
+        # As bytes: soundfile takes no text with bytes that are not UTF-8, and such file names exist.
+        file = soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except PermissionError:
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     except soundfile.LibsndfileError as error:

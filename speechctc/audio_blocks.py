@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,21 @@ from numpy.typing import NDArray
 
 from speechctc.audio import BLOCK, Sound, mono_blocks, open_sound, resample_blocks, words
 from speechctc.errors import InputError
+
+STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # how files begin that libsndfile decodes from a pipe
+STORED = {  # how others begin, and their endings
+    b"ID3": ".mp3",
+    **{bytes((0xFF, second)): ".mp3" for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2)},
+    b"fLaC": ".flac",
+    b"OggS": ".ogg",
+    b"FORM": ".aiff",
+    b"caff": ".caf",
+    b"NIST_1A": ".sph",
+    b"\x1aE\xdf\xa3": ".webm",
+    b"#!AMR": ".amr",
+}
+HEAD = 12  # bytes that tell them apart
+PIPED = 1 << 16  # bytes passed on at a time
 
 
 class Blocks:
@@ -62,7 +80,13 @@ def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks
 
 
 @contextmanager
-def opened_stdin(rate: int, raw_rate: int | None = None, seconds: float = 0.1) -> Iterator[Blocks]:
+def opened_stdin(
+    rate: int,
+    raw_rate: int | None = None,
+    channel: int | None = None,
+    seconds: float = 0.1,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Blocks]:
     """Open standard input to read it as it comes.
 
     Parameters
@@ -71,20 +95,77 @@ def opened_stdin(rate: int, raw_rate: int | None = None, seconds: float = 0.1) -
         Samples per second wanted, Hz.
     raw_rate : int, optional
         What comes has no header: 16-bit little-endian mono samples at this rate, Hz. Otherwise it is WAV, with any
-        length in its header.
+        length in its header, or another sound file (MP3, FLAC, OGG), which is stored in a temporary file first.
+    channel : int, optional
+        Which channel to read, counted from 1; None: the mean of all.
     seconds : float
         Length of a block.
+    say : callable
+        Told when the input is stored first.
 
     Raises
     ------
     InputError
-        It is not WAV; or, where it is reached, a sample is not a finite number.
+        It is not sound; or, where it is reached, a sample is not a finite number.
     """
-    raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
+    if raw_rate:
+        raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
+        with soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **raw) as file:
+            yield Blocks(file, Path("-"), rate, max(int(raw_rate * seconds), 1), channel)
+        return
+    head = _read_head(sys.stdin.fileno())
+    ending = ".m4a" if head[4:8] == b"ftyp" else next((STORED[sign] for sign in STORED if head.startswith(sign)), None)
+    if ending is None:
+        with _streamed(head) as file:
+            yield Blocks(file, Path("-"), rate, max(int(file.samplerate * seconds), 1), channel)
+        return
+    say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")
+    with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
+        path = Path(folder) / f"stdin{ending}"
+        _store(head, path)
+        try:
+            with opened(path, rate, channel) as blocks:
+                yield blocks
+        except InputError as error:
+            raise InputError(error.what.replace(str(path), "standard input"), error.fix) from None
+
+
+def _read_head(stdin: int) -> bytes:
+    head = b""
+    while len(head) < HEAD and (more := os.read(stdin, HEAD - len(head))):
+        head += more
+    return head
+
+
+def _store(head: bytes, path: Path) -> None:
+    with open(path, "wb") as file:
+        file.write(head)
+        while data := os.read(sys.stdin.fileno(), PIPED):
+            file.write(data)
+
+
+def _streamed(head: bytes) -> soundfile.SoundFile:
+    """Open standard input, whose head was read, through a pipe that begins with that head again."""
+    if head and not head.startswith(STREAMED):
+        raise _not_sound("format not recognised")
+    reading, writing = os.pipe()
+    threading.Thread(target=_pass_on, args=(head, sys.stdin.fileno(), writing), daemon=True).start()
     try:
-        file = soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **(raw if raw_rate else {}))
+        return soundfile.SoundFile(reading, closefd=True)
     except soundfile.LibsndfileError as error:
-        fix = "send WAV, or with --raw RATE 16-bit little-endian mono samples"
-        raise InputError(f"standard input: not WAV ({words(error)})", fix) from None
-    with file:
-        yield Blocks(file, Path("-"), rate, max(int(file.samplerate * seconds), 1))
+        raise _not_sound(words(error)) from None
+
+
+def _pass_on(data: bytes, source: int, target: int) -> None:
+    with suppress(OSError):  # the reader went away
+        while data:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(target, view) :]
+            data = os.read(source, PIPED)
+    os.close(target)
+
+
+def _not_sound(reason: str) -> InputError:
+    fix = "send WAV, a sound file such as MP3 or FLAC, or with --raw RATE 16-bit little-endian mono samples"
+    return InputError(f"standard input: not WAV or another sound file ({reason})", fix)

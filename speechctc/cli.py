@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from speechctc import __version__
+from speechctc.cli_options import (
+    AlternativesOption,
+    ChannelOption,
+    Device,
+    DeviceOption,
+    FormatOption,
+    JobsOption,
+    JsonOption,
+    LmWeightOption,
+    ModelOption,
+    ModelOrBundledOption,
+    OutOption,
+    OverwriteOption,
+    PhonesOption,
+    RawOption,
+    SkipOption,
+    Split,
+    TierOption,
+    TranscriptsOption,
+)
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,45 +48,6 @@ Settings = Annotated[
     Optional[list[str]],  # noqa: UP045 (typer reads annotations at run time, on Python 3.10 too)
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the config: train.epochs=3"),
 ]
-ModelOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--model", help="A checkpoint or a run's folder (its best); without it the latest run."),
-]
-
-
-class Split(str, Enum):
-    """The splits that can be scored."""
-
-    train = "train"
-    dev = "dev"
-    test = "test"
-
-
-class Device(str, Enum):
-    """Where to compute; auto is a CUDA GPU where there is one."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Format(str, Enum):
-    """How phones in time are written."""
-
-    text = "text"
-    json = "json"
-    ctm = "ctm"
-    textgrid = "textgrid"
-    tsv = "tsv"
-
-
-FormatOption = Annotated[Format, typer.Option("--format", help="What to write.")]
-OutOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--out", help="A file for all; or a folder (a name without an ending) for a file of each."),
-]
-JobsOption = Annotated[int, typer.Option("--jobs", min=0, help="Recordings at a time; 0: one per core.")]
-DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute.")]
 
 
 @app.command()
@@ -126,8 +106,9 @@ def sweep(
     run: Annotated[Optional[Path], typer.Option("--run", help="Folder of the run folders.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many train at a time.")] = 1,
 ) -> None:
-    """Train every combination of settings (train.lr=1e-4,3e-4) side by side and print them by dev PER.
+    """Train every combination of some settings.
 
+    train.lr=1e-4,3e-4 tries both values. The runs are printed by their PER (phone error rate) on dev, best first.
     Stopped or cut off, the same command goes on where it was.
     """
     from speechctc.config import load_config
@@ -148,45 +129,55 @@ def sweep(
 def evaluate(
     settings: Settings = None,
     model: ModelOption = None,
-    split: Annotated[Split, typer.Option("--split", help="Which split to score.")] = Split.test,
-    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the score there too.")] = None,  # noqa: UP045
+    split: Annotated[
+        Split, typer.Option("--split", help="Which part of the corpus to score; dev was held back from training.")
+    ] = Split.test,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
-    """Score a model on a split: phone error rate, substitutions, deletions, insertions, and the protocol."""
-    from speechctc import files
-    from speechctc.checkpoint import find_checkpoint
+    """Score a model on a split of its corpus.
+
+    Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
+    the reference, divided by the number of reference phones. Below it stand the protocol, and the calibration error:
+    how far confidences are from the share of phones that are right, on average.
+    """
+    from speechctc import written
     from speechctc.evaluate import evaluate as run_stage
     from speechctc.progress import Reporter
+    from speechctc.recognition.output import check_place
     from speechctc.recognition.recogniser import Recogniser
 
-    result = run_stage(Recogniser.load(find_checkpoint(model)), split.value, settings or (), Reporter())
+    check_place(json_file, overwrite)
+    result = run_stage(Recogniser.load(_find(model)), split.value, settings or (), Reporter())
     typer.echo(result.to_text())
     if json_file:
-        files.write_json(json_file, result.to_dict())
+        written.write_json(json_file, result.to_dict(), overwrite)
 
 
 @app.command()
 def decode(
     audio: Annotated[
-        list[Path], typer.Argument(help="Recordings, folders of them, patterns; or -, to read standard input.")
+        list[Path],
+        typer.Argument(
+            help="Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input."
+        ),
     ],
-    model: ModelOption = None,
-    form: FormatOption = Format.text,
+    model: ModelOrBundledOption = None,
+    form: FormatOption = None,
     out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    skip_existing: SkipOption = False,
+    channel: ChannelOption = None,
     jobs: JobsOption = 0,
-    alternatives: Annotated[
-        int, typer.Option("--alternatives", min=0, help="Name so many other phones for each, in JSON and TextGrid.")
-    ] = 0,
-    raw: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--raw", metavar="RATE", min=1, help="- is raw 16-bit little-endian mono at this rate, Hz."),
-    ] = None,
-    lm_weight: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option("--lm-weight", help="Of the model's n-gram of phones, if it has one; 0: what was heard alone."),
-    ] = None,
+    alternatives: AlternativesOption = 0,
+    raw: RawOption = None,
+    lm_weight: LmWeightOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Recognise the phones of recordings."""
+    """Recognise the phones of recordings.
+
+    One recording as text is a line of phones; several are a line for each: the file, a tab, the phones.
+    """
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
@@ -194,10 +185,11 @@ def decode(
     from speechctc.decode import decode as run_stage
     from speechctc.decode import decode_stdin
     from speechctc.progress import Reporter
-    from speechctc.recognition.results import Wanted
+    from speechctc.recognition.output import Wanted, choose_output
 
+    chosen = choose_output(form.value if form else None, out)
+    wanted = Wanted(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
     recogniser = _load(model, device, lm_weight)
-    wanted = Wanted(form.value, out, jobs, alternatives)
     if str(audio[0]) == "-":
         decode_stdin(recogniser, wanted, raw, Reporter())
     elif status := run_stage(recogniser, audio, wanted, Reporter()):
@@ -206,27 +198,35 @@ def decode(
 
 @app.command()
 def align(
-    audio: Annotated[Optional[list[Path]], typer.Argument(help="Recordings, folders of them, patterns.")] = None,  # noqa: UP045
-    phones: Annotated[Optional[str], typer.Option("--phones", help='The phones of the recording: "sh iy hh".')] = None,  # noqa: UP045
-    transcripts: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--transcripts", help="A table with id, audio and phones; else .PHN, .lab or .txt files beside."),
+    audio: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
     ] = None,
-    model: ModelOption = None,
-    form: FormatOption = Format.text,
+    phones: PhonesOption = None,
+    transcripts: TranscriptsOption = None,
+    tier: TierOption = None,
+    model: ModelOrBundledOption = None,
+    form: FormatOption = None,
     out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    skip_existing: SkipOption = False,
+    channel: ChannelOption = None,
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Place known phones in recordings."""
+    """Place known phones in recordings.
+
+    Where the phones came with times (.PHN, TextGrid), how far those are from the times found is said, too.
+    """
     from speechctc.align import align as run_stage
     from speechctc.align import find_tasks
     from speechctc.progress import Reporter
-    from speechctc.recognition.results import Wanted
+    from speechctc.recognition.output import Wanted, choose_output
 
-    tasks = find_tasks(audio or (), phones, transcripts)
-    status = run_stage(_load(model, device), tasks, Wanted(form.value, out, jobs), Reporter())
-    if status:
+    chosen = choose_output(form.value if form else None, out)
+    wanted = Wanted(*chosen, jobs, 0, channel, overwrite, skip_existing)
+    tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
+    if status := run_stage(_load(model, device), tasks, wanted, Reporter()):
         raise typer.Exit(status)
 
 
@@ -234,48 +234,74 @@ def align(
 def calibrate(
     settings: Settings = None,
     model: ModelOption = None,
-    split: Annotated[Split, typer.Option("--split", help="What to learn from; not the training split.")] = Split.dev,
+    split: Annotated[
+        Split, typer.Option("--split", help="What to learn from: a split that the model was not trained on.")
+    ] = Split.dev,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Learn what a model's posteriors and boundaries are worth, and keep that in its checkpoint."""
+    """Learn how far a model's confidences can be believed.
+
+    Confidences are then the share of such phones that are right, and boundaries are moved by how much they are early
+    or late as a whole. Both are learned on dev, the split held back from training, and kept in the model's folder.
+    """
     from speechctc.calibrate import calibrate as run_stage
     from speechctc.progress import Reporter
 
-    typer.echo(run_stage(model, Reporter(), split.value, settings or (), device.value).to_text())
+    typer.echo(run_stage(_find(model), Reporter(), split.value, settings or (), device.value).to_text())
 
 
 @app.command()
 def export(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     model: ModelOption = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace the folder, if it holds an exported model and nothing else."),
+    ] = False,
 ) -> None:
-    """Write a model to give away: in half precision, without training state and paths."""
+    """Write a model to give away.
+
+    It is half the size, and has no training state and no paths of this machine.
+    """
+    from speechctc.export import check_out
     from speechctc.export import export as run_stage
 
-    written = run_stage(model, out)
+    check_out(out, overwrite)
+    written = run_stage(_find(model), out, overwrite)
     typer.echo(f"{out}: {written / 1e6:.1f} MB")
 
 
 @app.command("score-boundaries")
 def score_boundaries(
     reference: Annotated[Path, typer.Argument(help="A TextGrid or .PHN file, or a folder of them.")],
-    hypothesis: Annotated[Path, typer.Argument(help="What to compare with it; files of the same name.")],
-    tier: Annotated[str, typer.Option("--tier", help="Of the TextGrids.")] = "phones",
-    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the score there too.")] = None,  # noqa: UP045
+    hypothesis: Annotated[Path, typer.Argument(help="What to compare with it: files of the same names.")],
+    tier: Annotated[
+        str, typer.Option("--tier", metavar="NAME", help="The tier of the TextGrids to compare.")
+    ] = "phones",
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
-    """Compare the boundaries of two sets of files: median error, shares within 10, 20 and 50 ms, by class."""
-    from speechctc import files
-    from speechctc.boundaries import score_boundaries as run_stage
+    """Compare the boundaries of two sets of files.
 
+    Prints the median error, and the shares of boundaries within 10, 20 and 50 ms, for each class of phones.
+    """
+    from speechctc import written
+    from speechctc.boundaries import score_boundaries as run_stage
+    from speechctc.recognition.output import check_place
+
+    check_place(json_file, overwrite)
     result = run_stage(reference, hypothesis, tier)
     typer.echo(result.to_text())
     if json_file:
-        files.write_json(json_file, result.to_dict())
+        written.write_json(json_file, result.to_dict(), overwrite)
 
 
 @app.command()
 def config(config: ConfigOption, settings: Settings = None) -> None:
-    """Check a config and print it with every default filled in."""
+    """Check a config and print all of its keys.
+
+    Defaults are filled in.
+    """
     import yaml
 
     from speechctc.config import load_config
@@ -283,21 +309,20 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
 
 
+def _find(model: Path | None, or_built_in: bool = False) -> Path:
+    """Find the model that is named, the latest run's, or the bundled one; say on standard error which it is."""
+    from speechctc.used_model import find_and_describe
+
+    folder, line = find_and_describe(model, or_built_in)
+    typer.echo(line, err=True)
+    return folder
+
+
 def _load(model: Path | None, device: Device, lm_weight: float | None = None) -> Recogniser:
-    """Load the model that is named, the latest run's, or the one that comes along; say so of the last."""
-    from speechctc.checkpoint import BUILT_IN, find_checkpoint
+    """Load the model that `_find` finds."""
     from speechctc.recognition.recogniser import Recogniser
 
-    folder = find_checkpoint(model, or_built_in=True)
-    recogniser = Recogniser.load(folder, device.value, lm_weight)
-    if model is None and folder == BUILT_IN:
-        known = f"{len(recogniser.inventory.phones)} phones ({recogniser.inventory.name})"
-        typer.echo(
-            "speechctc: no --model and no run here: using the small English model that comes along,"
-            f" {known}; its model card: {BUILT_IN}/README.md",
-            err=True,
-        )
-    return recogniser
+    return Recogniser.load(_find(model, or_built_in=True), device.value, lm_weight)
 
 
 def _calibrate(run: Path) -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 from speechctc import audio, audio_blocks
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
-from speechctc.recognition.formats import TSV_HEADER, row, write_stream
+from speechctc.recognition.formats import Source, header, row, write_stream
 from speechctc.recognition.many import decode_many
+from speechctc.recognition.output import Wanted, check_out, check_place
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import find_recordings
-from speechctc.recognition.results import Wanted, check_out, deliver, opened_out, say_if_uncalibrated
+from speechctc.recognition.recordings import Recording, find_recordings, left_out
+from speechctc.recognition.results import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
 from speechctc.recognition.segments import Segment
 
-LIVE = ("text", "ctm", "tsv")  # formats in which one recording goes out phone by phone, and none is kept
+LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording goes out phone by phone, and none is kept
 LIVE_FRAMES = 50  # of static features at a time from standard input: phones come half a second late, and a bit
 
 
@@ -35,58 +36,78 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], wanted: Wanted, re
     Raises
     ------
     InputError
-        A folder without recordings, or results that do not fit into the output named.
+        A folder without recordings, or results that do not fit into the output named, or would replace a person's
+        files.
     """
     recordings = find_recordings(arguments)
     check_out(recordings, wanted)
-    say_if_uncalibrated(recogniser, wanted.form, reporter)
+    for line in left_out(arguments):
+        reporter.note(line)
+    say_if_uncalibrated(recogniser, wanted, reporter)
+    recordings = to_do(recordings, wanted, reporter)
     if len(recordings) == 1 and wanted.folder is None and wanted.form in LIVE:
-        path = recordings[0].path
-        with audio_blocks.opened(path, recogniser.config.features.sample_rate) as blocks:
-            _write_live(recogniser.segments(blocks), str(path), wanted)
-        if note := audio.cut_short(path):
-            reporter.warn(note)
+        _decode_live(recogniser, recordings[0], wanted, reporter)
         return 0
     paths = [recording.path for recording in recordings]
-    results = decode_many(recogniser, paths, wanted.jobs, wanted.alternatives)
-    return deliver(recordings, results, wanted, "decoding", reporter)
+    results = decode_many(recogniser, paths, wanted.jobs, wanted.alternatives, wanted.channel)
+    return deliver(Delivery(recordings, results, wanted), "decoding", reporter)
+
+
+def _decode_live(recogniser: Recogniser, recording: Recording, wanted: Wanted, reporter: Reporter) -> None:
+    """Decode one recording, phone by phone."""
+    path = recording.path
+    (source,) = wanted.sources([recording])
+    with audio_blocks.opened(path, recogniser.config.features.sample_rate, wanted.channel) as blocks:
+        if hint := channel_hint(path, wanted):
+            reporter.warn(hint)
+        _write_live(recogniser.segments(blocks), source, wanted)
+    if note := audio.cut_short(path):
+        reporter.warn(note)
 
 
 def decode_stdin(recogniser: Recogniser, wanted: Wanted, raw_rate: int | None, reporter: Reporter) -> None:
-    """Decode standard input as it comes: text, CTM and TSV go out phone by phone, JSON and TextGrid at the end.
+    """Decode standard input as it comes: text, CTM, TSV and CSV go out phone by phone, JSON and TextGrid at the end.
 
     Parameters
     ----------
     recogniser : Recogniser
     wanted : Wanted
     raw_rate : int or None
-        Rate of raw 16-bit little-endian mono samples, Hz; None: it is WAV.
+        Rate of raw 16-bit little-endian mono samples, Hz; None: it is a sound file, of which only WAV is decoded while
+        it comes.
     reporter : Reporter
 
     Raises
     ------
     InputError
-        It is not WAV.
+        It is not sound, or what is at the output named was made by a person.
     """
-    say_if_uncalibrated(recogniser, wanted.form, reporter)
-    with audio_blocks.opened_stdin(recogniser.config.features.sample_rate, raw_rate) as blocks:
+    if wanted.folder is not None:
+        raise InputError(
+            f"--out {wanted.folder}: a folder, and standard input gives one file", "name a file: a.TextGrid"
+        )
+    check_place(wanted.file, wanted.overwrite)
+    say_if_uncalibrated(recogniser, wanted, reporter)
+    source = Source("-", "-", wanted.channel)
+    rate = recogniser.config.features.sample_rate
+    with audio_blocks.opened_stdin(rate, raw_rate, wanted.channel, say=reporter.note) as blocks:
         segments = recogniser.segments(blocks, wanted.alternatives, LIVE_FRAMES)
         if wanted.form in LIVE:
-            _write_live(segments, "-", wanted)
+            _write_live(segments, source, wanted)
             return
         phones = tuple(segments)
-        with opened_out(wanted.out) as out:
-            write_stream([Recognition("-", blocks.seconds, phones)], wanted.form, out)
+        with opened_out(wanted) as out:
+            write_stream([(source, Recognition("-", blocks.seconds, phones))], wanted.form, out)
 
 
-def _write_live(segments: Iterator[Segment], file: str, wanted: Wanted) -> None:
+def _write_live(segments: Iterator[Segment], source: Source, wanted: Wanted) -> None:
     """Write each phone as it comes, and keep none."""
-    with opened_out(wanted.out) as out:
-        out.write(TSV_HEADER if wanted.form == "tsv" else "")
+    with opened_out(wanted) as out:
+        out.write(header(wanted.form))
         between, end = "", "\n" if wanted.form == "text" else ""
         try:
             for segment in segments:
-                out.write(between + segment.phone if wanted.form == "text" else row(wanted.form, file, segment))
+                out.write(between + segment.phone if wanted.form == "text" else row(wanted.form, source, segment))
                 out.flush()
                 between = " "
         except InputError:

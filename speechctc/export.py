@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,48 @@ from speechctc.errors import InputError
 from speechctc.recognition.calibration import Calibration
 
 KEPT = ("epoch", "dev_per", "fold")
+WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json")
 
 
-def export(model: Path | None, out: Path) -> int:
+def check_out(out: Path, overwrite: bool = False) -> None:
+    """See that a model can be written to a folder without loss.
+
+    Parameters
+    ----------
+    out : Path
+    overwrite : bool
+        It may exist, if it is empty, or an exported model and nothing else.
+
+    Raises
+    ------
+    InputError
+        Something else is there.
+    """
+    if not out.exists():
+        return
+    if not overwrite:
+        raise InputError(
+            f"{out}: exists already", "name a folder that does not, or give --overwrite to replace a model"
+        )
+    if not out.is_dir():
+        raise InputError(f"{out}: a file, not a folder", "name another place")
+    names = {path.name for path in out.iterdir()}
+    if other := sorted(names - set(WRITTEN)):
+        raise InputError(f"{out}: holds more than an exported model ({', '.join(other[:3])})", "name another folder")
+    if names and not _is_export(out):
+        raise InputError(f"{out}: not an exported model, but one in training or of a run", "name another folder")
+
+
+def _is_export(folder: Path) -> bool:
+    """Tell whether a checkpoint was exported: its config then names no run."""
+    try:
+        about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+        return about["config"]["run"] is None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     """Write a model in half precision, without paths and training state.
 
     Parameters
@@ -22,6 +62,8 @@ def export(model: Path | None, out: Path) -> int:
         A checkpoint or a run's folder (its best); None: the latest run.
     out : Path
         A folder that is not there yet.
+    overwrite : bool
+        It may be there; see `check_out`.
 
     Returns
     -------
@@ -33,8 +75,7 @@ def export(model: Path | None, out: Path) -> int:
     InputError
         There is no such model, or something is at `out` already.
     """
-    if out.exists():
-        raise InputError(f"{out}: exists already", "name a folder that does not")
+    check_out(out, overwrite)
     folder = find_checkpoint(model)
     checkpoint = load_checkpoint(folder)
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}

@@ -67,7 +67,7 @@ def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def beside_latest(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to an empty folder where the taught model is the latest run."""
+    """Go to an empty folder where the tiny model is the latest run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "latest").symlink_to(tiny_model)
@@ -156,8 +156,8 @@ def test_decode_prints_a_line_of_phones_per_file(
         soundfile.write(file, np.repeat(samples[:, None], channels, axis=1), rate)
     done = speechctc("decode", *files)
     assert done.status == 0
-    lines = done.out.splitlines()
-    assert len(lines) == 2 and lines[0] == lines[1]
+    names, lines = zip(*(line.split("\t") for line in done.out.splitlines()), strict=True)
+    assert names == tuple(map(str, files)) and lines[0] == lines[1]
     assert set(lines[0].split()) <= set(PHONES)
     if rate >= 16000:
         assert lines[0].split() == phones
@@ -178,13 +178,13 @@ def test_decoding_the_others_goes_on(speechctc: Command, there: Path) -> None:
     Path("text.wav").write_text("not audio at all")
     done = speechctc("decode", "missing.wav", "empty.wav", "good.wav", "text.wav")
     assert done.status == 1
-    assert done.out == "low\n"
+    assert done.out == "good.wav\tlow\n"
     assert [name for name in ("missing.wav", "empty.wav", "text.wav") if name in done.err] == [
         "missing.wav",
         "empty.wav",
         "text.wav",
     ]
-    assert len(done.err.strip().splitlines()) == 3
+    assert len(done.err.strip().splitlines()) == 4 and done.err.startswith("using run/best (the latest run")
     assert speechctc("decode", "missing.wav").status == 2
 
 

@@ -69,10 +69,12 @@ def test_folders_and_patterns_keep_their_structure_in_a_folder_out(speechctc: Co
     (here / "talks" / "notes.txt").write_text("no recording")
     done = speechctc("decode", "talks", "more/*.wav", "--format", "textgrid", "--out", "grids", "--jobs", 2)
     assert done.status == 0 and done.out == ""
-    written = sorted(str(path.relative_to("grids")) for path in Path("grids").rglob("*") if path.is_file())
+    written = sorted(str(path.relative_to("grids")) for path in Path("grids").rglob("*.TextGrid"))
     assert written == ["3.TextGrid", "a/1.TextGrid", "b/1.TextGrid", "b/2.TextGrid"]
     assert [interval.label for interval in read_textgrid(Path("grids/b/2.TextGrid"), "phones")] == ["low", "top"]
-    assert speechctc("decode", "talks", "more/*", "--jobs", 1).out == "low top\n" * 5
+    lines = speechctc("decode", "talks", "more/*", "--jobs", 1).out.splitlines()
+    names = ["talks/a/1.wav", "talks/b/1.wav", "talks/b/2.FLAC", "more/3.wav", "more/4.ogg"]
+    assert [line.split("\t") for line in lines] == [[name, "low top"] for name in names]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "ctm", "tsv"])
@@ -83,7 +85,7 @@ def test_one_file_out_has_what_standard_output_would(speechctc: Command, here: P
     assert speechctc("decode", "0.wav", "1.wav", "2.wav", "--format", form, "--out", f"o/all.{form}").out == ""
     assert Path(f"o/all.{form}").read_text() == printed and printed.count("low") >= 2
     speechctc("decode", "1.wav", "--format", form, "--out", "each")
-    (file,) = Path("each").iterdir()
+    (file,) = Path("each").glob("1.*")
     assert file.name == {"text": "1.txt"}.get(form, f"1.{form}")
     alone = speechctc("decode", "1.wav", "--format", form).out
     assert json.loads(file.read_text()) == json.loads(alone)[0] if form == "json" else file.read_text() == alone
@@ -263,7 +265,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
         running.stdout.close()
         err = running.stderr.read()
         running.wait(timeout=60)
-    assert running.returncode != 0 and err == b""
+    assert running.returncode != 0 and len(err.splitlines()) == 1 and err.startswith(b"using ")
 
 
 def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None:

@@ -11,8 +11,8 @@ import torch
 from speechctc.config import Config, load_config
 from speechctc.extract import extract
 from speechctc.shards import read_split
-from tests.practice import Recorder
 from tests.tones import RATE, speak, write_config
+from tests.train_helpers import Recorder
 
 CONFIG = """
 corpus: {{kind: table, tables: {{train: {0}/train.csv, dev: {0}/dev.csv}}}}

@@ -62,12 +62,15 @@ def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
     monkeypatch.setattr(checkpoints, "BUILT_IN", here / "given")
     recording = next(here.parent.glob("tones*/**/*.wav"))
     asked = CliRunner().invoke(app, ["decode", str(recording)])
-    assert asked.exit_code == 0 and "model that comes along" not in asked.output  # the latest run is here
+    assert asked.exit_code == 0 and "bundled" not in asked.output
+    assert "/best (the latest run, as no --model was given): 4 phones (found), trained on " in asked.stderr
     shutil.rmtree(run)
     (here / "runs" / "latest").unlink()
     asked = CliRunner().invoke(app, ["decode", str(recording)])
     assert asked.exit_code == 0
-    assert "no --model and no run here: using the small English model that comes along" in asked.stderr
+    assert (
+        "no --model and no run here: using the bundled small English model, 4 phones (found), dev PER" in asked.stderr
+    )
     assert "model" not in asked.stdout
     asked = CliRunner().invoke(app, ["evaluate"])
     assert isinstance(asked.exception, InputError) and "no model to use" in str(asked.exception)

@@ -93,7 +93,7 @@ def _named(recordings: Sequence[Recording]) -> list[tuple[Recording, str, Path |
     for recording in sorted(recordings, key=lambda each: ENDINGS.index(each.path.suffix.lower())):
         first.setdefault(recording.path.with_suffix(""), recording.path)
     ids: set[str] = set()
-    named = []
+    named: list[tuple[Recording, str, Path | None]] = []
     for recording in recordings:
         twin = first[recording.path.with_suffix("")]
         id = "-".join(recording.name.parts)

@@ -1,43 +1,89 @@
-"""How recognised and aligned phones are written: text, JSON, CTM, Praat TextGrid, TSV."""
+"""How recognised and aligned phones are written: text, JSON, CTM, Praat TextGrid, TSV, CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, NamedTuple, TextIO
 
-from speechctc import files
 from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import Recording
 from speechctc.recognition.segments import Segment
 
-Format = Literal["text", "json", "ctm", "textgrid", "tsv"]
-ENDINGS: dict[str, str] = {"text": ".txt", "json": ".json", "ctm": ".ctm", "textgrid": ".TextGrid", "tsv": ".tsv"}
-TSV_HEADER = "file\tstart\tend\tphone\tconfidence\n"
+Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv"]
+ENDINGS: dict[Format, str] = {
+    "text": ".txt",
+    "json": ".json",
+    "ctm": ".ctm",
+    "textgrid": ".TextGrid",
+    "tsv": ".tsv",
+    "csv": ".csv",
+}
+COLUMNS = ("file", "start", "end", "phone", "confidence")
 
 
-def row(form: Format, file: str, segment: Segment) -> str:
-    """Return one phone as a line of TSV, or of NIST's CTM: file, channel, start, duration, phone, confidence."""
-    phone, start, end, confidence = segment.phone, round(segment.start, 4), round(segment.end, 4), segment.confidence
+class Source(NamedTuple):
+    """What a recording is called in the results.
+
+    Attributes
+    ----------
+    file : str
+        As it was named; in TSV, CSV, JSON and text.
+    id : str
+        Without blanks, and no other recording's; in CTM.
+    channel : int, optional
+        The one that was read, from 1; None: the mean of all.
+    """
+
+    file: str
+    id: str
+    channel: int | None = None
+
+
+def header(form: Format, aligned: bool = False) -> str:
+    """Return what stands before the first result; in CSV an alignment has a column for its score."""
+    if form == "csv":
+        return _csv((*COLUMNS, "score") if aligned else COLUMNS)
+    return "\t".join(COLUMNS) + "\n" if form == "tsv" else ""
+
+
+def row(form: Format, source: Source, segment: Segment, score: float | None = None) -> str:
+    """Return one phone as a line of TSV, of CSV, or of NIST's CTM: id, channel, start, duration, phone, confidence."""
+    phone, start, end = segment.phone, round(segment.start, 4), round(segment.end, 4)
+    confidence = f"{segment.confidence:.4f}"
     if form == "ctm":
-        name = "_".join(Path(file).stem.split()) or "-"
-        return f"{name} 1 {start:.4f} {end - start:.4f} {phone} {confidence:.4f}\n"
-    return f"{file}\t{start:.4f}\t{end:.4f}\t{phone}\t{confidence:.4f}\n"
+        return f"{source.id} {source.channel or 1} {start:.4f} {end - start:.4f} {phone} {confidence}\n"
+    fields = (source.file, f"{start:.4f}", f"{end:.4f}", phone, confidence)
+    if form == "csv":
+        return _csv(fields if score is None else (*fields, f"{score:.4f}"))
+    return "\t".join((_one_field(source.file), *fields[1:])) + "\n"
 
 
-def lines(form: Format, result: Recognition) -> Iterator[str]:
-    """Yield a recording's results in text, CTM or TSV (less its header)."""
+def _csv(fields: Iterable[str]) -> str:
+    """Return a line of CSV as RFC 4180 has it."""
+    line = io.StringIO()
+    csv.writer(line).writerow(fields)
+    return line.getvalue()
+
+
+def _one_field(text: str) -> str:
+    """Return text without tabs and line ends, which TSV has no way to write."""
+    return " ".join(text.splitlines()).replace("\t", " ")
+
+
+def lines(form: Format, source: Source, result: Recognition, named: bool = False) -> Iterator[str]:
+    """Yield a recording's results in text, CTM, TSV or CSV (less its header); `named` text begins with the file."""
     if form != "text":
-        if result.score is not None:
-            yield f"{';;' if form == 'ctm' else '#'} {result.file}: log probability {result.score:.4f} per phone\n"
-        yield from (row(form, result.file, segment) for segment in result.segments)
+        if result.score is not None and form != "csv":
+            yield f"{';;' if form == 'ctm' else '#'} {source.file}: log probability {result.score:.4f} per phone\n"
+        yield from (row(form, source, segment, result.score) for segment in result.segments)
     elif result.score is None:
-        yield " ".join(result.phones) + "\n"
+        yield (_one_field(source.file) + "\t" if named else "") + " ".join(result.phones) + "\n"
     else:
-        yield f"{result.file}: log probability {result.score:.4f} per phone\n"
+        yield f"{source.file}: log probability {result.score:.4f} per phone\n"
         for segment in result.segments:
             yield f"{segment.start:9.3f} {segment.end:9.3f}  {segment.phone:<6} {segment.confidence:.2f}\n"
 
@@ -59,37 +105,55 @@ def textgrid(result: Recognition) -> str:
     return textgrid_text(result.seconds, tiers)
 
 
-def json_pieces(result: Recognition) -> Iterator[str]:
+def json_pieces(result: Recognition, channel: int | None = None) -> Iterator[str]:
     """Yield a recording's results as one JSON object, piece by piece: an hour has some 40,000 phones."""
     head = replace(result, segments=()).to_dict() | {"phones": list(result.phones)}
+    if channel is not None:
+        head = {"file": result.file, "channel": channel} | head
     yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
     for number, segment in enumerate(result.segments):
         yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
     yield "]}"
 
 
-def write_stream(results: Iterable[Recognition], form: Format, out: TextIO) -> None:
-    """Write results one after the other, each as it comes; JSON is one list."""
+def write_stream(
+    results: Iterable[tuple[Source, Recognition]],
+    form: Format,
+    out: TextIO,
+    named: bool = False,
+    aligned: bool = False,
+) -> None:
+    """Write results one after the other, each when it is ready; JSON is one list.
+
+    Parameters
+    ----------
+    results : iterable of (Source, Recognition)
+    form : str
+    out : TextIO
+    named : bool
+        Lines of text begin with the file and a tab.
+    aligned : bool
+        The results are alignments.
+    """
     if form == "json":
         _write_list(results, out)
         return
-    if form == "tsv":
-        out.write(TSV_HEADER)
-    for result in results:
+    out.write(header(form, aligned))
+    for source, result in results:
         if form == "textgrid":
             out.write(textgrid(result))
         else:
-            out.writelines(lines(form, result))
+            out.writelines(lines(form, source, result, named))
         out.flush()
 
 
-def _write_list(results: Iterable[Recognition], out: TextIO) -> None:
+def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
     """Write a JSON list whose end is written in any case, so that what is there can be read."""
     between = "[\n"
     try:
-        for result in results:
+        for source, result in results:
             out.write(between)
-            out.writelines(json_pieces(result))
+            out.writelines(json_pieces(replace(result, file=source.file), source.channel))
             out.flush()
             between = ",\n"
     finally:
@@ -97,18 +161,10 @@ def _write_list(results: Iterable[Recognition], out: TextIO) -> None:
         out.flush()
 
 
-def write_folder(results: Iterable[tuple[Recording, Recognition]], form: Format, folder: Path) -> None:
-    """Write a file for each recording, named like it."""
-    for recording, result in results:
-        if form == "textgrid":
-            text = textgrid(result)
-        elif form == "json":
-            text = "".join(json_pieces(result)) + "\n"
-        else:
-            text = (TSV_HEADER if form == "tsv" else "") + "".join(lines(form, result))
-        files.write_text(folder_file(folder, recording, form), text)
-
-
-def folder_file(folder: Path, recording: Recording, form: Format) -> Path:
-    """Return the file in `folder` that a recording's results have."""
-    return folder / recording.name.with_name(recording.name.name + ENDINGS[form])
+def whole(form: Format, source: Source, result: Recognition) -> str:
+    """Return a recording's results as the text of its own file."""
+    if form == "textgrid":
+        return textgrid(result)
+    if form == "json":
+        return "".join(json_pieces(replace(result, file=source.file), source.channel)) + "\n"
+    return header(form, result.score is not None) + "".join(lines(form, source, result))

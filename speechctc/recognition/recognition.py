@@ -22,12 +22,15 @@ class Recognition:
         Phones in order, none overlapping another.
     score : float, optional
         Of an alignment: log probability of its path, divided by the number of phones.
+    given_error : float, optional
+        Of an alignment of phones that had times: how far their boundaries are from those found, in the median; seconds.
     """
 
     file: str
     seconds: float
     segments: tuple[Segment, ...]
     score: float | None = None
+    given_error: float | None = None
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -39,4 +42,6 @@ class Recognition:
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
         if self.score is not None:
             values["score"] = round(self.score, 4)
+        if self.given_error is not None:
+            values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         return values | {"segments": [segment.to_dict() for segment in self.segments]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -11,7 +12,7 @@ import tgt
 
 from speechctc.errors import InputError
 from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
-from speechctc.recognition.formats import Format, json_pieces, lines, textgrid, write_stream
+from speechctc.recognition.formats import Format, Source, json_pieces, lines, textgrid, write_stream
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
 
@@ -27,9 +28,13 @@ RESULT = Recognition(
 ALIGNED = Recognition("x.flac", 1.0, (Segment("a", 0.25, 0.5, 0.75),), score=-1.5)
 
 
-def written(form: Format, *results: Recognition) -> str:
-    out = io.StringIO()
-    write_stream(iter(results), form, out)
+def source(result: Recognition, channel: int | None = None) -> Source:
+    return Source(result.file, "an/id", channel)
+
+
+def written(form: Format, *results: Recognition, named: bool = False) -> str:
+    out = io.StringIO(newline="")
+    write_stream(((source(result), result) for result in results), form, out, named, results[:1] == (ALIGNED,))
     return out.getvalue()
 
 
@@ -39,6 +44,23 @@ def test_text_is_a_line_of_phones_for_each() -> None:
         "x.flac: log probability -1.5000 per phone",
         "    0.250     0.500  a      0.75",
     ]
+
+
+def test_text_of_several_begins_with_the_file_and_a_tab() -> None:
+    tabbed = Recognition("a\tb\nc", 1.0, ())
+    assert written("text", RESULT, tabbed, named=True) == 'some dir/a b.wav\th# sh "e"\na b c\t\n'
+
+
+def test_csv_is_read_back_by_the_csv_module() -> None:
+    text = written("csv", RESULT)
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows[0] == ["file", "start", "end", "phone", "confidence"] and rows[3][3] == '"e"'
+    assert text.count("\r\n") == 4 == text.count("\n")
+    (head, row) = (
+        csv.DictReader(io.StringIO(written("csv", ALIGNED))).fieldnames,
+        next(csv.DictReader(io.StringIO(written("csv", ALIGNED)))),
+    )
+    assert head is not None and head[-1] == "score" and float(row["score"]) == -1.5
 
 
 def test_json_is_one_list() -> None:
@@ -58,7 +80,7 @@ def test_json_is_one_list() -> None:
 
 def test_a_json_list_that_is_cut_off_is_still_json() -> None:
     def results() -> object:
-        yield RESULT
+        yield source(RESULT), RESULT
         raise KeyboardInterrupt
 
     out = io.StringIO()
@@ -68,9 +90,9 @@ def test_a_json_list_that_is_cut_off_is_still_json() -> None:
 
 
 def test_ctm_has_six_fields() -> None:
-    rows = [line.split() for line in lines("ctm", RESULT)]
-    assert rows[1] == ["a_b", "1", "0.1235", "0.1765", "sh", "0.5000"]
-    assert next(lines("ctm", ALIGNED)).startswith(";; x.flac")
+    rows = [line.split() for line in lines("ctm", source(RESULT, 2), RESULT)]
+    assert rows[1] == ["an/id", "2", "0.1235", "0.1765", "sh", "0.5000"]
+    assert next(lines("ctm", source(ALIGNED), ALIGNED)).startswith(";; x.flac")
 
 
 def test_tsv_has_a_header_once() -> None:

@@ -1,0 +1,145 @@
+"""Where results go and in which format: what the options of a command ask for, checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from speechctc import written
+from speechctc.errors import InputError
+from speechctc.recognition.formats import ENDINGS, Format, Source
+from speechctc.recognition.recordings import Recording, ids
+
+_FORMATS: dict[str, Format] = {ending.lower(): form for form, ending in ENDINGS.items()}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How results are to be made and written.
+
+    Attributes
+    ----------
+    form : str
+        ``"text"``, ``"json"``, ``"ctm"``, ``"textgrid"``, ``"tsv"`` or ``"csv"``.
+    file : Path, optional
+        One file for all results.
+    folder : Path, optional
+        A folder for a file of each recording; without both, results go to standard output.
+    jobs : int
+        Recordings worked on at a time; 0: as many as torch has threads.
+    alternatives : int
+        How many other phones to name for each, in JSON and TextGrid.
+    channel : int, optional
+        The channel to read, from 1; None: the mean of all.
+    overwrite : bool
+        Replace files that a person made or changed.
+    skip_existing : bool
+        Leave out recordings whose file in `folder` is there.
+    """
+
+    form: Format = "text"
+    file: Path | None = None
+    folder: Path | None = None
+    jobs: int = 0
+    alternatives: int = 0
+    channel: int | None = None
+    overwrite: bool = False
+    skip_existing: bool = False
+
+    def file_of(self, recording: Recording) -> Path:
+        """Return the file in `folder` for a recording's results."""
+        assert self.folder is not None
+        return self.folder / recording.name.with_name(recording.name.name + ENDINGS[self.form])
+
+    def sources(self, recordings: Sequence[Recording]) -> list[Source]:
+        """Return what the recordings are called in the results; bytes of a name that are not UTF-8 become U+FFFD."""
+        names = [str(recording.path) for recording in recordings]
+        clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names]
+        found = ids(recordings)
+        known = [id.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for id in found]
+        return [Source(name, id, self.channel) for name, id in zip(clean, known, strict=True)]
+
+
+def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | None, Path | None]:
+    """Return the format, and the file or the folder that ``--format`` and ``--out`` mean.
+
+    The ending of a file decides on the format. A folder is one that exists, ends in a slash, or has no ending.
+
+    Raises
+    ------
+    InputError
+        The ending is that of another format, or of none and no format is given.
+    """
+    if out is None:
+        return form or "text", None, None
+    path, ending = Path(out), Path(out).suffix
+    if path.is_dir() or out.endswith(("/", os.sep)):
+        return form or "text", None, path
+    if path.exists() and not path.is_file():  # a device or a pipe
+        return form or "text", path, None
+    if not ending:
+        return form or "text", None, path
+    meant = _FORMATS.get(ending.lower())
+    if meant is None and form is None:
+        known = " ".join(ENDINGS.values())
+        fix = f"end a file in one of {known}, or give --format; end a folder's name in a slash: {out}/"
+        raise InputError(f"--out {out}: no format has the ending {ending}", fix)
+    if meant is not None and form not in (None, meant):
+        raise InputError(f"--out {out} is a file of format {meant}, and --format says {form}", "leave one of them out")
+    return form or meant or "text", path, None
+
+
+def check_out(recordings: Sequence[Recording], wanted: Wanted) -> None:
+    """See that there is a place for each result before any is made.
+
+    Raises
+    ------
+    InputError
+        Several TextGrids in one file, two results of one name, a place that cannot be written, or files there that a
+        person made or changed.
+    """
+    if wanted.folder is None:
+        if wanted.form == "textgrid" and len(recordings) > 1:
+            raise InputError(f"{len(recordings)} TextGrids do not go into one file", "name a folder with --out FOLDER")
+        if wanted.skip_existing:
+            raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
+        if wanted.file is not None:
+            check_place(wanted.file, wanted.overwrite)
+        return
+    owner: dict[Path, Path] = {}
+    for recording in recordings:
+        file = wanted.file_of(recording)
+        other = owner.setdefault(file, recording.path)
+        if other != recording.path:
+            fix = "name the folder above them, whose structure is kept, or do one at a time"
+            raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
+    _check_folder(wanted.folder)
+    if not wanted.skip_existing:
+        advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
+        written.refuse_changed(owner, wanted.overwrite, advice)
+
+
+def check_place(file: Path | None, overwrite: bool = False) -> None:
+    """See that a file can be written, and that nothing is lost by it; None is no file.
+
+    Raises
+    ------
+    InputError
+        Its folder cannot be written, or it was made or changed by a person.
+    """
+    if file is not None:
+        _check_folder(file.parent)
+        written.refuse_changed([file], overwrite)
+
+
+def _check_folder(folder: Path) -> None:
+    """See that files can be made in a folder, which need not exist."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise InputError(f"{there}: a file, where a folder is to be", "name another place with --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{there}: this user may not write there", "name another place, or change its permissions")

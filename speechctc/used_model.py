@@ -1,0 +1,61 @@
+"""Which model a command uses, in one line, so that no one is in doubt whose phones these are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from speechctc import checkpoint
+
+
+def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:
+    """Return the checkpoint folder that ``--model`` means, and a line that says what it is.
+
+    Parameters
+    ----------
+    model : Path or None
+        As `find_checkpoint` has it.
+    or_built_in : bool
+        As `find_checkpoint` has it.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    folder = checkpoint.find_checkpoint(model, or_built_in)
+    facts = ", ".join(_facts(folder))
+    if model is None and folder == checkpoint.BUILT_IN:
+        why = "no --model and no run here: using the bundled small English model"
+        return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
+    why = " (the latest run, as no --model was given)" if model is None else ""
+    return folder, f"using {_short(folder)}{why}" + (f": {facts}" if facts else "")
+
+
+def _facts(folder: Path) -> list[str]:
+    """Return what the checkpoint records of itself; nothing of a damaged one, which is said when it is loaded."""
+    try:
+        about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+        phones = about["phones"]
+        facts = [f"{len(phones['list'])} phones ({phones['name']})"]
+        trained = _corpus(about["config"]["corpus"])
+        facts += [f"trained on {trained}"] if trained else []
+        per = about.get("dev_per")
+        return [*facts, f"dev PER {per:.1f} %"] if isinstance(per, (int, float)) else facts
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _corpus(corpus: dict[str, Any]) -> str:
+    """Return what a model was trained on, in words; a model given away keeps no paths."""
+    if corpus["kind"] == "demo":
+        return "the demo corpus"
+    place = (corpus.get("tables") or {}).get("train") if corpus["kind"] == "table" else corpus.get("root")
+    return str(place) if place else "TIMIT" if corpus["kind"] == "timit" else ""
+
+
+def _short(folder: Path) -> Path:
+    """Return a folder as seen from here, if it is below."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder

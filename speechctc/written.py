@@ -1,0 +1,151 @@
+"""Which files speechctc wrote last, known by their content: what a person made or changed is never overwritten.
+
+Each folder that results are written to has a small hidden file, `RECORD`, with a line for every file written there: its
+SHA-256 and its name, as ``sha256sum`` prints them. A line is appended before the file appears under its name, so that a
+run that is killed leaves nothing that looks like a person's; appending lets several processes share the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from speechctc import files
+from speechctc.errors import InputError
+
+RECORD = ".speechctc-written"
+NAMED = 3  # files named in a refusal; the others are counted
+
+
+def changed(paths: Iterable[Path]) -> list[Path]:
+    """Return those of the files that exist and do not have the content that was written there."""
+    records: dict[Path, set[tuple[str, bytes]]] = {}
+    found = []
+    for path in paths:
+        if not path.exists() or _is_special(path):
+            continue
+        if path.parent not in records:
+            records[path.parent] = _read_record(path.parent)
+        if path.is_dir() or (_digest(path), _name(path)) not in records[path.parent]:
+            found.append(path)
+    return found
+
+
+def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
+    """See that writing to these files destroys nothing that a person made.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+    overwrite : bool
+        The user insists; only folders are then refused.
+    advice : str
+        What else can be done, to stand at the end of the message.
+
+    Raises
+    ------
+    InputError
+        Some of them were not written by speechctc, or were changed since.
+    """
+    found = [path for path in changed(paths) if path.is_dir() or not overwrite]
+    if not found:
+        return
+    if folder := next((path for path in found if path.is_dir()), None):
+        raise InputError(f"{folder}: a folder is there, where a file is to be written", "name another file")
+    some = ", ".join(map(str, found[:NAMED])) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+    one = len(found) == 1
+    what = f"{some}: {'exists and was' if one else f'{len(found)} files exist that were'} made or changed by hand"
+    fix = f"write to another place, move {'it' if one else 'them'} away, or give --overwrite to lose what is there"
+    raise InputError(f"{what} (not as speechctc wrote {'it' if one else 'them'})", fix + advice)
+
+
+def write_text(path: Path, text: str, overwrite: bool = False) -> None:
+    """Write text as UTF-8, line ends as they are, and remember that.
+
+    Raises
+    ------
+    InputError
+        The file there is not as it was written; see `refuse_changed`.
+    """
+    with opened(path, overwrite) as file:
+        file.write(text)
+
+
+def write_json(path: Path, value: Any, overwrite: bool = False) -> None:
+    """Write plain values as JSON, and remember that."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n", overwrite)
+
+
+@contextmanager
+def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
+    """Open a file to write to. Until it is complete it is called ``NAME.partial``.
+
+    When it is left by Ctrl-C or an `InputError`, what was written so far is put in place.
+
+    Raises
+    ------
+    InputError
+        The file there is not as it was written; on leaving, it was changed meanwhile, and ``NAME.partial`` is kept.
+    """
+    refuse_changed([path], overwrite)
+    if _is_special(path):
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    path = path.resolve() if path.is_symlink() else path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}{files.PARTIAL}")
+    with open(beside, "w", encoding="utf-8", newline="") as file:
+        try:
+            yield file
+        except (KeyboardInterrupt, InputError):
+            file.flush()
+            if beside.stat().st_size:
+                _put_in_place(beside, path, overwrite)
+            else:
+                beside.unlink()
+            raise
+    _put_in_place(beside, path, overwrite)
+
+
+def _put_in_place(beside: Path, path: Path, overwrite: bool) -> None:
+    refuse_changed([path], overwrite, f"; what was to be written is in {beside}")
+    line = _digest(beside).encode() + b"  " + _name(path) + b"\n"
+    record = os.open(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(record, line)
+    finally:
+        os.close(record)
+    os.replace(beside, path)
+
+
+def _read_record(folder: Path) -> set[tuple[str, bytes]]:
+    try:
+        lines = (folder / RECORD).read_bytes().split(b"\n")
+    except OSError:
+        return set()
+    pairs = (line.partition(b"  ") for line in lines)
+    return {(digest.decode("ascii", "replace"), name) for digest, _, name in pairs if name}
+
+
+def _name(path: Path) -> bytes:
+    """Return a file's name as the record has it, on one line."""
+    return os.fsencode(path.name).replace(b"\n", b"\\n")
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether writing goes to a pipe or a device, where nothing is replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()

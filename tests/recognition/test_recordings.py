@@ -1,0 +1,58 @@
+"""Which files are taken for recordings, and what their results are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from speechctc.recognition.recordings import Recording, beside, find_recordings, ids, left_out
+
+
+def touch(*names: str) -> None:
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(b"x")
+
+
+def found(*arguments: str) -> dict[str, str]:
+    return {str(path): str(name) for path, name in find_recordings(map(Path, arguments))}
+
+
+def test_only_those_that_share_a_name_keep_their_ending(here: Path) -> None:
+    touch("in/a.mp3", "in/a.ogg", "in/b.wav", "in/sub/a.mp3", "in/B.notes")
+    assert found("in") == {"in/a.mp3": "a.mp3", "in/a.ogg": "a.ogg", "in/b.wav": "b", "in/sub/a.mp3": "sub/a"}
+    touch("in/b.TextGrid")
+    assert found("in/b.wav", "in/b.TextGrid") == {"in/b.wav": "b", "in/b.TextGrid": "b.TextGrid"}
+
+
+def test_what_takes_ffmpeg_is_found_unless_its_sound_lies_beside_it(here: Path) -> None:
+    touch("in/a.wav", "in/a.MP4", "in/b.m4a", "in/c.webm", "in/._d.wav", "in/e.dss", "in/f.ape")
+    assert list(found("in")) == ["in/a.wav", "in/b.m4a", "in/c.webm"]
+    double, unread = left_out([Path("in"), Path("in/a.wav")])
+    assert double.startswith("in: a.MP4 left out") and unread.startswith("in: e.dss and 1 more left out")
+
+
+def test_a_pattern_that_no_file_matches_and_a_folder_without_sound_are_said(here: Path) -> None:
+    touch("in/a.dss")
+    with pytest.raises(InputError, match=r"x/\*.wav: no file matches this pattern"):
+        find_recordings([Path("in/a.dss"), Path("x/*.wav")])
+    with pytest.raises(InputError, match=r"in: no recordings in this folder .*a.dss cannot be read"):
+        find_recordings([Path("in")])
+
+
+def test_ids_are_unique_and_without_blanks() -> None:
+    paths = ["x/s 1.wav", "x/s_1.wav", "a/t.wav", "b/t.wav", "s_1-2.wav"]
+    names = ["s 1", "s_1", "t", "t", "s_1-2"]
+    recordings = [Recording(Path(path), Path(name)) for path, name in zip(paths, names, strict=True)]
+    found = ids(recordings)
+    assert found == ["s_1", "s_1-2", "a/t", "b/t", "s_1-2-2"]
+    assert ids([Recording(Path("q/deep/u.wav"), Path("deep/u"))]) == ["deep/u"]
+
+
+def test_the_file_beside_is_first_the_one_with_the_whole_name(here: Path) -> None:
+    touch("a.mp3", "a.TextGrid")
+    assert beside(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
+    touch("a.mp3.TextGrid")
+    assert beside(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")

@@ -1,0 +1,203 @@
+"""What decode and align write, and what they leave alone, as a user would meet it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
+from tests import test_cli, test_cli_decode
+from tests.test_cli import Command, one_line_error
+from tests.tiny_model import sing, write_song
+
+SONG = ["low", "mid", "high", "low", "top"]
+
+speechctc = test_cli.speechctc
+here = test_cli.beside_latest
+pipe_in = test_cli_decode.pipe_in
+
+
+def two_speakers(path: Path) -> None:
+    """Write a song on the left channel, and its reverse on the right."""
+    left, right = (sing(song, np.random.default_rng(k))[0] for k, song in enumerate((SONG, SONG[::-1])))
+    both = np.zeros((max(len(left), len(right)), 2), np.float32)
+    both[: len(left), 0], both[: len(right), 1] = left, right
+    soundfile.write(path, both, 16000)
+
+
+def test_corrected_textgrids_survive_the_round_trip(speechctc: Command, here: Path) -> None:
+    for name in ("one/a.wav", "one/b.wav"):
+        Path("one").mkdir(exist_ok=True)
+        write_song(here / name, SONG)
+    round_trip = ("decode", "one", "--format", "textgrid", "--out", "one")
+    assert speechctc(*round_trip).status == 0 and speechctc(*round_trip).status == 0
+    corrected = Path("one/a.TextGrid")
+    corrected.write_text(corrected.read_text().replace("high", "fixed"))
+    Path("one/b.TextGrid").unlink()
+    said = one_line_error(speechctc(*round_trip))
+    assert "one/a.TextGrid: exists and was made or changed by hand" in said and "--skip-existing" in said
+    assert not Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
+    done = speechctc(*round_trip, "--skip-existing")
+    assert done.status == 0 and "1 recordings left out: their results are in one" in done.err
+    assert Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
+    assert speechctc(*round_trip, "--overwrite").status == 0 and "fixed" not in corrected.read_text()
+
+
+@pytest.mark.parametrize("ending", ["txt", "json", "ctm", "tsv", "csv", "TextGrid"])
+def test_one_file_out_is_kept_and_has_the_format_of_its_ending(speechctc: Command, here: Path, ending: str) -> None:
+    write_song(here / "a.wav", SONG)
+    Path(f"mine.{ending}").write_text("my own work")
+    said = one_line_error(speechctc("decode", "a.wav", "--out", f"mine.{ending}"))
+    assert f"mine.{ending}: exists and was made" in said and Path(f"mine.{ending}").read_text() == "my own work"
+    assert speechctc("decode", "a.wav", "--out", f"new.{ending}").status == 0
+    starts = {"txt": "low mid", "json": "[", "ctm": "a 1 0.", "tsv": "file\t", "csv": "file,", "TextGrid": "File type"}
+    assert Path(f"new.{ending}").read_text().startswith(starts[ending])
+
+
+def test_scores_are_not_written_over_a_persons_file(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    Path("mine.json").write_text("{}")
+    for command in (("evaluate",), ("score-boundaries", "a", "b")):
+        assert "mine.json: exists and was made" in one_line_error(speechctc(*command, "--json", "mine.json"))
+    shutil.copytree(tiny_model / "best", "kept")
+    said = one_line_error(speechctc("export", "kept", "--model", tiny_model, "--overwrite"))
+    assert "not an exported model" in said
+    assert speechctc("export", "given", "--model", tiny_model).status == 0
+    assert "exists already" in one_line_error(speechctc("export", "given", "--model", tiny_model))
+    assert speechctc("export", "given", "--model", tiny_model, "--overwrite").status == 0
+    Path("given/notes.md").write_text("mine")
+    said = one_line_error(speechctc("export", "given", "--model", tiny_model, "--overwrite"))
+    assert "holds more than an exported model (notes.md)" in said
+
+
+def test_recordings_of_one_name_stay_apart(speechctc: Command, here: Path) -> None:
+    for name in ("x/a.wav", "y/a.wav", "z/b.flac", "z/b.ogg", "z/c d.wav"):
+        Path(name).parent.mkdir(exist_ok=True)
+        write_song(here / name, ["low"])
+    rows = speechctc("decode", "x/a.wav", "y/a.wav", "z", "--format", "ctm", "--channel", 1).out.splitlines()
+    assert [row.split()[:2] for row in rows] == [[id, "1"] for id in ("x/a", "y/a", "b.flac", "b.ogg", "c_d")]
+    done = speechctc("decode", "z", "--format", "textgrid", "--out", "grids")
+    assert done.status == 0 and "2 recordings are named with the ending, as b.flac.TextGrid" in done.err
+    assert sorted(path.name for path in Path("grids").glob("*.*")) == [
+        ".speechctc-written",
+        "b.flac.TextGrid",
+        "b.ogg.TextGrid",
+        "c d.TextGrid",
+    ]
+
+
+def test_two_speakers_on_two_channels_are_told_and_taken_apart(speechctc: Command, here: Path) -> None:
+    two_speakers(here / "a.wav")
+    mixed = speechctc("decode", "a.wav")
+    assert "a.wav: its channels hold different sounds, which were mixed; --channel 1" in mixed.err
+    assert speechctc("decode", "a.wav", "--channel", 1).out.split() == SONG
+    done = speechctc("decode", "a.wav", "--channel", 2, "--format", "json")
+    (entry,) = json.loads(done.out)
+    assert entry["phones"] == SONG[::-1] and entry["channel"] == 2 and "mixed" not in done.err
+    done = speechctc("align", "a.wav", "--phones", " ".join(SONG), "--channel", 2, "--format", "ctm")
+    assert done.out.splitlines()[1].startswith("a 2 ")
+    done = speechctc("decode", "a.wav", "--channel", 3)
+    assert done.status == 2 and "a.wav: no channel 3, it has 2 channels" in done.err
+    for k in range(5):
+        two_speakers(here / f"{k}.wav")
+    assert speechctc("decode", *(f"{k}.wav" for k in range(5))).err.count("different sounds") == 3
+
+
+def test_names_that_are_not_utf8_are_decoded(speechctc: Command, here: Path) -> None:
+    name = b"caf\xe9.wav".decode("utf-8", "surrogateescape")
+    write_song(here / "plain.wav", ["low"])
+    (here / "in").mkdir()
+    try:
+        (here / "plain.wav").rename(here / "in" / name)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    for form in ("json", "csv", "ctm"):
+        done = speechctc("decode", "in", "--out", f"all.{form}")
+        assert done.status == 0 and "caf\ufffd" in Path(f"all.{form}").read_text(encoding="utf-8")
+    (row,) = csv.DictReader(Path("all.csv").read_text(encoding="utf-8").splitlines())
+    assert row["phone"] == "low"
+
+
+@pytest.mark.parametrize(("ending", "format"), [("mp3", "MP3"), ("flac", "FLAC"), ("ogg", "OGG")])
+def test_other_sound_files_come_through_standard_input(
+    speechctc: Command, here: Path, pipe_in: object, ending: str, format: str
+) -> None:
+    write_song(here / "a.wav", SONG)
+    soundfile.write(here / f"a.{ending}", soundfile.read(here / "a.wav")[0], 16000, format=format)
+    before = set(Path(tempfile.gettempdir()).glob("speechctc-*"))
+    pipe_in(Path(f"a.{ending}").read_bytes())  # type: ignore[operator]
+    done = speechctc("decode", "-")
+    assert done.status == 0 and done.out.split() == SONG
+    assert "it is read to its end before decoding" in done.err
+    assert set(Path(tempfile.gettempdir()).glob("speechctc-*")) <= before
+    pipe_in(Path(f"a.{ending}").read_bytes()[:60])  # type: ignore[operator]
+    assert "standard input" in one_line_error(speechctc("decode", "-"))
+
+
+def test_textgrids_are_transcripts_and_their_times_are_compared(speechctc: Command, here: Path) -> None:
+    Path("in").mkdir()
+    for k, late in enumerate((0.0, 0.1)):
+        times = write_song(here / "in" / f"{k}.wav", SONG, seed=k)
+        given = [Interval(s + late, e + late, phone) for (s, e), phone in zip(times, SONG, strict=True)]
+        words = [Interval(0, 0.5, "hello")]
+        Path(f"in/{k}.TextGrid").write_text(textgrid_text(3.0, {"words": words, "sounds": given}))
+    done = speechctc("align", "in", "--tier", "sounds", "--format", "json")
+    entries = json.loads(done.out)
+    errors = [entry["given_boundaries_median_error_ms"] for entry in entries]
+    assert [entry["phones"] for entry in entries] == [SONG, SONG] and errors[0] < 45 < errors[1] < 145
+    assert f"farthest: in/1.wav {errors[1]:.1f} ms, in/0.wav {errors[0]:.1f} ms" in done.err
+    done = speechctc("align", "in/0.wav", "--transcripts", "in", "--tier", "sounds", "--out", "o")
+    assert done.status == 0 and f"0.wav: the boundaries of its transcript are {errors[0]:.1f} ms" in done.err
+    done = speechctc("align", "in/0.wav")
+    assert done.status == 2 and "no tier 'phones', only 'words', 'sounds'" in done.err
+    assert speechctc("align", "in/0.wav", "--transcripts", "in/0.TextGrid", "--tier", "sounds").status == 0
+
+
+def test_words_where_phones_were_meant_are_told(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", SONG)
+    Path("a.txt").write_text("She had your dark suit in greasy wash water all year.\n")
+    done = speechctc("align", "a.wav")
+    assert done.status == 2 and "a.wav: a.txt: these look like words, not phones: She had your dark suit in" in done.err
+    assert "give phones of the model, such as high low mid top; --tier phones reads those of a TextGrid" in done.err
+    Path("a.TextGrid").write_text(
+        textgrid_text(9.0, {"phones": [Interval(0.1, 0.3, "low"), Interval(0.3, 0.5, "mid")]})
+    )
+    assert speechctc("align", "a.wav", "--tier", "phones", "--out", "grids/").status == 0
+    assert speechctc("align", "a.wav", "--phones", "ʃ iː h æ d").err.count("words") == 0
+
+
+@pytest.mark.parametrize("command", ["decode", "evaluate", "calibrate", "export", "align"])
+def test_every_command_names_the_model_it_uses(speechctc: Command, here: Path, tiny_model: Path, command: str) -> None:
+    arguments = {"export": ["given"], "decode": ["none.wav"], "align": ["none.wav", "--phones", "low"]}
+    settings = ["corpus.tables.test=none.tsv", "corpus.tables.dev=none.tsv"]
+    rest = arguments.get(command, settings)
+    said = speechctc(command, *rest).err.splitlines()[0]
+    assert said.startswith(
+        f"using {tiny_model}/best (the latest run, as no --model was given): 4 phones (found), trained"
+    )
+    shutil.rmtree("given", ignore_errors=True)
+    said = speechctc(command, *rest, "--model", tiny_model).err.splitlines()[0]
+    assert said.startswith(f"using {tiny_model}/best: 4 phones (found), trained on ")
+
+
+def test_no_help_is_cut(speechctc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in speechctc("--help").out.replace("[ARGS]...", "")
+    for command in ("decode", "align", "evaluate", "calibrate", "export", "score-boundaries"):
+        lines = speechctc(command, "--help").out.splitlines()[1:]
+        assert all(len(line) <= 80 for line in lines) and not any(line.endswith("...") for line in lines)
+
+
+def test_a_grid_is_as_it_was_read(here: Path, speechctc: Command) -> None:
+    write_song(here / "a.wav", SONG)
+    assert speechctc("decode", "a.wav", "--out", "x.TextGrid").status == 0
+    assert [each.label for each in read_textgrid(Path("x.TextGrid"), "phones")] == SONG
+    assert "--out o: a folder, and standard input gives one file" in one_line_error(
+        speechctc("decode", "-", "--out", "o")
+    )

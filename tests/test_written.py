@@ -1,0 +1,104 @@
+"""What a person made or changed is kept; what speechctc wrote is not mistaken for that, even after a kill."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from speechctc import written
+from speechctc.errors import InputError
+
+
+def test_what_was_written_is_replaced_and_what_was_changed_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "a é.TextGrid"
+    written.write_text(file, "one")
+    written.write_text(file, "two")
+    assert file.read_text() == "two"
+    stamp = file.stat()
+    file.write_text("TWO")  # as long, and as old
+    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    with pytest.raises(InputError, match="a é.TextGrid: exists and was made or changed by hand .* --overwrite"):
+        written.write_text(file, "three")
+    assert file.read_text() == "TWO"
+    written.write_text(file, "three", overwrite=True)
+    assert file.read_text() == "three"
+
+
+def test_a_file_of_another_name_or_without_a_record_is_a_persons(tmp_path: Path) -> None:
+    written.write_text(tmp_path / "a.txt", "phones")
+    (tmp_path / "b.txt").write_text("phones")
+    assert written.changed([tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "none"]) == [tmp_path / "b.txt"]
+    (tmp_path / written.RECORD).unlink()
+    assert written.changed([tmp_path / "a.txt"]) == [tmp_path / "a.txt"]
+
+
+def test_many_are_counted_and_a_folder_is_never_replaced(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{k}.txt" for k in range(9)]
+    for path in paths:
+        path.write_text("mine")
+    with pytest.raises(InputError, match=r"2.txt and 6 more: 9 files exist that were made or changed by hand"):
+        written.refuse_changed(paths, overwrite=False)
+    written.refuse_changed(paths, overwrite=True)
+    with pytest.raises(InputError, match="a folder is there"):
+        written.refuse_changed([tmp_path], overwrite=True)
+
+
+@pytest.mark.parametrize("moment", ["record", "replace"])
+def test_a_kill_while_writing_leaves_nothing_that_looks_like_a_persons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    file = tmp_path / "a.txt"
+    written.write_text(file, "before")
+
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(os, "write" if moment == "record" else "replace", killed)
+        written.write_text(file, "after")
+    assert file.read_text() == "before" and written.changed([file]) == []
+    written.write_text(file, "again")
+    assert file.read_text() == "again" and [path.name for path in tmp_path.glob("a*")] == ["a.txt"]
+
+
+def test_what_ctrl_c_leaves_is_in_place_and_known(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), written.opened(tmp_path / "a.txt") as file:
+        file.write("some phones")
+        raise KeyboardInterrupt
+    assert (tmp_path / "a.txt").read_text() == "some phones" and written.changed([tmp_path / "a.txt"]) == []
+
+
+def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"what was to be written is in .*a.txt.partial"):
+        with written.opened(tmp_path / "a.txt") as file:
+            file.write("phones")
+            (tmp_path / "a.txt").write_text("mine")
+    assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.txt.partial").read_text() == "phones"
+
+
+def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
+    written.write_text(Path(os.devnull), "lost")
+    assert not Path(os.devnull).is_file() and not Path(os.devnull).with_name(written.RECORD).exists()
+    written.write_text(tmp_path / "real.txt", "one")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    written.write_text(tmp_path / "link.txt", "two", overwrite=True)
+    assert (tmp_path / "link.txt").is_symlink() and (tmp_path / "real.txt").read_text() == "two"
+
+
+def _write(folder: Path, number: int) -> None:
+    for k in range(20):
+        written.write_text(folder / f"{number}-{k}.txt", f"{number} {k}")
+
+
+def test_processes_that_write_to_one_folder_keep_each_others_record(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_write, args=(tmp_path, number)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    files = sorted(tmp_path.glob("*.txt"))
+    assert len(files) == 60 and written.changed(files) == []
