@@ -16,7 +16,8 @@ class TransformedLoss(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         """Compute both: whether an outer transform wants the gradient cannot be seen from here."""
-        return evaluate(*arguments, True)
+        every = (*arguments, True)
+        return evaluate(*every)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

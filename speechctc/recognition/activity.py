@@ -79,7 +79,8 @@ class ActivityDetector:
         """Return the mean log energy of each group of mel bands, dB, shape (n, groups)."""
         columns = static.astype(np.float64).T
         groups = [sum(columns[band] for band in bands) / len(bands) for bands in self._bands]
-        return DB * np.maximum(np.stack(groups, axis=1), FLOOR)
+        levels: Levels = DB * np.maximum(np.stack(groups, axis=1), FLOOR)
+        return levels
 
     def _take(self, levels: Levels) -> None:
         """Smooth what the levels so far allow."""

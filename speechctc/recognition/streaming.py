@@ -18,7 +18,7 @@ from speechctc.config import Config, FeatureConfig, ModelConfig
 from speechctc.features import centred_alone, frame_count, shift_samples, static_features
 from speechctc.model import receptive_field
 from speechctc.phones import SILENCES
-from speechctc.recognition.activity import ActivityDetector, Rows, without_phones
+from speechctc.recognition.activity import ActivityDetector, Flags, Rows, without_phones
 
 BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
 
@@ -143,7 +143,8 @@ class ActivityGate:
         if not self._threshold:
             yield from logits(static)
             return
-        detector, flags = ActivityDetector(self._features, self._threshold), np.zeros(0, np.bool_)
+        detector = ActivityDetector(self._features, self._threshold)
+        flags: Flags = np.zeros(0, np.bool_)
 
         def watched() -> Iterator[Tensor]:
             nonlocal flags
