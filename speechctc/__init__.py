@@ -18,20 +18,29 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     Parameters
     ----------
     model : str or Path, optional
-        A run's folder (its best is used) or one of its checkpoints; without it, the latest run here.
-    device : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        A run's folder (its best is used) or one of its checkpoints; ``"english"``: the bundled model, unless a folder
+        of that name here has a model. By default the latest run here, or else the bundled model.
+    device : {"auto", "cpu", "cuda"}
 
     Returns
     -------
     Recogniser
-        ``decode("a.wav")`` gives phones with times and confidences, ``align("a.wav", ["sh", "iy"])`` places known
-        ones, ``logits(samples, rate)`` gives the net's output.
+        Its methods `decode`, `align` and `logits` take files or samples.
 
     Raises
     ------
     InputError
         There is no such model, or it is damaged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import speechctc
+    >>> model = speechctc.load("english", "cpu")
+    >>> len(model.phones), model.phones[:3]
+    (39, ('aa', 'ae', 'ah'))
+    >>> model.decode(np.zeros(16000), 16000)
+    <Recognition of 'samples', 1.00 s, 0 phones: >
     """
     from speechctc.recognition.recogniser import Recogniser  # late: it loads torch
 

@@ -62,7 +62,7 @@ def _place(recogniser: Recogniser, task: Task, channel: int | None) -> Recogniti
         raise InputError(f"{path}: no phones to place in it{where}", "name some, separated by spaces")
     if _look_like_words(transcript.phones, recogniser.inventory):
         raise _words(path, transcript, recogniser.inventory)
-    result = recogniser.align(path, transcript.phones, channel)
+    result = recogniser.align(path, transcript.phones, channel=channel)
     pairs = list(zip(transcript.starts, result.segments, strict=False))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
 

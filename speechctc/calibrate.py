@@ -73,7 +73,7 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     """
     timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
     lags: list[float] = []
-    results = in_order(lambda utterance: recogniser.align(utterance.audio, utterance.phones, utterance.channel), timed)
+    results = in_order(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError) and utterance.times:
             starts = zip(utterance.times[1:], result.segments[1:], strict=True)

@@ -151,7 +151,8 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     Parameters
     ----------
     model : Path or None
-        A checkpoint folder, a run's folder (its ``best``, or ``last`` while there is no best), or None: the latest run.
+        A checkpoint folder, a run's folder (its ``best``, or ``last`` while there is no best), ``english``: the bundled
+        model, unless a folder of that name has a model; or None: the latest run.
     or_built_in : bool
         Without a name and a run: the model that comes with the package.
 
@@ -173,6 +174,8 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
             files.settle_folder(folder)
         if (folder / "checkpoint.json").is_file():
             return folder
+    if place == Path(BUILT_IN.name) and BUILT_IN.is_dir():
+        return BUILT_IN
     what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
     raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from speechctc.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config, CorpusConfig
 from speechctc.errors import InputError
+from speechctc.export_onnx import export_onnx
 from speechctc.recognition.calibration import Calibration
 
 KEPT = ("epoch", "dev_per", "fold")
@@ -54,14 +55,14 @@ def _is_export(folder: Path) -> bool:
 
 
 def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
-    """Write a model in half precision, without paths and training state.
+    """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
 
     Parameters
     ----------
     model : Path or None
         A checkpoint or a run's folder (its best); None: the latest run.
     out : Path
-        A folder that is not there yet.
+        A folder that is not there yet; or a file that is not, whose name ends in ``.onnx``.
     overwrite : bool
         It may be there; see `check_out`.
 
@@ -78,6 +79,8 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     check_out(out, overwrite)
     folder = find_checkpoint(model)
     checkpoint = load_checkpoint(folder)
+    if out.suffix.lower() == ".onnx":
+        return export_onnx(checkpoint, out)
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
     save_checkpoint(out, replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={}), half=True)
     calibration = Calibration.load(folder)

@@ -351,6 +351,9 @@ class DecodeConfig(Section):
     lm_weight: float = Field(0.5, ge=0, le=5, description="of the n-gram's log probabilities; 0: decode without it")
     lm_bonus: float = Field(1.5, ge=-10, le=10, description="added to a sequence's score for every phone in it")
     beam: int = Field(64, ge=1, le=4096, description="how many the search with an n-gram keeps at a time")
+    min_modulation_db: float = Field(
+        6.0, ge=0, le=40, description="no phones where no band's level changes by more within 1.5 s; 0: anywhere, dB"
+    )
 
 
 def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from speechctc.ctc.problem import Lengths, Problem, as_lengths, check_shapes, loss_type, make_problem
 
@@ -64,7 +65,8 @@ def ctc_loss(
         When shapes, types, lengths or labels do not fit. Lengths and labels are named by sample; those on a GPU are
         checked by the kernel there, and reported by a later call.
     RuntimeError
-        When the CUDA backend cannot start; it says why, and what to do. When asked for a second derivative.
+        When the CUDA backend cannot start; it says why, and what to do. When asked for a second derivative, or for one
+        in forward mode.
 
     Notes
     -----
@@ -107,6 +109,12 @@ def ctc_loss(
     want_gradient = logits.requires_grad and torch.is_grad_enabled()
     if torch.compiler.is_compiling() or type(logits) not in (Tensor, nn.Parameter):
         loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient)
+    elif torch._C._are_functorch_transforms_active():
+        from speechctc.ctc.transforms import TransformedLoss
+
+        loss, _ = TransformedLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+    elif forward_ad.unpack_dual(logits).tangent is not None:
+        raise RuntimeError("ctc_loss has no forward-mode derivative: take torch.autograd.grad or torch.func.jacrev")
     elif want_gradient:  # past the operator, which takes longer to call than the loss of a short utterance
         loss = _Loss.apply(*arguments)  # type: ignore[no-untyped-call]
     else:
@@ -229,6 +237,10 @@ class _Loss(torch.autograd.Function):
             arguments = (*ctx.saved_tensors, *ctx.others, True)
             _, gradient = evaluate(*arguments)
         _, input_lengths, _, _, packed, *_ = ctx.others
+        if torch._C._functorch.is_legacy_batchedtensor(by_loss):
+            raise RuntimeError(
+                "ctc_loss has no batched gradients (is_grads_batched, vectorize): take torch.func.jacrev"
+            )
         _scale_(gradient, by_loss.detach(), input_lengths if packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
             gradient = _Last.apply(gradient, *ctx.saved_tensors, by_loss)  # type: ignore[no-untyped-call]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple, TextIO
 
-from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment
 
@@ -89,20 +88,8 @@ def lines(form: Format, source: Source, result: Recognition, named: bool = False
 
 
 def textgrid(result: Recognition) -> str:
-    """Return a recording's results as a TextGrid: tiers of phones, confidences, and each rank of alternatives."""
-    segments = [s for s in result.segments if round(s.end, 4) > round(s.start, 4)]
-
-    def tier(labels: Iterable[str]) -> list[Interval]:
-        pairs = zip(segments, labels, strict=True)
-        return [Interval(round(s.start, 4), min(round(s.end, 4), result.seconds), label) for s, label in pairs]
-
-    tiers = {"phones": tier(s.phone for s in segments), "confidence": tier(f"{s.confidence:.2f}" for s in segments)}
-    for rank in range(max((len(s.alternatives) for s in segments), default=0)):
-        named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
-        tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
-    if result.score is not None:
-        tiers["score"] = [Interval(0.0, result.seconds, f"{result.score:.4f}")]
-    return textgrid_text(result.seconds, tiers)
+    """Return a recording's results as a TextGrid."""
+    return result.to_textgrid()
 
 
 def json_pieces(result: Recognition, channel: int | None = None) -> Iterator[str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from speechctc.errors import InputError
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
+from speechctc.recognition.streaming import ActivityGate
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,7 +62,7 @@ def decode_many(
 ) -> Iterator[Recognition | InputError]:
     """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
     if recogniser.device.type == "cpu":
-        return in_order(lambda path: recogniser.decode(path, alternatives, channel), paths, jobs)
+        return in_order(lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs)
     return decode_batched(recogniser, paths, jobs, alternatives, channel)
 
 
@@ -91,7 +92,9 @@ def decode_batched(
             if isinstance(each, InputError):
                 yield each
             elif each.static is None:
-                yield _attempt(lambda path: recogniser.decode(path, alternatives, channel), each.path)
+                yield _attempt(
+                    lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), each.path
+                )
             else:
                 yield done[id(each)]
 
@@ -104,13 +107,15 @@ def _batches(
     def frames(item: _Prepared) -> int:
         return 0 if item.static is None else len(item.static)
 
+    gate = ActivityGate(recogniser.config, recogniser.phones)
     left = sorted(items, key=frames, reverse=True)
     while left:
         size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
         batch, left = left[:size], left[size:]
-        logits = recogniser.apply_batch([item.static for item in batch if item.static is not None])
-        for item, rows in zip(batch, logits, strict=True):
-            segments = recogniser.segments_of(rows.numpy(), item.seconds, alternatives)
+        statics = [item.static for item in batch if item.static is not None]
+        for item, static, rows in zip(batch, statics, recogniser.apply_batch(statics), strict=True):
+            logits = gate.whole(static, rows.numpy())
+            segments = recogniser.segments_of(logits, item.seconds, alternatives)
             yield item, Recognition(str(item.path), item.seconds, tuple(segments))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +19,14 @@ from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.model import receptive_field
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
+from speechctc.recognition.samples import NAME, SampleBlocks, Samples, Source
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
-from speechctc.recognition.streaming import BLOCK_FRAMES, cmn_blocks, logit_blocks, static_blocks
+from speechctc.recognition.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
 from speechctc.search import lm_search, uses_lm
-
-Samples = NDArray[np.float32]
 
 
 class Recogniser:
@@ -96,15 +98,25 @@ class Recogniser:
             return "best path"
         return f"prefix search with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
 
-    def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
+    @property
+    def phones(self) -> tuple[str, ...]:
+        """The phones that the model knows; ``phones[i]`` is class ``i + 1`` of the logits, class 0 the blank."""
+        return self.inventory.phones
+
+    @property
+    def receptive_field(self) -> float:
+        """Seconds of a recording that one frame of the output depends on; the mean of ``center_ms`` is not in it."""
+        return receptive_field(self.config.model, self.config.features) * self.config.features.shift_ms / 1000
+
+    def logits(self, samples: Any, rate: int) -> NDArray[np.float32]:
         """Return unnormalised log probabilities.
 
         Parameters
         ----------
-        samples : ndarray, shape = (n_samples,)
-            Mono, in [-1, 1].
+        samples : array_like or Tensor, shape = (n,) or (n, channels)
+            As for `decode`.
         rate : int
-            Samples a second; resampled to the model's if it differs.
+            Hz; resampled to the model's if it differs.
 
         Returns
         -------
@@ -115,73 +127,121 @@ class Recogniser:
         Raises
         ------
         InputError
-            The samples are not one row of finite numbers.
+            The samples or the rate cannot be those of a recording.
         """
-        wave = np.ascontiguousarray(samples, dtype=np.float32)
-        if wave.ndim != 1 or not np.isfinite(wave).all():
-            what = f"shape {wave.shape}" if wave.ndim != 1 else "a number that is not finite"
-            raise InputError(f"samples with {what}", "give one row of finite numbers, in [-1, 1]")
-        wave = audio.resample(wave, rate, self.config.features.sample_rate)
-        blocks = list(self.logit_blocks([wave]))
-        return np.concatenate(blocks) if blocks else np.zeros((0, len(self.inventory.phones) + 1), dtype=np.float32)
+        blocks = list(self.logit_blocks(SampleBlocks(samples, rate, self.config.features.sample_rate)))
+        return np.concatenate(blocks) if blocks else np.zeros((0, len(self.phones) + 1), dtype=np.float32)
 
-    def decode(self, path: str | Path, alternatives: int = 0, channel: int | None = None) -> Recognition:
-        """Recognise one recording, of any length, in memory that grows with its phones only.
+    def decode(
+        self,
+        recording: str | Path | Any,
+        rate: int | None = None,
+        alternatives: int = 0,
+        channel: int | None = None,
+    ) -> Recognition:
+        """Recognise one recording, of any length.
 
         Parameters
         ----------
-        path : str or Path
+        recording : str, Path, array_like or Tensor
+            A file, read in memory that grows with its phones only; or samples of shape (n,) or (n, channels), which
+            are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8.
+        rate : int, optional
+            Hz, of samples; a file has its own.
         alternatives : int
             How many other phones to name for each.
         channel : int, optional
             Which channel to read, counted from 1; None: the mean of all.
 
+        Returns
+        -------
+        Recognition
+            Phones with times and confidences. Samples give the result that a file of these samples gives, with
+            ``"samples"`` as its name.
+
         Raises
         ------
         InputError
-            It cannot be read as audio.
-        """
-        with audio_blocks.opened(Path(path), self.config.features.sample_rate, channel) as blocks:
-            segments = tuple(self.segments(blocks, alternatives))
-            return Recognition(str(path), blocks.seconds, segments)
+            The file cannot be read as audio; the samples or the rate cannot be those of a recording.
 
-    def align(self, path: str | Path, phones: Sequence[str], channel: int | None = None) -> Recognition:
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import speechctc
+        >>> model = speechctc.load("english", "cpu")
+        >>> model.decode(np.zeros(16000), 16000).phones
+        ()
+        """
+        with self._opened(recording, rate, channel) as (name, blocks):
+            segments = tuple(self.segments(blocks, alternatives))
+            return Recognition(name, blocks.seconds, segments)
+
+    def align(
+        self,
+        recording: str | Path | Any,
+        phones: Sequence[str],
+        rate: int | None = None,
+        channel: int | None = None,
+    ) -> Recognition:
         """Place phones that are known to be in a recording.
 
         Parameters
         ----------
-        path : str or Path
+        recording : str, Path, array_like or Tensor
+            As for `decode`.
         phones : sequence of str
+            Of the model's, in order.
+        rate : int, optional
+            Hz, of samples.
         channel : int, optional
-            Which channel to read, counted from 1; None: the mean of all.
+            Which channel of a file to read, counted from 1; None: the mean of all.
+
+        Returns
+        -------
+        Recognition
+            With a score.
 
         Raises
         ------
         InputError
             A phone is not of the model's set, there are more than fit into the recording, or it cannot be read.
         """
-        try:
-            labels = self.inventory.encode(phones)
-        except InputError as error:
-            raise InputError(f"{path}: {error.what}", f"the model's are: {' '.join(self.inventory.phones)}") from None
-        with audio_blocks.opened(Path(path), self.config.features.sample_rate, channel) as blocks:
+        with self._opened(recording, rate, channel) as (name, blocks):
+            try:
+                labels = self.inventory.encode(phones)
+            except InputError as error:
+                raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
             log_probs = [_log_softmax(block) for block in self.logit_blocks(blocks)]
             seconds = blocks.seconds
         frames = sum(len(block) for block in log_probs)
-        check_fit(str(path), labels, frames, seconds)
+        check_fit(name, labels, frames, seconds)
         if not labels:
-            return Recognition(str(path), seconds, (), 0.0)
+            return Recognition(name, seconds, (), 0.0)
         rows = np.concatenate(log_probs)
         segmenter = Segmenter(self.inventory, self.clock, self.calibration)
         classes, score = align_frames(rows, labels)
         segments = [*segmenter.push(rows, classes), *segmenter.finish(seconds)]
-        return Recognition(str(path), seconds, tuple(segments), score / len(labels))
+        return Recognition(name, seconds, tuple(segments), score / len(labels))
 
-    def segments(
-        self, blocks: audio_blocks.Blocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
-    ) -> Iterator[Segment]:
+    @contextmanager
+    def _opened(
+        self, recording: str | Path | Any, rate: int | None, channel: int | None
+    ) -> Iterator[tuple[str, Source]]:
+        """Open a file or samples; yield the name that results have, and the blocks."""
+        wanted = self.config.features.sample_rate
+        if not isinstance(recording, (str, Path)):
+            if channel is not None:
+                raise InputError("a channel of samples, which are averaged", "give that channel's samples alone")
+            yield NAME, SampleBlocks(recording, rate, wanted)
+            return
+        if rate is not None:
+            raise InputError(f"{recording}: a rate for a file, which has its own", "leave rate out")
+        with audio_blocks.opened(Path(recording), wanted, channel) as blocks:
+            yield str(recording), blocks
+
+    def segments(self, blocks: Source, alternatives: int = 0, block_frames: int = BLOCK_FRAMES) -> Iterator[Segment]:
         """Yield the phones of an opened recording as they become known; with an n-gram up to `DELAY` later."""
-        return self._spot(self.logit_blocks(blocks, block_frames), lambda: blocks.seconds, alternatives)
+        return self._spot(self.logit_blocks(blocks, block_frames, True), lambda: blocks.seconds, alternatives)
 
     def segments_of(self, logits: NDArray[np.float32], seconds: float, alternatives: int = 0) -> Iterator[Segment]:
         """Yield the phones of the logits of a whole recording of this length."""
@@ -218,14 +278,17 @@ class Recogniser:
         return seconds, static_features(torch.from_numpy(samples), config)
 
     def logit_blocks(
-        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES
+        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the logits of samples that come in blocks, at the model's rate."""
-        config = self.config
-        static = static_blocks((torch.from_numpy(block) for block in samples), config.features)
-        features = cmn_blocks(static, config.features)
-        for logits in logit_blocks(features, self._alone, config.model, config.features, block_frames):
-            yield logits.numpy()
+        """Yield the logits of samples that come in blocks, at the model's rate; gated: by an `ActivityGate`."""
+        static = static_blocks((torch.from_numpy(block) for block in samples), self.config.features)
+
+        def logits(static: Iterable[Tensor]) -> Iterator[NDArray[np.float32]]:
+            model, features = self.config.model, self.config.features
+            for block in logit_blocks(cmn_blocks(static, features), self._alone, model, features, block_frames):
+                yield block.numpy()
+
+        return ActivityGate(self.config, self.phones).blocks(static, logits) if gated else logits(static)
 
     def _alone(self, features: Tensor) -> Tensor:
         return self._one_pass([features])[0]

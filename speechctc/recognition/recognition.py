@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from speechctc import files
+from speechctc.errors import InputError
+from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.recognition.segments import Segment
 
+SHOWN = 12  # phones in the repr of a result
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Recognition:
     """What was recognised, or aligned, in one recording.
 
@@ -45,3 +52,58 @@ class Recognition:
         if self.given_error is not None:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         return values | {"segments": [segment.to_dict() for segment in self.segments]}
+
+    def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
+        """Return a Praat TextGrid: tiers of phones, confidences and each rank of alternatives; and the score.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Write it there too, in UTF-8.
+        overwrite : bool
+            Replace a file that is there.
+
+        Raises
+        ------
+        InputError
+            The file exists already.
+        """
+        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
+
+        def tier(labels: Iterable[str]) -> list[Interval]:
+            pairs = zip(segments, labels, strict=True)
+            return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
+
+        tiers = {"phones": tier(s.phone for s in segments), "confidence": tier(f"{s.confidence:.2f}" for s in segments)}
+        for rank in range(max((len(s.alternatives) for s in segments), default=0)):
+            named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
+            tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
+        if self.score is not None:
+            tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
+        text = textgrid_text(self.seconds, tiers)
+        if path is not None:
+            if Path(path).exists() and not overwrite:
+                raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")
+            files.write_text(Path(path), text)
+        return text
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each phone: file, start, end, phone, confidence.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_dataframe needs pandas, which is not installed", "pip install pandas") from None
+        rows = [(self.file, s.start, s.end, s.phone, s.confidence) for s in self.segments]
+        return pandas.DataFrame(rows, columns=["file", "start", "end", "phone", "confidence"])
+
+    def __repr__(self) -> str:
+        """Return what was found in short: the file, its length, the first phones."""
+        phones = " ".join(self.phones[:SHOWN]) + (" ..." if len(self.phones) > SHOWN else "")
+        score = "" if self.score is None else f", score {self.score:.2f}"
+        return f"<Recognition of {self.file!r}, {self.seconds:.2f} s, {len(self.phones)} phones{score}: {phones}>"

@@ -8,14 +8,17 @@ In the same way the mean that is taken from a frame (`features.sliding_cmn`) wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.config import Config, FeatureConfig, ModelConfig
 from speechctc.features import frame_count, shift_samples, sliding_cmn_one, static_features
 from speechctc.model import receptive_field
+from speechctc.phones import SILENCES
+from speechctc.recognition.activity import ActivityDetector, Flags, Rows, without_phones
 
 BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
 
@@ -113,6 +116,52 @@ def logit_blocks(
             waiting = waiting[done - before :]
     if len(waiting) > before:
         yield apply(waiting)[before // stride :]
+
+
+class ActivityGate:
+    """Takes the phones out of the logits of a recording where it is not active (see `ActivityDetector`).
+
+    Parameters
+    ----------
+    config : Config
+        Its features, the stride of its model, and ``decode.min_modulation_db``: with 0 all frames are active.
+    phones : sequence of str
+        Those of the model. Labels of silence may be found anywhere.
+    """
+
+    def __init__(self, config: Config, phones: Sequence[str]) -> None:
+        self._features, self._threshold = config.features, config.decode.min_modulation_db
+        self._stride = config.model.time_stride
+        self._phones = np.array([k for k, phone in enumerate(phones, start=1) if phone not in SILENCES], np.int64)
+
+    def whole(self, static: Tensor, logits: Rows) -> Rows:
+        """Gate the logits, shape (n_output_frames, classes), of all static features, (n_frames, static_dims)."""
+        return np.concatenate([logits[:0], *self.blocks([static], lambda watched: [logits for _ in watched])])
+
+    def blocks(self, static: Iterable[Tensor], logits: Callable[[Iterable[Tensor]], Iterable[Rows]]) -> Iterator[Rows]:
+        """Yield the logits that a callable makes of static features cut anywhere; up to half a second later."""
+        if not self._threshold:
+            yield from logits(static)
+            return
+        detector = ActivityDetector(self._features, self._threshold)
+        flags: Flags = np.zeros(0, np.bool_)
+
+        def watched() -> Iterator[Tensor]:
+            nonlocal flags
+            for piece in static:
+                flags = np.concatenate([flags, detector.push(piece.numpy())])
+                yield piece
+            flags = np.concatenate([flags, detector.finish()])
+
+        waiting: list[Rows] = []
+        for block in logits(watched()):
+            waiting = [np.concatenate([*waiting, block])]
+            count = min(len(flags) // self._stride, len(waiting[0]))
+            frames = count * self._stride
+            yield without_phones(waiting[0][:count], flags[: frames : self._stride], self._phones)
+            waiting, flags = [waiting[0][count:]], flags[frames:]
+        for rest in waiting:
+            yield without_phones(rest, flags[:: self._stride], self._phones)
 
 
 def _to_multiple(frames: int, stride: int) -> int:

@@ -1,5 +1,7 @@
 """The loss as a part of PyTorch: derivatives, autocast, torch.compile."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -119,3 +121,55 @@ def test_compiles_into_one_graph(case: Case, reduction: str) -> None:
     torch.testing.assert_close(found, expected)
     assert plain.grad is not None
     torch.testing.assert_close(compiled.grad, plain.grad)
+
+
+def losses_of(case: Case, logits: Tensor, **others: Any) -> Tensor:
+    return ctc_loss(logits, *case[1:], **others)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_vmap_is_one_slice_after_the_other(case: Case, reduction: str) -> None:
+    several = torch.randn(4, *case.logits.shape, generator=torch.Generator().manual_seed(3))
+    found = torch.func.vmap(lambda logits: losses_of(case, logits, reduction=reduction))(several)
+    torch.testing.assert_close(found, torch.stack([losses_of(case, each, reduction=reduction) for each in several]))
+    last = torch.func.vmap(lambda logits: losses_of(case, logits), in_dims=3)(several.movedim(0, 3))
+    torch.testing.assert_close(last, torch.stack([losses_of(case, each) for each in several]))
+
+
+def test_gradients_by_torch_func_are_those_of_autograd(case: Case) -> None:
+    several = torch.randn(2, *case.logits.shape, generator=torch.Generator().manual_seed(4))
+    leaf = several.clone().requires_grad_()
+    sum(3 * losses_of(case, each) for each in leaf).backward()  # type: ignore[union-attr]
+    for_each = torch.func.vmap(torch.func.grad(lambda logits: 3 * losses_of(case, logits)))
+    of_all = torch.func.grad(lambda all: 3 * torch.func.vmap(lambda one: losses_of(case, one))(all).sum())
+    assert leaf.grad is not None
+    torch.testing.assert_close(for_each(several), leaf.grad)
+    torch.testing.assert_close(of_all(several), leaf.grad)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_jacrev_has_a_row_for_each_sample(packed: bool) -> None:
+    case = random_case(6, 3, 5, 2, ragged=False)
+    logits = case.logits.transpose(0, 1).reshape(18, 5) if packed else case.logits
+    rows = torch.func.jacrev(lambda logits: losses_of(case, logits, reduction="none", packed=packed))(logits)
+    leaf = logits.clone().requires_grad_()
+    for k, loss in enumerate(losses_of(case, leaf, reduction="none", packed=packed)):
+        torch.testing.assert_close(rows[k], torch.autograd.grad(loss, leaf, retain_graph=True)[0])
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script. is deprecated:DeprecationWarning"
+)  # torch's own, in forward mode
+def test_derivatives_that_are_not_there_are_refused_in_words(case: Case) -> None:
+    def loss(logits: Tensor) -> Tensor:
+        return losses_of(case, logits, reduction="none")
+
+    with pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        torch.func.jacfwd(loss)(case.logits)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        loss(torch.autograd.forward_ad.make_dual(case.logits, torch.ones_like(case.logits)))
+    with pytest.raises(RuntimeError, match="first derivative only"):
+        torch.func.grad(lambda x: torch.func.grad(lambda y: loss(y).sum())(x).sum())(case.logits)
+    leaf = case.logits.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match="no batched gradients"):
+        torch.autograd.grad(loss(leaf), leaf, torch.eye(3), is_grads_batched=True)

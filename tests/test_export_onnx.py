@@ -1,0 +1,53 @@
+"""A model as ONNX computes what torch computes, for awkward lengths, without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from speechctc import export_onnx
+from speechctc.checkpoint import load_checkpoint
+from speechctc.errors import InputError
+from speechctc.export import export
+from speechctc.features import net_input
+from speechctc.search import greedy
+
+
+def test_logits_and_phones_are_torchs(tmp_path: Path) -> None:
+    """The bundled model has a time stride, maxout, spans, centring and two orders of derivatives."""
+    for name in ("onnx", "onnxscript"):
+        pytest.importorskip(name)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert export(Path("english"), tmp_path / "m.onnx") == (tmp_path / "m.onnx").stat().st_size
+    checkpoint = load_checkpoint(Path(export_onnx.__file__).parent / "models" / "english")
+    features = checkpoint.config.features
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    assert tuple(json.loads(about["phones"])) == checkpoint.inventory.phones
+    assert json.loads(about["features"])["sample_rate"] == features.sample_rate
+    rng = np.random.default_rng(0)
+    for lengths in ([1], [2], [7], [61, 1, 40], [300, 299], [1234]):
+        static = rng.normal(8, 4, (len(lengths), max(lengths), features.static_dims)).astype(np.float32)
+        found, counts = session.run(None, {"features": static, "frames": np.array(lengths)})
+        frames = torch.tensor(lengths)
+        inputs = net_input(torch.from_numpy(static), frames, checkpoint.mean, checkpoint.std, features)
+        with torch.inference_mode():
+            expected, outputs = checkpoint.net(inputs, frames)
+        assert counts.tolist() == outputs.tolist() and found.shape == expected.shape
+        for ours, theirs, count in zip(found, expected, counts, strict=True):
+            np.testing.assert_allclose(ours[:count], theirs[:count], atol=1e-4)
+        assert greedy(torch.from_numpy(found), outputs) == greedy(expected, outputs)
+
+
+def test_without_its_packages_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_onnx, "NEEDED", ("no_such_package",))
+    with pytest.raises(InputError, match=r"m\.onnx: ONNX takes no_such_package, not installed; pip install"):
+        export(Path("english"), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "m.onnx").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        export(Path("english"), tmp_path / "m.onnx")
