@@ -15,7 +15,7 @@ from speechctc import __version__, files
 from speechctc.checkpoint import Checkpoint
 from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
-from speechctc.features import sliding_cmn, frame_mask
+from speechctc.features import frame_mask, sliding_cmn
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; both may be any number in use
