@@ -43,13 +43,18 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     with joined(device) as ranks, run.locked() if ranks.first else nullcontext():
-        if ranks.first:
-            run.check(config, resume)
-        ranks.wait()
-        trainer = Trainer(config, run, device, ranks, reporter if ranks.first else _WarningsOnly())
-        _compile_loss(trainer)
-        with _stop_signals(trainer):
-            return _in_memory(trainer)
+        try:
+            if ranks.first:
+                run.check(config, resume)
+            ranks.wait()
+            trainer = Trainer(config, run, device, ranks, reporter if ranks.first else _WarningsOnly())
+            _compile_loss(trainer)
+            with _stop_signals(trainer):
+                return _in_memory(trainer)
+        except BaseException:
+            if ranks.first:
+                run.abandon()
+            raise
 
 
 def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:

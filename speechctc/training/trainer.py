@@ -23,7 +23,7 @@ from speechctc.training.optimise import stages
 from speechctc.training.place import Place, State
 from speechctc.training.plan import EpochPlan, Indices
 from speechctc.training.ranks import Ranks
-from speechctc.training.report import beside_bar, epoch_record, epoch_text, introduction
+from speechctc.training.report import LEGEND, beside_bar, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
 from speechctc.training.runs import Run
 from speechctc.training.start import first_net
@@ -286,6 +286,8 @@ class Trainer:
         self.reporter.note(introduction(self.learner, self.data))
         largest = self.data.largest_batch(self.plan(), self.ranks.number)
         self.reporter.note(estimate(self.learner, largest, self.data.bytes_held).to_text())
-        if self.place.step:
+        if not self.reporter.quiet:
+            self.reporter.note(LEGEND)
+        if self.place.step and self.place.epoch < self.last_epoch:
             where = f"epoch {self.place.epoch + 1} of {self.last_epoch}, batch {self.place.batch + 1}"
             self.reporter.note(f"going on from {self.run.last}: {where}")
