@@ -12,11 +12,11 @@ How = Literal["name", "table", "nearness"]
 
 # ARPABET, as CMU's dictionary and TIMIT write it, in IPA; the first is the one distances are taken from.
 _ARPABET = """
-aa ɑ ɑː | ae æ | ah ʌ ə ɐ | ao ɔ ɔː | aw aʊ aw | ax ə | ax-h ə̥ | axr ə˞ | ay aɪ aj | b b | bcl b̚
-ch tʃ | d d | dcl d̚ | dh ð | dx ɾ | eh ɛ | el l̩ | em m̩ | en n̩ | eng ŋ̩ ŋ̍ | er ɜ˞ ɜː ɜ ɜ˞ː əː
-ey eɪ ej | f f | g g | gcl g̚ | hh h | hv ɦ | ih ɪ | ix ɨ | iy i iː | jh dʒ | k k | kcl k̚ | l l | m m
-n n | ng ŋ | nx ɾ̃ | ow oʊ əʊ ow | oy ɔɪ ɔj oɪ | p p | pcl p̚ | q ʔ | r ɹ r ɻ | s s | sh ʃ | t t
-tcl t̚ | th θ | uh ʊ | uw u uː | ux ʉ ʉː | v v | w w | y j | z z | zh ʒ
+aa ɑ ɑː | ae æ | ah ʌ ə ɐ ə̥ | ao ɔ ɔː | aw aʊ aw | ax ə | ax-h ə̥ | axr ə˞ | ay aɪ aj | b b | bcl b̚
+ch tʃ | d d | dcl d̚ | dh ð | dx ɾ | eh ɛ | el l̩ | em m̩ | en n̩ | eng ŋ̩ ŋ̍ | er ɜ˞ ɜː ɜ ɜ˞ː əː ə˞
+ey eɪ ej | f f | g g | gcl g̚ | hh h ɦ | hv ɦ | ih ɪ ɨ | ix ɨ | iy i iː | jh dʒ | k k | kcl k̚
+l l l̩ | m m | n n | ng ŋ ŋ̩ | nx ɾ̃ | ow oʊ əʊ ow | oy ɔɪ ɔj oɪ | p p | pcl p̚ | q ʔ | r ɹ r ɻ | s s
+sh ʃ | t t | tcl t̚ | th θ | uh ʊ | uw u uː ʉ | ux ʉ ʉː | v v | w w | y j | z z | zh ʒ
 """
 _IPA_OF = {
     entry.split()[0]: tuple(entry.split()[1:]) for line in _ARPABET.strip().splitlines() for entry in line.split("|")
