@@ -15,7 +15,7 @@ _ARPABET = """
 aa ɑ ɑː | ae æ | ah ʌ ə ɐ ə̥ | ao ɔ ɔː | aw aʊ aw | ax ə | ax-h ə̥ | axr ə˞ | ay aɪ aj | b b | bcl b̚
 ch tʃ | d d | dcl d̚ | dh ð | dx ɾ | eh ɛ | el l̩ | em m̩ | en n̩ | eng ŋ̩ ŋ̍ | er ɜ˞ ɜː ɜ ɜ˞ː əː ə˞
 ey eɪ ej | f f | g g | gcl g̚ | hh h ɦ | hv ɦ | ih ɪ ɨ | ix ɨ | iy i iː | jh dʒ | k k | kcl k̚
-l l l̩ | m m | n n | ng ŋ ŋ̩ | nx ɾ̃ | ow oʊ əʊ ow | oy ɔɪ ɔj oɪ | p p | pcl p̚ | q ʔ | r ɹ r ɻ | s s
+l l l̩ | m m m̩ | n n n̩ | ng ŋ ŋ̩ | nx ɾ̃ | ow oʊ əʊ ow | oy ɔɪ ɔj oɪ | p p | pcl p̚ | q ʔ | r ɹ r ɻ | s s
 sh ʃ | t t | tcl t̚ | th θ | uh ʊ | uw u uː ʉ | ux ʉ ʉː | v v | w w | y j | z z | zh ʒ
 """
 _IPA_OF = {

@@ -18,7 +18,8 @@ def matched(phone: str, known: tuple[str, ...], beside: str = "ʃ ŋ ə") -> Mat
 @pytest.mark.parametrize(
     ("phone", "known"),
     [("i", "iy"), ("iː", "iy"), ("ʃ", "sh"), ("j", "y"), ("ɹ", "r"), ("t͡ʃ", "ch"), ("ʧ", "ch"), ("ɡ", "g"),
-     ("oʊ", "ow"), ("ɝ", "er"), ("ɜː", "er"), ("ə", "ah"), ("ŋ", "ng"), ("h", "hh"), ("ˈæ", "ae"), ("n̩", "n"), ("ɚ", "er"), ("ʉ", "uw")],
+     ("oʊ", "ow"), ("ɝ", "er"), ("ɜː", "er"), ("ə", "ah"), ("ŋ", "ng"), ("h", "hh"), ("ˈæ", "ae"), ("n̩", "n"),
+     ("ɚ", "er"), ("ʉ", "uw")],
 )  # fmt: skip
 def test_ipa_is_found_in_cmus_phones_by_table(phone: str, known: str) -> None:
     assert matched(phone, CMU39) == Match(known, "table")
