@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.tones import write_config
 
 NOBODY = 65534
 
-# All is done once as root before, so that nothing is imported afterwards: the interpreter may lie where only root may go.
+# All is done as root before, so that nothing is imported afterwards: the interpreter may lie where only root may go.
 TWICE = """
 import json, os, sys
 from speechctc import cli
@@ -43,8 +45,6 @@ run_all(second)
 
 def run_twice(folders: list[Path], *steps: str) -> list[Path]:
     """Run command lines as root in the first folder, then as nobody in the second; return what is in that."""
-    for above in folders[1].parents[:2]:
-        above.chmod(above.stat().st_mode | 0o011)
     for path in (folders[1], *folders[1].rglob("*")):
         shutil.chown(path, NOBODY, NOBODY)
     arguments = json.dumps([step.split() for step in steps])
@@ -58,11 +58,12 @@ def run_twice(folders: list[Path], *steps: str) -> list[Path]:
 
 
 @pytest.fixture
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return a folder for root, and one for nobody."""
+def folders() -> Iterator[list[Path]]:
+    """Yield a folder for root and one for nobody, not below pytest's own, where nobody may not go."""
     if os.name != "posix" or os.getuid() != 0:
         pytest.skip("only root can become another user; elsewhere all tests run without root's rights")
-    return [tmp_path_factory.mktemp(name) for name in ("root", "nobody")]
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        yield [Path(first), Path(second)]
 
 
 def test_the_demo_corpus_is_made_without_roots_rights(folders: list[Path]) -> None:
