@@ -66,11 +66,31 @@ def folders() -> Iterator[list[Path]]:
         yield [Path(first), Path(second)]
 
 
-def test_the_demo_corpus_is_made_without_roots_rights(folders: list[Path]) -> None:
-    demo = "voices=3 sentences=3 utterances_per_voice=2 evaluation_utterances_per_voice=1"
-    settings = " ".join(f"corpus.demo.{setting}" for setting in demo.split())
-    made = run_twice(folders, f"extract --config demo {settings}", f"extract --config demo {settings}")
-    assert sum(path.suffix == ".safetensors" for path in made) == 3
+NESTED = """
+import os, sys
+from pathlib import Path
+from speechctc import files
+
+def write(beside):
+    (beside / "inner").mkdir()
+    (beside / "inner" / "file").write_text("x")
+
+os.umask(0o022)
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+files.write_folder(Path(sys.argv[1]) / "whole", write)
+assert (Path(sys.argv[1]) / "whole" / "inner" / "file").read_text() == "x"
+"""
+
+
+def test_folders_in_folders_can_be_entered_by_who_wrote_them(folders: list[Path]) -> None:
+    """As the demo corpus has them; root may enter a folder of any mode."""
+    shutil.chown(folders[1], NOBODY, NOBODY)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-c", NESTED, str(folders[1]), str(NOBODY)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_the_whole_way_without_roots_rights(folders: list[Path]) -> None:
