@@ -29,6 +29,7 @@ def calibrate(
     model : Path or None
         A checkpoint or a run's folder (its best); None: the latest run.
     reporter : Reporter
+        Is told the PER of the split, with its interval.
     split : str
         Not one that it was trained on.
     overrides : sequence of str
@@ -44,6 +45,9 @@ def calibrate(
     recogniser = Recogniser.load(folder, device)
     recogniser.calibration = Calibration()
     judged = judge(recogniser, split, overrides, reporter, "calibrating on")
+    reporter.note(f"PER on {split}: {judged.counts.per:.2f} % ({judged.reliability.to_text()})")
+    if judged.reliability.caution:
+        reporter.note(f"  {judged.reliability.caution}")
     posteriors, right = judged.confidences, judged.right
     if len(right) < FEWEST:
         raise InputError(f"{split}: the model finds {len(right)} phones in it, calibration needs {FEWEST}", "train on")

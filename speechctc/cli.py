@@ -51,6 +51,20 @@ Settings = Annotated[
 
 
 @app.command()
+def start(
+    folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="CONFIG", help="The config to write; without it one named after the folder."),
+    ] = None,
+) -> None:
+    """Look at a folder of recordings, say what is there, and write a config to train with it."""
+    from speechctc.start import start as run_stage
+
+    typer.echo(run_stage(folder, out).to_text())
+
+
+@app.command()
 def extract(config: ConfigOption, settings: Settings = None) -> None:
     """Turn a corpus's recordings into features on disk. Interrupted, it goes on where it was."""
     from speechctc.config import load_config

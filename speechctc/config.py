@@ -53,6 +53,15 @@ __all__ = [
 ]
 
 
+KEYS_OF_KIND = {
+    "timit": ("root", "phones"),
+    "demo": ("root", "phones", "demo"),
+    "table": ("root", "tables"),
+    "textgrid": ("root", "tier"),
+}
+"""Keys of ``corpus`` that speak of one kind of corpus: another kind must not inherit them."""
+
+
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a config file and lay the overrides over it.
 
@@ -70,7 +79,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
         files that are each other's base.
     """
     path = find_config(source)
-    config = parse_config(override(_read(path, ()), overrides), str(path))
+    config = parse_config(override(_read(path, ()), overrides), str(path), overrides)
     return config if config.run else config.model_copy(update={"run": Path("runs") / path.stem})
 
 
@@ -91,6 +100,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise InputError(f"{path}: base={base!r} will not do", "name a config: base: demo, or base: ../other.yaml")
     under = _read(find_config(base, path.parent), (*above, path.resolve()))
     under.pop("run", None)  # two configs, two runs
+    corpus = values.get("corpus")
+    under = _for_kind(under, corpus.get("kind") if isinstance(corpus, dict) else None)
     return _laid_over(under, values)
 
 
@@ -110,26 +121,38 @@ def find_config(source: str | Path, folder: Path = Path()) -> Path:
     raise InputError(f"{path}: no such config file", f"give a YAML file, or one of: {', '.join(known)}")
 
 
-def parse_config(values: Mapping[str, Any], where: str) -> Config:
-    """Check plain values against the schema; `where` names their source in messages."""
+def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = ()) -> Config:
+    """Check plain values against the schema.
+
+    Parameters
+    ----------
+    values : mapping
+    where : str
+        Their source, for messages.
+    typed : sequence of str
+        The settings among them that were typed on the command line, as ``key=value``.
+
+    Raises
+    ------
+    InputError
+        An unknown key, or a value of the wrong kind or out of range.
+    """
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise InputError(*_explain(error, where)) from None
+        raise InputError(*_explain(error, where, typed)) from None
 
 
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `values` with each ``dotted.key=value`` laid over it, in order."""
-    merged = _copy(values)
-    for text in overrides:
-        key, equals, raw = text.partition("=")
-        if not equals or not key.strip():
-            raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
-        try:
-            value = yaml.safe_load(raw)
-        except yaml.YAMLError as error:
-            raise InputError(f"{text!r}: the value is not YAML ({_flat(error)})", "quote it") from None
-        *sections, last = key.strip().split(".")
+    """Return `values` with each ``dotted.key=value`` laid over it, in order.
+
+    Where they change ``corpus.kind``, the keys that `values` has for the old kind are dropped first.
+    """
+    settings = [_setting(text) for text in overrides]
+    kinds = [value for key, value in settings if key == "corpus.kind"]
+    merged = _for_kind(_copy(values), kinds[-1] if kinds else None)
+    for key, value in settings:
+        *sections, last = key.split(".")
         place = merged
         for section in sections:
             if not isinstance(place.get(section), dict):
@@ -137,6 +160,26 @@ def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
             place = place[section]
         place[last] = value
     return merged
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Read ``key=value``, the value as YAML."""
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
+    try:
+        return key.strip(), yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise InputError(f"{text!r}: the value is not YAML ({_flat(error)})", "quote it") from None
+
+
+def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
+    """Drop what `values` says of its kind of corpus if a later layer says that the kind is another."""
+    corpus = values.get("corpus")
+    if not isinstance(corpus, dict) or kind is None or corpus.get("kind") in (None, kind):
+        return values
+    old = KEYS_OF_KIND.get(str(corpus["kind"]), ())
+    return {**values, "corpus": {key: value for key, value in corpus.items() if key not in old}}
 
 
 def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]:
@@ -166,10 +209,12 @@ def _flat(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _explain(error: ValidationError, where: str) -> tuple[str, str]:
+def _explain(error: ValidationError, where: str, typed: Sequence[str]) -> tuple[str, str]:
     """Put the first complaint of the schema in one line: what, and what to do."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
+    setting = next((text for text in reversed(typed) if f"{key}.".startswith(f"{text.partition('=')[0].strip()}.")), "")
+    where = f"on the command line: {setting}" if setting else where
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if key in REMOVED:
         return f"{where}: the key {key!r} was removed{more}", REMOVED[key][1]
@@ -177,7 +222,12 @@ def _explain(error: ValidationError, where: str) -> tuple[str, str]:
         return f"{where}: there is no key {key!r}{more}", _nearest(key)
     if first["type"] == "missing":
         return f"{where}: the key {key!r} is missing{more}", f"set it, for example {key}=..."
+    if first["type"] in ("model_type", "model_attributes_type"):
+        keys = ", ".join(name for name in known_keys() if name.startswith(f"{key}."))
+        return f"{where}: {key} is a section of the config, not a key{more}", f"set one of its keys: {keys}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if setting and setting.partition("=")[0].strip() == key:
+        return f"{where} will not do: {message}{more}", "change it"
     return f"{where}: {key}={_shown(first['input'])} will not do: {message}{more}", "change it"
 
 

@@ -10,7 +10,9 @@ from speechctc.progress import Reporter
 from speechctc.recognition.calibration import expected_calibration_error
 from speechctc.recognition.judged import judge
 from speechctc.recognition.recogniser import Recogniser
-from speechctc.score import EditCounts
+from speechctc.score import PER_MEANS, EditCounts, Reliability
+
+ERROR_MEANS = "how far a phone's confidence lies, on average, from the share of such phones that are right"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Evaluation:
     ----------
     split : str
     counts : EditCounts
+    reliability : Reliability
+        The PER's interval, and what it rests on.
     protocol : str
         How phones were folded and aligned, in words.
     skipped : tuple of (str, str)
@@ -33,6 +37,7 @@ class Evaluation:
 
     split: str
     counts: EditCounts
+    reliability: Reliability
     protocol: str
     skipped: tuple[tuple[str, str], ...]
     calibration_error: float
@@ -43,6 +48,7 @@ class Evaluation:
         counts = self.counts
         return {
             "per": counts.per,
+            **self.reliability.to_dict(),
             "substitutions": counts.substitutions,
             "deletions": counts.deletions,
             "insertions": counts.insertions,
@@ -59,7 +65,8 @@ class Evaluation:
         """Return the report for people."""
         counts = self.counts
         lines = [
-            f"PER on {self.split}: {counts.per:.2f} %",
+            f"PER on {self.split}: {counts.per:.2f} % ({self.reliability.to_text()})",
+            *([f"  {self.reliability.caution}"] if self.reliability.caution else []),
             f"  substitutions {counts.substitutions}, deletions {counts.deletions}, insertions {counts.insertions}"
             f" in {counts.reference_phones} phones of {counts.utterances} utterances",
             f"  protocol: {self.protocol}",
@@ -86,7 +93,11 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     InputError
         The split is empty, or nothing of it can be decoded.
     """
+    if not reporter.quiet:
+        reporter.note(f"{PER_MEANS}; the expected calibration error says {ERROR_MEANS}")
     judged = judge(recogniser, split, overrides, reporter, "evaluating")
     error = expected_calibration_error(judged.confidences, judged.right)
     calibrated = recogniser.calibration.phones > 0
-    return Evaluation(split, judged.counts, judged.protocol, tuple(judged.skipped), error, calibrated)
+    return Evaluation(
+        split, judged.counts, judged.reliability, judged.protocol, tuple(judged.skipped), error, calibrated
+    )

@@ -183,6 +183,9 @@ _FOLDINGS = {
     )
 }
 
+_TIMIT = frozenset((*TIMIT61, *TIMIT48))
+_FOLDED = {"timit48": _TIMIT, "timit39": _TIMIT, "cmu37": frozenset(CMU39)}
+
 
 def folding(spec: str | Mapping[str, str | None]) -> Folding:
     """Return a named folding, or one made of the user's mapping, where a phone mapped to nothing is dropped.
@@ -207,10 +210,26 @@ def folding(spec: str | Mapping[str, str | None]) -> Folding:
 
 
 def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory) -> Folding:
-    """Return the folding a config means; ``"auto"`` is timit39 for TIMIT's sets and none for others."""
+    """Return the folding a config means; ``"auto"`` is timit39 for TIMIT's sets and none for others.
+
+    Raises
+    ------
+    InputError
+        There is no such folding, or it is a named one of another phone set: its name beside the score would be untrue.
+    """
     if spec == "auto":
         spec = "timit39" if phones.name.startswith("timit") else "none"
-    return folding(spec)
+    fold = folding(spec)
+    if fold.name in _FOLDED:
+        others = [phone for phone in phones.phones if phone not in _FOLDED[fold.name] and phone not in SILENCES]
+        if others:
+            some = " ".join(others[:5]) + (" ..." if len(others) > 5 else "")
+            raise InputError(
+                f"score.fold={fold.name} does not fit: {len(others)} of the {len(phones.phones)} phones are not of the"
+                f" set that it folds ({some})",
+                "set score.fold=auto, or none, or a mapping of your own phones",
+            )
+    return fold
 
 
 def fold_labels(phones: Sequence[str], to: str) -> tuple[list[str], list[int]]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.phones import Folding
+
+FEW_PHONES = 500  # fewer phones, or fewer speakers than the next, are little proof
+FEW_SPEAKERS = 3
+DRAWS = 5000  # of the bootstrap
+PER_MEANS = "PER, the phone error rate: substituted, deleted and inserted phones, in per cent of the phones labelled"
 
 
 @dataclass(frozen=True)
@@ -63,3 +71,106 @@ def score(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], folding: Folding
     for reference, hypothesis in pairs:
         counts += edit_counts(folding.apply(reference), folding.apply(hypothesis))
     return counts
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far a phone error rate can be trusted.
+
+    Attributes
+    ----------
+    low, high : float or None
+        The 95 % interval of the PER, per cent; None where there is one utterance or none.
+    over : str
+        What was drawn: ``"speakers"``, or ``"utterances"`` where there are less than 3 or not all are known.
+    speakers : int or None
+        None where not every utterance names its speaker.
+    phones, utterances : int
+    """
+
+    low: float | None
+    high: float | None
+    over: str
+    speakers: int | None
+    phones: int
+    utterances: int
+
+    def to_text(self) -> str:
+        """Return the interval and what it rests on, to stand beside a PER."""
+        speakers = "speakers not known" if self.speakers is None else _count(self.speakers, "speaker")
+        rests = f"{speakers}, {_count(self.utterances, 'utterance')}, {_count(self.phones, 'phone')}"
+        if self.low is None or self.high is None:
+            return f"no interval from one utterance; {rests}"
+        return f"95 % interval {self.low:.1f} to {self.high:.1f}, drawn over {self.over}; {rests}"
+
+    @property
+    def caution(self) -> str:
+        """Say how little the PER proves, where it rests on few phones or speakers; else ``""``."""
+        few = []
+        if self.phones < FEW_PHONES:
+            few.append(f"{_count(self.phones, 'phone')} (below {FEW_PHONES})")
+        if self.speakers is None:
+            few.append("speakers that are not named")
+        elif self.speakers < FEW_SPEAKERS:
+            few.append(_count(self.speakers, "speaker"))
+        if not few:
+            return ""
+        return (
+            f"little proof: this PER rests on {' and '.join(few)}; other speakers' PER may lie far outside the interval"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON reports have them."""
+        return {
+            "per_low": self.low,
+            "per_high": self.high,
+            "interval_over": self.over,
+            "speakers": self.speakers,
+            "caution": self.caution,
+        }
+
+
+def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int = 0) -> Reliability:
+    """Estimate how far a PER can be trusted, by the bootstrap.
+
+    Whole speakers are drawn with replacement where there are at least 3, since one speaker's utterances resemble each
+    other (Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004);
+    else utterances. Where there is no error at all, the upper end is that of the rule of three: 3 errors in all phones.
+
+    Parameters
+    ----------
+    counts : sequence of EditCounts
+        Of each utterance.
+    speakers : sequence of str
+        Of each utterance; empty where not known.
+    seed : int
+    """
+    named = set(speakers)
+    known = len(named) if "" not in named else None
+    over = "speakers" if known is not None and known >= FEW_SPEAKERS else "utterances"
+    groups: dict[str | int, list[int]] = {}
+    for number, (count, speaker) in enumerate(zip(counts, speakers, strict=True)):
+        sums = groups.setdefault(speaker if over == "speakers" else number, [0, 0])
+        sums[0] += count.errors
+        sums[1] += count.reference_phones
+    phones = sum(count.reference_phones for count in counts)
+    low, high = (
+        _interval(np.array(list(groups.values()), dtype=np.int64), seed) if phones and len(groups) > 1 else (None, None)
+    )
+    return Reliability(low, high, over, known, phones, len(counts))
+
+
+def _interval(sums: NDArray[np.int64], seed: int) -> tuple[float, float]:
+    """Return the 2.5th and the 97.5th percentile of the PER over draws of the rows (errors, phones)."""
+    errors, phones = sums.sum(0)
+    if not errors:
+        return 0.0, min(300.0 / phones, 100.0)
+    rng = np.random.default_rng(seed)
+    drawn = np.stack([sums[rng.integers(len(sums), size=len(sums))].sum(0) for _ in range(DRAWS)])
+    drawn = drawn[drawn[:, 1] > 0]
+    low, high = np.percentile(100.0 * drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -43,13 +43,18 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
-        if ranks.is_main:
-            run.check(config, resume)
-        ranks.wait()
-        trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
-        _compile_loss(trainer)
-        with _stop_signals(trainer):
-            return _explain_oom(trainer)
+        try:
+            if ranks.is_main:
+                run.check(config, resume)
+            ranks.wait()
+            trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
+            _compile_loss(trainer)
+            with _stop_signals(trainer):
+                return _explain_oom(trainer)
+        except BaseException:
+            if ranks.is_main:
+                run.abandon()
+            raise
 
 
 def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:

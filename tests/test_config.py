@@ -43,7 +43,7 @@ def test_override_leaves_the_original_alone() -> None:
         ("corpus.lr=3", "did you mean 'train.lr'?"),
         ("quux=3", "the sections are: run, corpus, data"),
         ("train.epochs=0", "train.epochs=0 will not do"),
-        ("train.epochs=many", "train.epochs='many' will not do"),
+        ("train.epochs=many", "train.epochs=many will not do"),
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
         ("corpus.kind=disk", "'textgrid' or 'demo'"),
@@ -138,3 +138,45 @@ def test_the_papers_comparison_is_its_net_but_for_one_thing() -> None:
         assert values == {key: value for key, value in paper.items() if key != "run"} | {
             "model": paper["model"] | change
         }
+
+
+def test_another_kind_of_corpus_inherits_nothing_of_the_old_kind(tmp_path: Path) -> None:
+    own = load_config("demo", ["corpus.kind=table", "corpus.tables.train=train.tsv"])
+    assert (own.corpus.root, own.corpus.tables.train) == (None, Path("train.tsv"))
+    order = load_config("demo", ["corpus.root=here", "corpus.phones=cmu39", "corpus.kind=table"])
+    assert (order.corpus.root, order.corpus.phones) == (Path("here"), "cmu39")  # the same layer keeps what it says
+    (tmp_path / "own.yaml").write_text("base: timit\ncorpus: {kind: textgrid, root: grids, dev_share: 0.2}")
+    own = load_config(tmp_path / "own.yaml")
+    assert (own.corpus.root, own.corpus.phones, own.corpus.dev_share) == (Path("grids"), "auto", 0.2)
+    assert load_config("demo", ["corpus.kind=demo"]).corpus.root == Path("data/demo")
+    assert load_config("small-data", ["corpus.kind=textgrid"]).corpus.phones == "cmu39"
+
+
+def test_a_config_for_ones_own_recordings_has_the_bundled_models_net() -> None:
+    from speechctc.checkpoint import BUILT_IN, load_checkpoint
+
+    bundled, config = load_checkpoint(BUILT_IN).config, load_config("finetune")
+    assert (config.model, config.features) == (bundled.model, bundled.features)
+    assert (config.corpus.kind, config.corpus.phones, config.score.fold) == ("table", "found", "auto")
+    assert config.train.init_from == Path("english")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("train.epoch=3", "on the command line: train.epoch=3: there is no key"),
+        ("train.lr=-1", "on the command line: train.lr=-1 will not do"),
+        ("train=3", "train is a section of the config, not a key; set one of its keys: train.init_from"),
+        ("model.convs=[8, 0.5]", "on the command line: model.convs=[8, 0.5]: model.convs.1=0.5 will not do"),
+    ],
+)
+def test_a_key_typed_on_the_command_line_is_not_blamed_on_a_file(setting: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_config("demo", [setting])
+    assert said in str(caught.value) and "demo.yaml" not in str(caught.value)
+
+
+def test_a_key_of_the_file_is_blamed_on_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("base: demo\ntrain: {lr: -1}")
+    with pytest.raises(InputError, match=r"own\.yaml: train\.lr=-1 will not do"):
+        load_config(tmp_path / "own.yaml", ["train.epochs=3"])

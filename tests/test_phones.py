@@ -150,3 +150,14 @@ def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
 def test_labels_and_readers_load_no_torch() -> None:
     source = "import sys, speechctc.phones, speechctc.audio, speechctc.corpora; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
+
+
+def test_a_named_folding_of_another_phone_set_is_refused() -> None:
+    with pytest.raises(InputError, match="score.fold=cmu37 does not fit: 2 of the 3 phones .*ɑ ʃ.*score.fold=auto"):
+        choose_folding("cmu37", found(["ɑ", "ʃ", "k"]))
+    with pytest.raises(InputError, match="does not fit"):
+        choose_folding("timit39", found(["x"]))
+    for name in ("timit61", "timit48", "timit39"):
+        assert choose_folding("timit39", inventory(name)).name == "timit39"
+    assert choose_folding("cmu37", found(["aa", "k", "sil"])).name == "cmu37"
+    assert choose_folding({"ɑ": "a"}, found(["ɑ", "ʃ"])).name == "custom"

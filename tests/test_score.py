@@ -1,9 +1,10 @@
 import random
 
+import numpy as np
 import pytest
 
 from speechctc.phones import folding
-from speechctc.score import EditCounts, edit_counts, score
+from speechctc.score import EditCounts, edit_counts, reliability, score
 
 
 def distance_by_hand(a: list[str], b: list[str]) -> int:
@@ -47,3 +48,64 @@ def test_both_sides_are_folded() -> None:
 def test_nothing_to_find_has_no_errors_unless_something_was_heard() -> None:
     assert edit_counts([], []).per == 0.0
     assert edit_counts([], ["a"]).per == 100.0
+
+
+def counted(errors: int, phones: int) -> EditCounts:
+    return EditCounts(substitutions=errors, reference_phones=phones, utterances=1)
+
+
+def test_an_interval_over_utterances_is_the_binomials() -> None:
+    """For utterances of one phone each the bootstrap is a binomial draw, whose percentiles are known exactly."""
+    utterances, wrong = 400, 120
+    counts = [counted(int(k < wrong), 1) for k in range(utterances)]
+    told = reliability(counts, [""] * utterances)
+    share, log = wrong / utterances, np.log(np.arange(1, utterances + 1)).cumsum()
+    k = np.arange(utterances + 1)
+    factorial = np.concatenate([[0.0], log])
+    pmf = np.exp(factorial[-1] - factorial - factorial[::-1] + k * np.log(share) + (utterances - k) * np.log(1 - share))
+    low, high = (100 * np.searchsorted(pmf.cumsum(), p) / utterances for p in (0.025, 0.975))
+    assert (told.low, told.high) == pytest.approx((low, high), abs=0.5)
+    assert (told.over, told.speakers) == ("utterances", None)
+
+
+def test_an_interval_over_speakers_is_that_of_all_draws() -> None:
+    """With four speakers all 256 draws can be listed."""
+    errors, phones = [5, 30, 10, 60], [100, 150, 90, 120]
+    counts = [counted(e // 5, p // 5) for e, p in zip(errors, phones, strict=True) for _ in range(5)]
+    told = reliability(counts, [name for name in "abcd" for _ in range(5)])
+    draws = np.array(np.meshgrid(*[range(4)] * 4)).reshape(4, -1)
+    pers = 100 * np.array(errors)[draws].sum(0) / np.array(phones)[draws].sum(0)
+    assert (told.low, told.high) == pytest.approx(np.percentile(pers, [2.5, 97.5]), abs=1.0)
+    assert (told.over, told.speakers, told.phones, told.utterances) == ("speakers", 4, 460, 20)
+    alone = reliability(counts, ["a"] * 20)
+    assert alone.over == "utterances" and alone.low is not None and told.low is not None and alone.low > told.low
+
+
+def test_an_interval_is_the_same_every_time_and_holds_its_per() -> None:
+    rng = random.Random(3)
+    counts = [counted(rng.randrange(9), 20) for _ in range(30)]
+    first = reliability(counts, [f"s{k % 5}" for k in range(30)])
+    assert first == reliability(counts, [f"s{k % 5}" for k in range(30)])
+    per = sum(counts, EditCounts()).per
+    assert first.low is not None and first.high is not None and first.low < per < first.high
+
+
+@pytest.mark.parametrize(
+    ("phones", "speakers", "said"),
+    [(499, "abc", "499 phones (below 500)"), (500, "ab", "2 speakers"), (9, "a", "9 phones (below 500) and 1 speaker"),
+     (600, "abc", ""), (600, "", "speakers that are not named")],
+)  # fmt: skip
+def test_few_phones_or_speakers_are_little_proof(phones: int, speakers: str, said: str) -> None:
+    names = list(speakers) or [""]
+    counts = [counted(1, phones // len(names)) for _ in names[1:]]
+    counts.append(counted(1, phones - sum(each.reference_phones for each in counts)))
+    caution = reliability(counts, names).caution
+    assert said in caution and bool(caution) == bool(said)
+
+
+def test_no_errors_are_not_taken_for_certainty_and_one_utterance_for_nothing() -> None:
+    told = reliability([counted(0, 100)] * 3, ["a", "b", "c"])
+    assert (told.low, told.high) == (0.0, 1.0)  # the rule of three: 3 in 300
+    alone = reliability([counted(2, 10)], ["a"])
+    assert alone.low is None and "no interval" in alone.to_text()
+    assert reliability([], []).low is None

@@ -17,7 +17,7 @@ from speechctc.recognition.calibration import right_phones
 from speechctc.recognition.many import decode_many, in_order
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.score import EditCounts, edit_counts
+from speechctc.score import EditCounts, Reliability, edit_counts, reliability
 
 
 @dataclass
@@ -38,16 +38,26 @@ class Judged:
     utterances: tuple[Utterance, ...]
     protocol: str
     counts: EditCounts = field(default_factory=EditCounts)
+    _each: list[EditCounts] = field(default_factory=list)
+    _speakers: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     _phones: list[tuple[float, bool, int]] = field(default_factory=list)
 
     def add(self, number: int, phones: Sequence[str], confidences: Sequence[float], folding: Folding) -> None:
         """Take in the phones of utterance `number`."""
         reference = self.utterances[number].phones
-        self.counts += edit_counts(folding.apply(reference), folding.apply(phones))
+        counts = edit_counts(folding.apply(reference), folding.apply(phones))
+        self.counts += counts
+        self._each.append(counts)
+        self._speakers.append(self.utterances[number].speaker)
         for confidence, right in zip(confidences, right_phones(reference, phones, folding), strict=True):
             if right is not None:
                 self._phones.append((confidence, right, number))
+
+    @property
+    def reliability(self) -> Reliability:
+        """How far the PER can be trusted."""
+        return reliability(self._each, self._speakers)
 
     @property
     def confidences(self) -> NDArray[np.float64]:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
+from speechctc.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
-from speechctc.phones import Inventory, folding
+from speechctc.phone_match import Match, match_phones
+from speechctc.phones import Inventory
 from speechctc.progress import Reporter
 
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> MaxoutNet:
     """Build the net with random weights, then load those of another `model` if one is given.
+
+    Parameters
+    ----------
+    config : Config
+    inventory : Inventory
+    model : Path or None
+        As ``train.init_from``: a run, a checkpoint, or the name of the bundled model.
+    reporter : Reporter
+        Is told what was taken, and how many of the phones it knows.
 
     Raises
     ------
@@ -25,20 +36,53 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
     torch.manual_seed(config.train.seed)
     net = build_net(config, inventory)
     if model is not None:
-        known = load_pretrained(net, config, inventory, load_checkpoint(find_checkpoint(model)))
-        reporter.note(f"begins with the weights of {model}, which knows {known} of the {len(inventory.phones)} phones")
+        folder = find_pretrained(model, reporter)
+        source = load_checkpoint(folder)
+        matches = load_pretrained(net, config, inventory, source)
+        name = "the bundled model" if folder == BUILT_IN else "the weights of"
+        known = f"{len(source.inventory.phones)} phones, {source.inventory.name}"
+        reporter.note(f"begins with {name} {model} ({known}); {_said(inventory, matches)}")
+        if folder != BUILT_IN and source.config.corpus != config.corpus:
+            reporter.note(
+                f"{model} was trained on another corpus, or on other splits of this one: speakers of this dev and test"
+                " may have been among its training speakers, and PER would then be too low"
+            )
     return net
 
 
-def load_pretrained(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> int:
-    """Copy another model's weights; of the output layer, those of the blank and of phones of the same name.
+def find_pretrained(model: Path, reporter: Reporter) -> Path:
+    """Return the checkpoint folder that ``train.init_from`` means.
 
-    A phone that the other knows by its class of Lee and Hon's 39 alone (``zh`` as ``sh``) begins as that.
+    A run or checkpoint in the working directory goes before the bundled model of the same name; where there is a folder
+    of that name, what was taken is said.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    if str(model) != BUILT_IN.name or not BUILT_IN.is_dir():
+        return find_checkpoint(model)
+    if not model.exists():
+        return BUILT_IN
+    try:
+        folder = find_checkpoint(model)
+    except InputError:
+        reporter.note(f"train.init_from={model} is the bundled model; the folder {model} here holds no model")
+        return BUILT_IN
+    reporter.note(f"train.init_from={model} is the folder {model} here, not the bundled model of that name")
+    return folder
+
+
+def load_pretrained(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
+    """Copy another model's weights; of the output layer, those of the blank and of the phones that match.
+
+    A phone that the other does not know begins as the nearest that it knows; see `match_phones`.
 
     Returns
     -------
-    int
-        How many phones the other model knows, by name or class.
+    dict of str to Match
+        The phones that begin as one of the other's.
 
     Raises
     ------
@@ -46,27 +90,44 @@ def load_pretrained(net: MaxoutNet, config: Config, inventory: Inventory, source
         Its layers or features are others.
     """
     _refuse_others(config, source.config)
-    known = {phone: number for number, phone in enumerate(source.inventory.phones, start=1)}
-    classes = folding("timit39").mapping
-    found = [known.get(phone, known.get(classes.get(phone, phone))) for phone in inventory.phones]
-    pairs = [(here, there) for here, there in enumerate(found, start=1) if there is not None]
-    here, there = (torch.tensor(column) for column in zip((0, 0), *pairs, strict=True))
+    matches = match_phones(inventory.phones, source.inventory.phones)
+    here = [0, *inventory.encode(matches)]
+    there = [0, *source.inventory.encode(match.phone for match in matches.values())]
     weights = net.state_dict()
     for name, value in source.net.state_dict().items():
         if name.startswith("output."):
-            weights[name][here] = value[there]
+            weights[name][torch.tensor(here)] = value[torch.tensor(there)]
         else:
             weights[name].copy_(value)
-    return len(pairs)
+    return matches
+
+
+def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
+    """Say how the phones were matched, with a few of those that only resemble one."""
+    ways = {
+        how: [phone for phone, match in matches.items() if match.how == how] for how in ("name", "table", "nearness")
+    }
+    fresh = [phone for phone in inventory.phones if phone not in matches]
+    by_name, by_table = len(ways["name"]), len(ways["table"])
+    said = f"of the {len(inventory.phones)} phones here it knows {by_name} by name, {by_table} by table"
+    if near := ways["nearness"]:
+        some = ", ".join(f"{phone} as {matches[phone].phone}" for phone in near[:8]) + (
+            ", ..." if len(near) > 8 else ""
+        )
+        said += f"; {len(near)} begin as the nearest it knows ({some})"
+    if fresh:
+        said += f"; {len(fresh)} begin afresh ({' '.join(fresh[:8])}{' ...' if len(fresh) > 8 else ''})"
+    return said
 
 
 def _refuse_others(config: Config, other: Config) -> None:
-    """Whatever shapes the weights, or what they were trained to read, must be the same."""
+    """Refuse a net of other layers, or one that was trained to read other features."""
     for section in ("model", "features"):
         ours, theirs = (getattr(each, section).model_dump() for each in (config, other))
         changed = [key for key in ours if ours[key] != theirs[key] and key not in ("dropout", "init")]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])
             raise InputError(
-                f"train.init_from={config.train.init_from}: another kind of net: {said}", "give both the same settings"
+                f"train.init_from={config.train.init_from}: another kind of net: {said}",
+                "give both the same settings; those of the bundled model are in --config finetune",
             )

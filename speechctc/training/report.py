@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from speechctc.model import parameter_count, receptive_field
+from speechctc.score import PER_MEANS
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.run_state import Progress
@@ -22,6 +23,12 @@ def introduction(learner: Learner, data: TrainingData) -> str:
         f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
         f" {learner.device}{f', {together} processes' if together > 1 else ''}, {learner.precision}"
     )
+
+
+LEGEND = (
+    f"{PER_MEANS}; dev: utterances that are not trained on and that tell which epoch is the best (*);"
+    " blank: frames of dev for which the net names no phone"
+)
 
 
 def bar_text(progress: Progress, rate: float) -> str:

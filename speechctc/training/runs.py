@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,15 +63,22 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
         self._board: SummaryWriter | None = None
+        self._begun = False
+        self._latest_before: Path | None = None
 
     def check(self, config: Config, resume: bool) -> None:
         """Check that the folder is free, or holds a run with this config to resume.
+
+        What a session left that was cut off before it saved any state is removed.
 
         Raises
         ------
         InputError
             The folder holds a run and `resume` is false, or that run has another config.
         """
+        for checkpoint in (self.best, self.last):
+            files.settle_folder(checkpoint)
+        self._clear()
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
                 raise InputError(
@@ -79,8 +87,6 @@ class Run:
                 )
             if self.config.exists():
                 self._check_same(config, yaml.safe_load(self.config.read_text(encoding="utf-8")))
-        for checkpoint in (self.best, self.last):
-            files.settle_folder(checkpoint)
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -101,9 +107,38 @@ class Run:
         files.write_json(self.record, whole)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
+        latest = LATEST.resolve() if LATEST.exists() else None
+        self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
         if config.train.tensorboard:
             self._board = _open_board(self.folder / "tensorboard")
+
+    def abandon(self) -> None:
+        """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.
+
+        The folder goes too if nothing else is in it, and ``runs/latest`` means again the run that it meant before.
+        """
+        self.close()
+        if self._is_saved():
+            return
+        self._clear()
+        with suppress(OSError):  # something of the user's is in it
+            (self.folder / "lock").unlink(missing_ok=True)
+            self.folder.rmdir()
+        if self._begun and self._latest_before is not None:
+            point_latest(self._latest_before)
+        elif self._begun and LATEST.is_symlink():
+            LATEST.unlink()
+
+    def _is_saved(self) -> bool:
+        return any(path.exists() for path in (self.best, self.last, self.metrics))
+
+    def _clear(self) -> None:
+        """Remove the record of a session that saved no state."""
+        if self.record.exists() and not self._is_saved():
+            self.record.unlink()
+            self.config.unlink(missing_ok=True)
+            shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

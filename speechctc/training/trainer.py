@@ -22,7 +22,7 @@ from speechctc.training.initialise import first_net
 from speechctc.training.loss_watch import LossWatch
 from speechctc.training.memory_estimate import estimate
 from speechctc.training.optimise import stages
-from speechctc.training.report import bar_text, epoch_record, epoch_text, introduction
+from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import Progress, ResumeState
 from speechctc.training.runs import Run
@@ -262,6 +262,8 @@ class Trainer:
         self.reporter.note(introduction(self.learner, self.data))
         largest = self.data.largest_batch(self.plan(), self.ranks.rank)
         self.reporter.note(estimate(self.learner, largest, self.data.bytes_held).to_text())
-        if self.progress.step:
+        if not self.reporter.quiet:
+            self.reporter.note(LEGEND)
+        if self.progress.step and self.progress.epoch < self.last_epoch:
             where = f"epoch {self.progress.epoch + 1} of {self.last_epoch}, batch {self.progress.batch + 1}"
             self.reporter.note(f"going on from {self.run.last}: {where}")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.checkpoint import build_net, load_checkpoint
+from speechctc.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
 from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
 from speechctc.progress import Reporter
-from speechctc.training.initialise import first_net, load_pretrained
+from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
 from tests.train_helpers import Recorder, run_once, score_once, trainer_of
 
 
@@ -25,7 +25,7 @@ def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path)
     config = load_config(extracted)
     net = build_net(config, inventory)
     fresh = net.output.weight.detach().clone()
-    assert load_pretrained(net, config, inventory, source) == len(known)
+    assert set(load_pretrained(net, config, inventory, source)) == set(known)
     for ours, theirs in zip(net.convs.parameters(), source.net.convs.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert torch.equal(net.output.weight[1], fresh[1])
@@ -42,7 +42,8 @@ def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path
     source = replace(source, inventory=Inventory("found", ("sh", "aa", *"xyz"[: count - 2])))
     config, inventory = load_config(extracted), Inventory("found", ("zh", "ao", "q"))
     net = build_net(config, inventory)
-    assert load_pretrained(net, config, inventory, source) == 2
+    matches = load_pretrained(net, config, inventory, source)
+    assert (matches["zh"].phone, matches["ao"].phone) == ("sh", "aa")
     assert torch.equal(net.output.weight[:3], source.net.output.weight[:3])
 
 
@@ -54,9 +55,10 @@ def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
     again = score_once(extracted, here / "b", *slow, f"train.init_from={here / 'a'}", recorder=recorder)
     fresh = score_once(extracted, here / "c", *slow)
     assert again.counts.per <= learned.counts.per + 1 < fresh.counts.per
-    assert any("begins with the weights of" in line and "knows 4 of the 4" in line for line in recorder.said), (
-        recorder.said
-    )
+    assert any(
+        "begins with the weights of" in line and "of the 4 phones here it knows 4 by name" in line
+        for line in recorder.said
+    ), recorder.said
 
 
 def test_a_run_taken_up_again_does_not_need_the_other_any_more(extracted: Path, here: Path) -> None:
@@ -76,3 +78,34 @@ def test_another_kind_of_net_is_refused(extracted: Path, here: Path, other: str)
     config = load_config(extracted, [other, f"train.init_from={here / 'a'}"])
     with pytest.raises(InputError, match=f"another kind of net: {other.partition('=')[0]}=.* there"):
         first_net(config, replace(source).inventory, here / "a", Reporter(quiet=True))
+
+
+def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> None:
+    config, recorder = load_config("finetune"), Recorder()
+    inventory = Inventory("found", ("T1", "iː", "k", "t͡ʃ", "y"))
+    net = first_net(config, inventory, Path("english"), recorder)
+    source = load_checkpoint(BUILT_IN)
+    rows = [source.inventory.phones.index(phone) + 1 for phone in ("iy", "k", "ch", "iy")]
+    assert torch.equal(net.output.weight[2:], source.net.output.weight[rows])
+    (said,) = recorder.said
+    for part in ("bundled model english (39 phones, cmu39)", "1 by name, 2 by table", "y as iy", "afresh (T1)"):
+        assert part in said, said
+
+
+def test_a_folder_of_the_bundled_models_name_is_not_overlooked(here: Path, tiny_model: Path) -> None:
+    (here / "english").mkdir()
+    recorder = Recorder()
+    assert find_pretrained(Path("english"), recorder) == BUILT_IN
+    assert "holds no model" in recorder.said[0]
+    save_checkpoint(here / "english" / "best", load_checkpoint(tiny_model / "best"))
+    assert find_pretrained(Path("english"), recorder) == Path("english/best")
+    assert "not the bundled model" in recorder.said[1]
+
+
+def test_another_corpus_of_the_model_begun_with_is_said(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    inventory = load_checkpoint(here / "a" / "last").inventory
+    same, other = Recorder(), Recorder()
+    first_net(load_config(extracted), inventory, here / "a", same)
+    first_net(load_config(extracted, ["corpus.dev_share=0.3"]), inventory, here / "a", other)
+    assert len(same.said) == 1 and "among its training speakers" in other.said[1]

@@ -1,0 +1,112 @@
+"""The whole way as a user who is not root, whom the system may forbid something."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tones import write_config
+
+NOBODY = 65534
+
+# All is done as root before, so that nothing is imported afterwards: the interpreter may lie where only root may go.
+TWICE = """
+import json, os, sys
+from speechctc import cli
+
+first, second, user, steps = *sys.argv[1:3], int(sys.argv[3]), json.loads(sys.argv[4])
+
+def run_all(folder):
+    os.chdir(folder)
+    for step in steps:
+        sys.argv = ["speechctc", *step]
+        try:
+            cli.main()
+        except SystemExit as left:
+            if left.code:
+                sys.exit(f"{' '.join(step)} as user {os.getuid()}: status {left.code}")
+
+run_all(first)
+os.chdir(second)
+os.setgroups([])
+os.setgid(user)
+os.setuid(user)
+run_all(second)
+"""
+
+
+def run_twice(folders: list[Path], *steps: str) -> list[Path]:
+    """Run command lines as root in the first folder, then as nobody in the second; return what is in that."""
+    for path in (folders[1], *folders[1].rglob("*")):
+        shutil.chown(path, NOBODY, NOBODY)
+    arguments = json.dumps([step.split() for step in steps])
+    command = [sys.executable, "-c", TWICE, *map(str, folders), str(NOBODY), arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    made = list(folders[1].rglob("*"))
+    assert all(path.stat().st_uid == NOBODY for path in made)
+    return made
+
+
+@pytest.fixture
+def folders() -> Iterator[list[Path]]:
+    """Yield a folder for root and one for nobody, not below pytest's own, where nobody may not go."""
+    if os.name != "posix" or os.getuid() != 0:
+        pytest.skip("only root can become another user; elsewhere all tests run without root's rights")
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        yield [Path(first), Path(second)]
+
+
+NESTED = """
+import os, sys
+from pathlib import Path
+from speechctc import files
+
+def write(beside):
+    (beside / "inner").mkdir()
+    (beside / "inner" / "file").write_text("x")
+
+os.umask(0o022)
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+files.write_folder(Path(sys.argv[1]) / "whole", write)
+assert (Path(sys.argv[1]) / "whole" / "inner" / "file").read_text() == "x"
+"""
+
+
+def test_folders_in_folders_can_be_entered_by_who_wrote_them(folders: list[Path]) -> None:
+    """As the demo corpus has them; root may enter a folder of any mode."""
+    shutil.chown(folders[1], NOBODY, NOBODY)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-c", NESTED, str(folders[1]), str(NOBODY)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_whole_way_without_roots_rights(folders: list[Path]) -> None:
+    """A sweep reads trials that are trained: to train them it would have to start the interpreter as nobody."""
+    for folder in folders:
+        write_config(folder)
+    tables = " ".join(f"corpus.tables.{split}=table{k}.jsonl" for k, split in enumerate(("train", "dev", "test")))
+    made = run_twice(
+        folders,
+        "extract --config tones.yaml",
+        "train --config tones.yaml train.epochs=1",
+        "train --config tones.yaml train.epochs=2 --resume",
+        "export given --model run",
+        f"evaluate --model given --split test {tables}",
+        "train --config tones.yaml train.lr=1e-2 --run sweep/lr=1e-2",
+        "train --config tones.yaml train.lr=8e-3 --run sweep/lr=8e-3",
+        "sweep --config tones.yaml train.lr=1e-2,8e-3 --run sweep",
+    )
+    assert {"checkpoint.json", "sweep.json", "metrics.jsonl"} <= {path.name for path in made}

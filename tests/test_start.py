@@ -1,0 +1,188 @@
+"""A folder that nobody has described, looked at and turned into a config, by the command line."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc import cli
+from speechctc.config import load_config
+from speechctc.corpora import read_corpus
+from speechctc.errors import InputError
+from speechctc.recognition.annotations import Interval, textgrid_text
+from speechctc.start import advise, start
+from speechctc.survey_text import spellings
+from tests.tones import write_table
+
+RATE = 8000
+
+
+def record(folder: Path, name: str, labels: str = "a b ʃ", words: str = "two words", tier: str = "seg") -> Path:
+    """Write a recording of 0.1 s a label, and its TextGrid with a tier of words and one of phones."""
+    path = folder / f"{name}.wav"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    phones = labels.split()
+    seconds = 0.1 * len(phones)
+    soundfile.write(path, np.zeros(int(seconds * RATE) + 1, np.float32), RATE)
+    half = seconds / 2
+    tiers = {
+        "words": [Interval(k * half, (k + 1) * half, word) for k, word in enumerate(words.split())],
+        tier: [Interval(0.1 * k, 0.1 * (k + 1), phone) for k, phone in enumerate(phones)],
+    }
+    path.with_suffix(".TextGrid").write_text(textgrid_text(seconds, tiers), encoding="utf-8")
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_textgrids_become_a_config_that_extraction_reads(here: Path) -> None:
+    folder = Path("Ñandú und Strauß")
+    for speaker in "AB":
+        for number in range(4):
+            record(folder, f"{speaker}/r{number}", "a g ʃ a")
+    record(folder, "B/r9", "a ɡ")
+    (folder / "A" / "alone.wav").write_bytes((folder / "A" / "r0.wav").read_bytes())
+    (folder / "B" / "torn.wav").write_bytes(b"RIFF")
+    before = everything(folder)
+    made = start(folder)
+    assert everything(folder) == before
+    said = made.to_text()
+    for part in (
+        "9 recordings", "8,000 Hz (9)", "2 (a folder each): A, B", "4 in 34 labels: a 17 g 8 ʃ 8 ɡ 1",
+        "hardly learned: ɡ", "g (8, U+0067) and ɡ (1, U+0261)", "'seg' is taken for the phones", "cannot be used: 2",
+        "alone.wav: no TextGrid beside it",
+    ):  # fmt: skip
+        assert part in said, (part, said)
+    assert made.config == Path("Ñandú-und-Strauß.yaml") and made.config.is_file()
+    config = load_config(made.config)
+    assert (config.corpus.tier, config.train.init_from, config.corpus.dev_share) == ("seg", Path("english"), 0.3)
+    assert len(read_corpus(config.corpus).splits["train"]) in (4, 5)
+    assert [shlex.split(command)[:4] for command in made.commands[:2]] == [
+        ["speechctc", "extract", "--config", str(made.config)],
+        ["speechctc", "train", "--config", str(made.config)],
+    ]
+    assert shlex.split(made.commands[2])[2:] == ["--model", str(config.run), "--split", "dev"]
+
+
+def test_a_config_is_never_overwritten(here: Path) -> None:
+    record(Path("mine"), "a/x")
+    record(Path("mine"), "b/y")
+    Path("mine.yaml").write_text("the user's")
+    Path("runs/mine-2").mkdir(parents=True)
+    assert start(Path("mine")).config == Path("mine-3.yaml")
+    assert Path("mine.yaml").read_text() == "the user's"
+    with pytest.raises(InputError, match="not overwritten"):
+        start(Path("mine"), Path("mine.yaml"))
+    made = start(Path("mine"), Path("sub/own name.yaml"))
+    assert made.config is not None and load_config(made.config).run == Path("runs/own name")
+    assert "'sub/own name.yaml'" in made.commands[0]
+
+
+def test_tables_give_their_splits_and_find_their_recordings(here: Path) -> None:
+    table = write_table(here / "corpus", 12, 0)
+    (here / "corpus" / "lists").mkdir()
+    table.rename(here / "corpus" / "lists" / "train_v2.jsonl")
+    write_table(here / "corpus", 4, 1).rename(here / "corpus" / "lists" / "my-test.jsonl")
+    (here / "corpus" / "notes.csv").write_text("day,weather\n1,sun\n")
+    made = start(Path("corpus"))
+    assert made.config is not None
+    corpus = load_config(made.config).corpus
+    assert corpus.tables.train == Path("corpus/lists/train_v2.jsonl") and corpus.root == Path("corpus")
+    assert corpus.tables.dev is None and len(read_corpus(corpus).splits["test"]) == 4
+    assert "notes.csv" in made.description and "no column" in made.description
+    assert made.commands[2].endswith("--split test")
+
+
+@pytest.mark.shared
+def test_timit_is_known_by_its_layout(shared_data: Path, here: Path) -> None:
+    made = start(shared_data / "timit-sample")
+    assert made.config is not None and "as TIMIT is laid out" in made.description
+    config = load_config(made.config)
+    assert (config.corpus.kind, config.corpus.phones, config.score.fold) == ("timit", "timit61", "auto")
+    assert len(read_corpus(config.corpus).splits["train"]) > 50
+
+
+def test_recordings_alone_lead_to_the_bundled_model(here: Path) -> None:
+    record(Path("two words"), "x").with_suffix(".TextGrid").unlink()
+    made = start(Path("two words"))
+    assert made.config is None and not list(here.glob("*.yaml"))
+    assert made.commands[0] == "speechctc decode 'two words' --format textgrid --out 'two words'"
+    assert "correct" in made.to_text() and "recordings without labels" in made.description
+
+
+def test_textgrids_without_phones_are_said(here: Path) -> None:
+    path = record(Path("f"), "x")
+    words = {
+        "words": [Interval(0, 0.3, "hello there")],
+        "confidence": [Interval(0, 0.1, "0.9"), Interval(0.1, 0.2, "1")],
+    }
+    path.with_suffix(".TextGrid").write_text(textgrid_text(0.3, words))
+    made = start(Path("f"))
+    assert made.config is None and "none of whose tiers looks like phones: 'words'" in made.description
+
+
+@pytest.mark.parametrize("what", ["nothing", "missing", "file", "text"])
+def test_nothing_usable_is_one_line(
+    what: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if what == "file":
+        Path(what).write_text("x")
+    elif what != "missing":
+        Path(what).mkdir()
+    if what == "text":
+        Path("text/a.TextGrid").write_text("no recording")
+        Path("text/b.csv").write_text("a,b\n1,2\n")
+    monkeypatch.setattr(sys, "argv", ["speechctc", "start", what])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    captured = capsys.readouterr()
+    assert left.value.code == 2 and captured.out == ""
+    assert captured.err.startswith(f"speechctc: {what}: ") and captured.err.count("\n") == 1
+
+
+def test_it_needs_no_torch(here: Path) -> None:
+    record(Path("f"), "a/x")
+    record(Path("f"), "b/y")
+    code = "import sys; sys.argv = ['speechctc', 'start', 'f']\nfrom speechctc.cli import main\n"
+    code += "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code, left.code\n"
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_what_start_prints_can_be_typed(here: Path) -> None:
+    """Extraction; the bundled model's net would take too long to train here."""
+    write_table(here / "my corpus", 8, 0)
+    extract = shlex.split(start(Path("my corpus")).commands[0])
+    done = subprocess.run([sys.executable, "-m", *extract], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "train: 6 utterances" in done.stdout and "dev: 2 utterances" in done.stdout
+
+
+def test_advice_follows_the_amount_and_the_speakers() -> None:
+    assert advise(5, 12).dev_share == 0.25  # three speakers
+    assert advise(5, None).dev_share == 0.2
+    assert advise(300, 100).dev_share == 0.1
+    assert advise(5, 2).dev_share == 0.3
+    assert advise(5, 9).minutes < advise(30, 9).minutes < advise(200, 9).minutes
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups"),
+    [
+        ("g ɡ k", [("g", "ɡ")]),
+        ("tʃ t͡ʃ ʧ", [("tʃ", "t͡ʃ", "ʧ")]),
+        ("AA aa s S", [("AA", "aa")]),
+        ("ç c\u0327 c", [("c\u0327", "ç")]),
+        ("a aː ã", []),
+    ],
+)
+def test_spellings_of_one_phone_are_found(labels: str, groups: list[tuple[str, ...]]) -> None:
+    assert spellings(labels.split()) == groups
