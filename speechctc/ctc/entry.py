@@ -31,7 +31,7 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.bfloat16: (np.uint16(0), np.float32(0), np.int32(0)),
 }
 
-_SIGNATURE = types.none(types.intp)
+_SIGNATURE = types.none(types.voidptr)
 
 
 class Batch(NamedTuple):
@@ -67,13 +67,7 @@ class Batch(NamedTuple):
     alpha: int  # size of alpha, in numbers
 
 
-@njit_inline
-def read_batch(at: Any) -> Batch:
-    """Read a batch from memory."""
-    return Batch(
-        at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
-        at[15], at[16], at[17], at[18], at[19], at[20], at[21], at[22], at[23], at[24], at[25], at[26], at[27],
-    )  # fmt: skip
+_BATCH = np.dtype([(name, np.int64) for name in Batch._fields])
 
 
 @njit_inline
@@ -161,19 +155,19 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
     like, real, integer = KINDS[dtype]
     made_of = _sources()
 
-    def entry(address: int) -> None:
+    def entry(address: Any) -> None:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
         made_of  # noqa: B018 - captured: part of the key in numba's cache
-        shared = memory(address, 0)
-        batch = read_batch(shared)
+        shared = numba.carray(address, 1, _BATCH)  # type: ignore[attr-defined, unused-ignore]
+        batch, counter = shared[0], memory(shared.ctypes.data, 0)  # the counter is the first field, `taken`
         offsets = workspace_layout(batch, size_of(real))
         room = np.zeros(offsets[-1] + 64, np.uint8)
         w = bind_workspace((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
-        k = fetch_and_add(shared, 1)
+        k = fetch_and_add(counter, 1)
         while k < batch.samples:
             n = memory(batch.order, 0)[k]
             memory(batch.losses, real)[n] = solve(sample_of(batch, n, like, real), w, batch.length)
-            k = fetch_and_add(shared, 1)
+            k = fetch_and_add(counter, 1)
         room[0] = 0  # keeps the array alive: only its address is used above
 
     return entry
