@@ -61,9 +61,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     try:
         beside.mkdir()
         write(beside)
-        for file in beside.iterdir():
-            _settle(file)
-        _flush(beside)
+        _settle_all(beside)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -85,10 +83,18 @@ def settle_folder(path: Path) -> None:
     shutil.rmtree(path.with_name(f"{path.name}{PARTIAL}"), ignore_errors=True)
 
 
-def _settle(file: Path) -> None:
-    """Let those read it who may read new files here (safetensors writes for its owner alone), and flush it."""
-    file.chmod(0o666 & ~_MASK)
-    _flush(file)
+def _settle_all(folder: Path) -> None:
+    """Settle a folder and everything in it, the innermost first."""
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            _settle(Path(place, name))
+        _settle(Path(place))
+
+
+def _settle(path: Path) -> None:
+    """Give it the mode that new files or folders get here (safetensors writes for its owner alone), and flush it."""
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~_MASK)
+    _flush(path)
 
 
 def _flush(path: Path) -> None:
