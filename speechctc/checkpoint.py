@@ -100,7 +100,10 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     InputError
         Not a checkpoint, cut off or damaged, or of another format version.
     """
-    files.settle_folder(folder)
+    return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
+
+
+def _load(folder: Path, device: torch.device) -> Checkpoint:
     about = _read_about(folder)
     config = parse_config(about["config"], f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
@@ -116,7 +119,6 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
-    device = device or torch.device("cpu")
     return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training, lm)
 
 
@@ -180,9 +182,7 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
         )
     place = model or LATEST.resolve()
     for folder in (place, place / "best", place / "last"):
-        if folder != place:
-            files.settle_folder(folder)
-        if (folder / "checkpoint.json").is_file():
+        if (files.standing(folder) / "checkpoint.json").is_file():
             return folder
     what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
     raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from speechctc import drafts
 from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config, load_config
 from speechctc.errors import InputError
@@ -29,6 +30,26 @@ def test_what_is_saved_is_loaded(tmp_path: Path, checkpoint: Checkpoint) -> None
         assert torch.equal(loaded.net.state_dict()[name], tensor)
     assert loaded.facts["epoch"] == 3
     assert {"speechctc", "torch", "python"} <= set(loaded.facts["versions"])
+
+
+def everything(folder: Path) -> list[tuple[Path, int]]:
+    return sorted((path, path.lstat().st_mtime_ns) for path in [folder, *folder.rglob("*")])
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_reading_changes_nothing_around_it(tmp_path: Path, checkpoint: Checkpoint, interrupted: bool) -> None:
+    model = tmp_path / "mod"
+    save_checkpoint(model / "best", checkpoint)
+    save_checkpoint(model / "last", checkpoint)
+    for theirs in ("mod.previous", "mod.partial", "mod/best.previous", "mod/last.partial"):
+        (tmp_path / theirs).mkdir()
+        (tmp_path / theirs / "thesis.txt").write_text("all of it")
+    if interrupted:  # killed between the two renames of a replacement
+        (model / "best").rename(drafts.previous_name(model / "best"))
+    before = everything(tmp_path)
+    assert find_checkpoint(model) == model / "best"
+    assert load_checkpoint(find_checkpoint(model)).facts["epoch"] == 3
+    assert everything(tmp_path) == before
 
 
 def test_it_holds_no_pickle(tmp_path: Path, checkpoint: Checkpoint) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class Run:
         InputError
             It holds a run already and `resume` is false, or that run has another config.
         """
+        for checkpoint in (self.best, self.last):
+            files.settle_folder(checkpoint)
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
                 raise InputError(
@@ -82,8 +85,6 @@ class Run:
                 )
             if self.config.exists():
                 self._check_same(config, yaml.safe_load(self.config.read_text(encoding="utf-8")))
-        for checkpoint in (self.best, self.last):
-            files.settle_folder(checkpoint)
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Note what the run is made from, and make ``runs/latest`` mean it: from here on the folder is a run's.
@@ -181,8 +182,7 @@ class Run:
 def point_latest(folder: Path) -> None:
     """Make ``runs/latest`` mean this run's folder."""
     LATEST.parent.mkdir(parents=True, exist_ok=True)
-    beside = LATEST.with_name(f"latest.{os.getpid()}.partial")
-    beside.unlink(missing_ok=True)
+    beside = LATEST.with_name(f".speechctc-latest-{secrets.token_hex(8)}")
     try:
         beside.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
         os.replace(beside, LATEST)
