@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from speechctc import __version__, files
@@ -28,6 +28,7 @@ from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory
+from speechctc.tensor_file import save_tensors
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -81,11 +82,11 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
     }
 
     def write(beside: Path) -> None:
-        save_file(tensors, beside / "weights.safetensors")
+        save_tensors(beside / "weights.safetensors", tensors)
         if checkpoint.state:
-            save_file(dict(checkpoint.state), beside / "state.safetensors")
+            save_tensors(beside / "state.safetensors", checkpoint.state)
         if lm:
-            save_file(lm, beside / "lm.safetensors")
+            save_tensors(beside / "lm.safetensors", lm)
         text = json.dumps(about, indent=1, ensure_ascii=False)
         (beside / "checkpoint.json").write_text(text + "\n", encoding="utf-8")
 

@@ -57,7 +57,7 @@ class SincFilter:
         for start in range(0, count, rows):
             numbers = np.arange(first + start, first + min(start + rows, count)) * self.step
             remainders = numbers % self.group
-            weights = self._weights(remainders) if self._kept is None else self._kept[remainders]
+            weights: Samples = self._weights(remainders) if self._kept is None else self._kept[remainders]
             weights *= windows[numbers // self.group - self.width - offset]
             result[start : start + len(numbers)] = weights.sum(axis=1)
         return result
@@ -71,7 +71,8 @@ class SincFilter:
         times = (places / self.step - (remainders / (self.group * self.step))[:, None]) * self.cutoff
         times = np.clip(times, -self.zero_crossings, self.zero_crossings)
         window = np.cos(times * (np.pi / self.zero_crossings / 2)) ** 2
-        return (np.sinc(times) * window * (self.cutoff / self.step)).astype(np.float32)
+        weights: Samples = (np.sinc(times) * window * (self.cutoff / self.step)).astype(np.float32)
+        return weights
 
 
 @lru_cache(maxsize=2)
@@ -92,7 +93,7 @@ def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iter
     """
     piece = max(min(piece, HELD * sinc.group // sinc.step), 1)
     offset, done = -sinc.width, 0
-    waiting = np.zeros(sinc.width, np.float32)
+    waiting: Samples = np.zeros(sinc.width, np.float32)
     for block in blocks:
         waiting = np.concatenate([waiting, block])
         while offset + len(waiting) >= sinc.begin(done + piece) + sinc.taps:

@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from speechctc import files
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.stamps import Stamps
+from speechctc.tensor_file import save_tensors
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
@@ -119,7 +119,7 @@ def write_shard(
         "checksum": _checksum(tensors),
         **recipe.to_json(),
     }
-    files.write_file(path, lambda beside: save_file(tensors, beside, metadata=header))
+    files.write_file(path, lambda beside: save_tensors(beside, tensors, header))
 
 
 def read_shard(path: Path, checked: bool = False) -> Shard:

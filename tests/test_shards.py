@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,29 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert shard.label_counts.tolist() == [3, 0, 1]
     assert shard.moments.count == 136
     assert shard.seconds == pytest.approx(1.36)
+
+
+def test_the_same_utterances_give_the_same_bytes(tmp_path: Path) -> None:
+    made = utterance("ü", 5, (1, 2, 2))
+    for number in range(4):
+        write(tmp_path / f"{number}", made)
+    assert len({(tmp_path / f"{number}").read_bytes() for number in range(4)}) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_disk_that_is_full_leaves_what_was_there(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u1", 5, (1,)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(path, utterance("u2", 5000, (1,)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read_shard(path).ids == ("u1",) and os.listdir(tmp_path) == ["s.safetensors"]
 
 
 def test_half_precision_keeps_a_tenth_of_a_per_cent(tmp_path: Path) -> None:
