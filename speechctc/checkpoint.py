@@ -8,10 +8,7 @@ state.safetensors      only in a run's ``last/``: what training needs to go on
 
 from __future__ import annotations
 
-import functools
 import json
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +19,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from speechctc import __version__, files
+from speechctc import files
 from speechctc.config import Config, parse_config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory
+from speechctc.provenance import provenance
 from speechctc.tensor_file import save_tensors
 
 FORMAT = 1
@@ -187,38 +185,6 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
             return folder
     what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
     raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")
-
-
-def provenance() -> dict[str, Any]:
-    """Return what made this: versions of everything that bears on results, and the git revision if there is one."""
-    return {
-        "versions": {
-            "speechctc": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "git": _git_revision(),
-    }
-
-
-@functools.cache
-def _git_revision() -> str | None:
-    """Return the revision of the package's own checkout, marked where files were changed since."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
