@@ -26,6 +26,7 @@ from speechctc import files
 from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
+from speechctc.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -84,7 +85,7 @@ class Run:
                     "go on with it by --resume, or name another with --run DIR",
                 )
             if self.config.exists():
-                self._check_same(config, yaml.safe_load(self.config.read_text(encoding="utf-8")))
+                self._check_same(config, read_yaml(self.config))
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Note what the run is made from, and make ``runs/latest`` mean it: from here on the folder is a run's.
