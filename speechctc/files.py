@@ -58,6 +58,22 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, lambda draft: _write_bytes(draft, content))
 
 
+def read_json(path: Path) -> Any:
+    """Return the plain values of a JSON file.
+
+    Raises
+    ------
+    ValueError
+        It is not JSON, or nested too deeply.
+    OSError
+        It cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 

@@ -74,6 +74,60 @@ def test_weights_cut_short_are_said(tmp_path: Path, checkpoint: Checkpoint, cut:
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"phones": ["a"]}, "phones"),
+        ({"phones": {"name": "found", "list": ["a", "b\n"]}}, "control character"),
+        ({"phones": {"name": "found", "list": ["a", "\x1b[2J"]}}, "control character"),
+        ({"phones": {"name": "found", "list": ["a", "a"]}}, "twice"),
+        ({"phones": {"name": "found", "list": ["a", 3]}}, "phones.list"),
+        ({"phones": {"name": "found", "list": ["a"]}}, "has the shape"),
+        ({"config": None}, "config"),
+        ({"config": []}, "config"),
+        ({"format": [1]}, "format"),
+        ({"format": 2, "versions": 3}, "format"),
+    ],
+)
+def test_a_damaged_description_is_said_in_one_line(
+    tmp_path: Path, checkpoint: Checkpoint, change: dict[str, object], said: str
+) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    about = json.loads((tmp_path / "checkpoint.json").read_text())
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about | change))
+    with pytest.raises(InputError, match=said) as raised:
+        load_checkpoint(tmp_path)
+    assert "\n" not in str(raised.value) and "\x1b" not in str(raised.value) and len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{", "[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
+def test_what_is_no_description_is_no_checkpoint(tmp_path: Path, checkpoint: Checkpoint, text: str) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    (tmp_path / "checkpoint.json").write_text(text)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("convs", [[1 << 20, 1 << 20], [4] * 500, [4, 5]])
+def test_no_memory_is_taken_for_weights_that_are_not_there(
+    tmp_path: Path, checkpoint: Checkpoint, convs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    about = json.loads((tmp_path / "checkpoint.json").read_text())
+    about["config"]["model"]["convs"] = convs
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about))
+    monkeypatch.setattr("speechctc.checkpoint.load_file", lambda path: pytest.fail("read"))
+    with pytest.raises(InputError, match="damaged"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    checkpoint.mean[1, 2] = float("nan")
+    save_checkpoint(tmp_path, checkpoint)
+    with pytest.raises(InputError, match="infinite or no number"):
+        load_checkpoint(tmp_path)
+
+
 def test_a_model_is_a_checkpoint_a_run_or_the_latest_run(
     tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,19 @@
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from speechctc import shards
 from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
+from speechctc.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)
 RECIPE = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b"), "sources")
@@ -93,6 +97,54 @@ def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match="checksum"):
         read_shard(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("phones", json.dumps(["a", "b\n"])),
+        ("phones", json.dumps(["a"])),
+        ("phones", "3"),
+        ("features", "[]"),
+        ("features", "{"),
+        ("ids", json.dumps(["u", "v"])),
+        ("ids", "null"),
+        ("seconds", "nan"),
+        ("seconds", "long"),
+        ("skipped", "[3]"),
+        ("skipped", "[" * 100_000),
+        ("checksum", None),
+        ("sources", None),
+    ],
+)
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_header_that_was_changed_is_one_line(tmp_path: Path, name: str, value: str | None, checked: bool) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1, 2)))
+    with safe_open(path, framework="pt") as file:
+        header = {**file.metadata(), name: value}
+    save_tensors(path, load_file(path), {key: text for key, text in header.items() if text is not None})
+    with pytest.raises(InputError, match=r"s\.safetensors") as raised:
+        read_shard(path, checked=checked)
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["static", "frames", "labels", "label_counts", "moment_total"])
+def test_parts_that_do_not_fit_are_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1, 2)))
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    whole = load_file(path)
+    for changed in (whole[name][1:], whole[name] * 10**6, whole[name].to(torch.bool), None):
+        if name == "static" and changed is not None and changed.dtype == torch.float32 and len(changed) == 20:
+            continue  # loud, no more
+        if name == "moment_total" and changed is not None and changed.dtype == torch.float64:
+            continue
+        rest = {key: part for key, part in whole.items() if key != name}
+        save_tensors(path, rest | ({name: changed.contiguous()} if changed is not None else {}), header)
+        with pytest.raises(InputError, match=r"s\.safetensors"):
+            read_shard(path, checked=True)
 
 
 def test_a_missing_shard_and_an_empty_folder_are_named(tmp_path: Path) -> None:
