@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from speechctc import truncation
 from speechctc.errors import InputError
 from speechctc.ffmpeg import Decoded, is_for_ffmpeg
+from speechctc.resampling import sinc_blocks, sinc_filter
 
 if TYPE_CHECKING:
     import torchaudio
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
 ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
+LARGEST = 1 << 19  # weights of torchaudio's filter: it holds all common rates; see `speechctc.resampling` for others
 PIECE = 0.25  # seconds resampled at a time: as late as samples come from a stream
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"
@@ -116,6 +118,9 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
         return
     common = math.gcd(rate, wanted)
     step, group = rate // common, wanted // common
+    if step * group > LARGEST:
+        yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
+        return
     context = -(-int(_resampler(rate, wanted).width) // step) * step
     piece = max(round(PIECE * common), 1) * step
     waiting: NDArray[np.float32] = np.zeros(0, np.float32)

@@ -8,27 +8,27 @@ state.safetensors      only in a run's ``last/``: what training needs to go on
 
 from __future__ import annotations
 
-import functools
 import json
-import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
-from speechctc import __version__, files
+from speechctc import files
 from speechctc.config import Config, parse_config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
-from speechctc.phones import Inventory
+from speechctc.phones import Inventory, check_labels
+from speechctc.provenance import provenance
 from speechctc.schema import without_removed
+from speechctc.tensor_file import save_tensors
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -82,11 +82,11 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
     }
 
     def write(beside: Path) -> None:
-        save_file(tensors, beside / "weights.safetensors")
+        save_tensors(beside / "weights.safetensors", tensors)
         if checkpoint.state:
-            save_file(dict(checkpoint.state), beside / "state.safetensors")
+            save_tensors(beside / "state.safetensors", checkpoint.state)
         if lm:
-            save_file(lm, beside / "lm.safetensors")
+            save_tensors(beside / "lm.safetensors", lm)
         text = json.dumps(about, indent=1, ensure_ascii=False)
         (beside / "checkpoint.json").write_text(text + "\n", encoding="utf-8")
 
@@ -101,12 +101,18 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     InputError
         Not a checkpoint, cut off or damaged, or of another format version.
     """
-    files.settle_folder(folder)
+    return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
+
+
+def _load(folder: Path, device: torch.device) -> Checkpoint:
     about = _read_about(folder)
     config = parse_config(without_removed(about["config"]), f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
+        _check_weights(folder / "weights.safetensors", config, inventory)
         tensors = load_file(folder / "weights.safetensors")
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+            raise ValueError("a weight is infinite or no number")
         state = folder / "state.safetensors"
         training = load_file(state) if state.exists() else {}
         net = build_net(config, inventory)
@@ -117,8 +123,29 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
-    device = device or torch.device("cpu")
     return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training, lm)
+
+
+def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
+    """Compare the file's header with the shapes of the config's net, before memory is taken for either.
+
+    Raises
+    ------
+    ValueError
+        They differ.
+    """
+    features = (config.features.channels, config.features.static_dims)
+    with safe_open(path, framework="pt") as file:
+        found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+    if len(config.model.convs) + len(config.model.dense) > len(found):
+        raise ValueError("fewer weights than layers")
+    with torch.device("meta"):
+        net = build_net(config, inventory)
+    wanted = {f"net.{name}": tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    wanted |= {"normalisation.mean": features, "normalisation.std": features}
+    if found != wanted:
+        name = min(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+        raise ValueError(f"{name} has the shape {found.get(name)}, the config asks for {wanted.get(name)}")
 
 
 def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -170,9 +197,7 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
         )
     place = model or LATEST.resolve()
     for folder in (place, place / "best", place / "last"):
-        if folder != place:
-            files.settle_folder(folder)
-        if (folder / "checkpoint.json").is_file():
+        if (files.standing(folder) / "checkpoint.json").is_file():
             return folder
     if place == Path(BUILT_IN.name) and BUILT_IN.is_dir():
         return BUILT_IN
@@ -180,50 +205,44 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")
 
 
-def provenance() -> dict[str, Any]:
-    """Return what made this: versions of everything that bears on results, and the git revision if there is one."""
-    return {
-        "versions": {
-            "speechctc": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "git": _git_revision(),
-    }
+def _checked(labels: tuple[str, ...]) -> tuple[str, ...]:
+    check_labels(labels)
+    return labels
 
 
-@functools.cache
-def _git_revision() -> str | None:
-    """Return the revision of the package's own checkout, marked where files were changed since."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+class _Phones(BaseModel):
+    name: str
+    list: Annotated[tuple[str, ...], AfterValidator(_checked)]
+
+
+class _About(BaseModel):
+    """What of checkpoint.json its reader needs; the rest are facts."""
+
+    model_config = ConfigDict(extra="allow")
+    phones: _Phones
+    config: dict[str, Any]
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    path = folder / "checkpoint.json"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = files.read_json(folder / "checkpoint.json")
         version = about["format"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{folder}: not a checkpoint", "name a run's folder or one of its checkpoints") from None
     if version != FORMAT:
-        made = about.get("versions", {}).get("speechctc", "another version")
+        versions = about.get("versions")
+        made = versions.get("speechctc") if isinstance(versions, dict) else "another version"
         raise InputError(
-            f"{folder}: a checkpoint of format {version} (speechctc {made}); this version reads format {FORMAT}",
+            f"{folder}: a checkpoint of format {version!r:.20} (speechctc {made!s:.20}); "
+            f"this version reads format {FORMAT}",
             "use it with the version that made it, or train again",
         )
-    assert isinstance(about, dict)
-    return about
+    try:
+        return _About.model_validate(about).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{folder}: the checkpoint is damaged (checkpoint.json: {where}: {first['msg']})",
+            "use another, or train again",
+        ) from None

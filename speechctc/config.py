@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from speechctc.errors import InputError
@@ -31,6 +30,7 @@ from speechctc.schema import (
     TablesConfig,
     TrainConfig,
 )
+from speechctc.yaml_text import parse_yaml, read_yaml
 
 __all__ = [
     "AugmentConfig",
@@ -51,6 +51,8 @@ __all__ = [
     "override",
     "parse_config",
 ]
+
+MOST_BASES = 20  # files one over the other
 
 
 KEYS_OF_KIND = {
@@ -87,10 +89,9 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """Read a file and lay it over its base; `above` are the files whose base it is, first of all the one asked for."""
     if path.resolve() in above:
         raise InputError(f"{path}: is its own base in the end", "let base: name a file that does not name this one")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a YAML file ({_flat(error)})", "mend it there") from None
+    if len(above) > MOST_BASES:
+        raise InputError(f"{path}: the base of the base ... of {above[0]}, {len(above)} in all", "use fewer files")
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
     if "base" not in values:
@@ -167,10 +168,7 @@ def _setting(text: str) -> tuple[str, Any]:
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
-    try:
-        return key.strip(), yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise InputError(f"{text!r}: the value is not YAML ({_flat(error)})", "quote it") from None
+    return key.strip(), parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
@@ -203,10 +201,6 @@ def _laid_over(under: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-
-
-def _flat(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _explain(error: ValidationError, where: str, typed: Sequence[str]) -> tuple[str, str]:

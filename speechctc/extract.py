@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,8 +39,10 @@ from speechctc.shards import (
     shard_path,
     write_shard,
 )
+from speechctc.workers import WorkerEnded, in_processes
 
 FEW = 64  # fewer utterances than this are done faster than worker processes start
+AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def _refuse_other_config(plan: Plan) -> None:
     folder = plan.path.parent
     for path in sorted(folder.glob("*.safetensors"))[:1]:
         try:
-            shard = read_shard(path)
+            shard = read_shard(path, checked=True)
         except InputError:
             continue  # damaged: it will be made again
         check_features(shard, plan.recipe.features)
@@ -205,7 +204,7 @@ def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[in
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    with _mapped(jobs, todo, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+    with _extracted(jobs, todo, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
             skipped: list[tuple[str, str]] = []
@@ -226,32 +225,39 @@ Result = tuple[NDArray[np.float32], Moments, float] | str
 
 
 @contextmanager
-def _mapped(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
+def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
     """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
     strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in plans for _ in plan.jobs]
-    features = [config.features] * len(jobs)
+    tasks = [_Task(job, config.features, stride) for job, stride in zip(jobs, strides, strict=True)]
     workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
     if workers == 1:
-        yield map(extract_one, jobs, features, strides)
+        yield map(_extract_task, tasks)
         return
-    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    if context.get_start_method() == "forkserver":
-        multiprocessing.set_forkserver_preload(["speechctc.extract"])
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    try:
-        yield pool.map(extract_one, jobs, features, strides, chunksize=8)
-    except BrokenProcessPool:
-        raise InputError(
-            "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with in_processes(
+        _extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, ["speechctc.extract"]
+    ) as results:
+        try:
+            yield results
+        except WorkerEnded:
+            raise InputError(
+                "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
+            ) from None
 
 
-def _start_worker() -> None:
-    """One thread each, and Ctrl-C left to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _Task(NamedTuple):
+    job: Job
+    features: FeatureConfig
+    stride: int
+
+
+def _extract_task(task: _Task) -> Result:
+    return extract_one(*task)
+
+
+def _extract_alone(task: _Task) -> Result:
+    """Extract in a worker process: one thread each."""
     torch.set_num_threads(1)
+    return extract_one(*task)
 
 
 def _is_made(plan: Plan) -> bool:
@@ -270,7 +276,7 @@ def _drop_stale(folder: Path, wanted: set[Path]) -> None:
 
 
 def _summarise(split: str, plans: Sequence[Plan], corpus: Corpus) -> SplitSummary:
-    shards = [read_shard(plan.path) for plan in plans]
+    shards = [read_shard(plan.path, checked=True) for plan in plans]  # written now, or checked by _is_made
     rejected = [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     return SplitSummary(
         split=split,

@@ -6,6 +6,7 @@ random number after the other, and compares, multiplies and selects in separate 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,25 +68,25 @@ def forward(whole: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
     """
     rows, _, units = whole.shape
     result, winner = whole.new_empty(rows, units), whole.new_empty(rows, units, dtype=torch.uint8)
-    _run(_forward, whole, result, winner, rate, seed)
+    _run(True, whole, result, winner, rate, seed)
     return result, winner
 
 
 def backward(gradient: Tensor, winner: Tensor, pieces: int, rate: float) -> Tensor:
     """Return the gradient of all pieces, (rows, pieces, units), given that of the result, contiguous (rows, units)."""
     whole = gradient.new_empty(len(gradient), pieces, gradient.shape[1])
-    _run(_backward, whole, gradient, winner, rate, 0)
+    _run(False, whole, gradient, winner, rate, 0)
     return whole
 
 
-def _run(function: Any, whole: Tensor, result: Tensor, winner: Tensor, rate: float, seed: int) -> None:
+def _run(forwards: bool, whole: Tensor, result: Tensor, winner: Tensor, rate: float, seed: int) -> None:
     rows, pieces, units = whole.shape
     share = round(rate * 2**32)
     scale = np.array([1 / (1 - share / 2**32)], np.float32)
     addresses = (whole.data_ptr(), result.data_ptr(), winner.data_ptr(), scale.ctypes.data)
     work = _Work(0, rows, units, pieces, seed, share, *addresses)
     threads = torch.get_num_threads() if winner.numel() > _WORTH_THREADS else 1
-    run_in_threads(_entry(function, whole.dtype), np.array(work, np.int64), threads)
+    run_in_threads(_entry(forwards, whole.dtype), np.array(work, np.int64), threads)
 
 
 @njit_inline
@@ -127,8 +128,17 @@ def _backward(whole: Any, result: Any, winner: Any, units: int, pieces: int, see
 
 
 @cache
-def _entry(row: Any, dtype: torch.dtype) -> Any:
-    """Compile a function of a row for one data type, or load it from the cache."""
+def _entry(forwards: bool, dtype: torch.dtype) -> Any:
+    """Compile the entry for numbers of one type, or fetch it from the cache on disk."""
+    return with_cache(numba.cfunc, _source(forwards, dtype), _SIGNATURE, error_model="numpy").ctypes
+
+
+def _source(forwards: bool, dtype: torch.dtype) -> Callable[[int], None]:
+    """Return the entry to be compiled.
+
+    What it captures is part of its key in numba's cache, and a compiled function is another in each process: the
+    function of a row is therefore not captured but chosen inside.
+    """
     like = KINDS[dtype]
     made_of = sources([*PRIMITIVES, Path(__file__)])
 
@@ -144,7 +154,10 @@ def _entry(row: Any, dtype: torch.dtype) -> Any:
             for r in range(first, min(first + some, rows)):
                 whole = memory(shared[6], like) + r * units * pieces
                 result, winner = memory(shared[7], like) + r * units, memory(shared[8], _BYTE) + r * units
-                row(whole, result, winner, units, pieces, _random(r, seed), rate, scale)
+                if forwards:
+                    _forward(whole, result, winner, units, pieces, _random(r, seed), rate, scale)
+                else:
+                    _backward(whole, result, winner, units, pieces, _random(r, seed), rate, scale)
             first = fetch_and_add(shared, some)
 
-    return with_cache(numba.cfunc, entry, _SIGNATURE, error_model="numpy").ctypes
+    return entry

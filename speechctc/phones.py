@@ -11,10 +11,11 @@ References
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from speechctc.errors import InputError
 from speechctc.labels import nfc
@@ -117,6 +118,23 @@ class Inventory:
         if others:
             return f"correct it, or set corpus.phones to a set that has it: {', '.join(others)}"
         return f"correct it (the set: {' '.join(self.phones)}), or choose another set with corpus.phones"
+
+
+def check_labels(labels: Sequence[Any]) -> None:
+    """See that what a file gives for phones are phones: each once, and no character that moves a cursor.
+
+    Raises
+    ------
+    ValueError
+        They are not; the message quotes the first.
+    """
+    for label in labels:
+        if not isinstance(label, str) or not label:
+            raise ValueError(f"the label {label!r:.60} is not a text")
+        if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in label):
+            raise ValueError(f"the label {label!a:.60} holds a line break or another control character")
+    if len(set(labels)) != len(labels):
+        raise ValueError("a label is there twice")
 
 
 def inventory(name: str) -> Inventory:

@@ -18,18 +18,20 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from speechctc import files
 from speechctc.errors import InputError
 from speechctc.features import Moments
+from speechctc.phones import check_labels
 from speechctc.stamps import Stamps
+from speechctc.tensor_file import save_tensors
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
@@ -119,7 +121,7 @@ def write_shard(
         "checksum": _checksum(tensors),
         **recipe.to_json(),
     }
-    files.write_file(path, lambda beside: save_file(tensors, beside, metadata=header))
+    files.write_file(path, lambda beside: save_tensors(beside, tensors, header))
 
 
 def read_shard(path: Path, checked: bool = False) -> Shard:
@@ -139,14 +141,16 @@ def read_shard(path: Path, checked: bool = False) -> Shard:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
+        if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
+            raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)
         mapping, tensors = _map(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: cannot be read as a shard ({error})", REMAKE) from None
-    if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
-        raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)
-    if not checked and header["checksum"] != _checksum(tensors):
-        raise InputError(f"{path}: damaged, its checksum does not match", REMAKE)
-    shard = _assemble(path, header, tensors, mapping)
+        if not checked and header["checksum"] != _checksum(tensors):
+            raise InputError(f"{path}: damaged, its checksum does not match", REMAKE)
+        shard = _assemble(path, header, tensors, mapping)
+        _check_whole(shard)
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: cannot be read as a shard ({reason})", REMAKE) from None
     shard.release()
     return shard
 
@@ -243,6 +247,32 @@ def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor], ma
         checksum=header["checksum"],
         mapping=mapping,
     )
+
+
+def _check_whole(shard: Shard) -> None:
+    """See that the parts of a shard fit each other.
+
+    Raises
+    ------
+    ValueError
+        They do not.
+    """
+    check_labels(shard.recipe.phones)
+    counts = (shard.frames, 1), (shard.label_counts, 0)
+    if any(part.shape != (len(shard.ids),) or bool((part < least).any()) for part, least in counts):
+        raise ValueError("its counts are not those of its utterances")
+    if shard.static.ndim != 2 or not shard.static.is_floating_point() or shard.labels.ndim != 1:
+        raise ValueError("its features or labels have another shape")
+    if (int(shard.frames.sum()), int(shard.label_counts.sum())) != (len(shard.static), len(shard.labels)):
+        raise ValueError("its counts are not those of its features and labels")
+    if len(shard.labels) and not 1 <= int(shard.labels.min()) <= int(shard.labels.max()) <= len(shard.recipe.phones):
+        raise ValueError("a label is not of its phone set")
+    texts = (*shard.ids, shard.recipe.phone_set, shard.recipe.sources)
+    well_formed = all(isinstance(text, str) for text in texts) and isinstance(shard.recipe.features, dict)
+    if not well_formed or not isfinite(shard.seconds):
+        raise ValueError("its header is not that of a shard")
+    if not bool(torch.isfinite(shard.moments.total).all() and torch.isfinite(shard.moments.square).all()):
+        raise ValueError("its moments are no numbers")
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:

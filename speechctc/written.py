@@ -12,10 +12,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
 from speechctc import files
+from speechctc.drafts import draft_file
 from speechctc.errors import InputError
 
 RECORD = ".speechctc-written"
@@ -83,14 +85,14 @@ def write_json(path: Path, value: Any, overwrite: bool = False) -> None:
 
 @contextmanager
 def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
-    """Open a file to write to. Until it is complete it is called ``NAME.partial``.
+    """Open a file to write to; it takes its name when it is complete.
 
     When it is left by Ctrl-C or an `InputError`, what was written so far is put in place.
 
     Raises
     ------
     InputError
-        The file there is not as it was written; on leaving, it was changed meanwhile, and ``NAME.partial`` is kept.
+        The file there is not as it was written; on leaving, it was changed meanwhile, and the new one has another name.
     """
     refuse_changed([path], overwrite)
     if _is_special(path):
@@ -98,30 +100,32 @@ def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
             yield file
         return
     path = path.resolve() if path.is_symlink() else path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}{files.PARTIAL}")
-    with open(beside, "w", encoding="utf-8", newline="") as file:
-        try:
-            yield file
-        except (KeyboardInterrupt, InputError):
-            file.flush()
-            if beside.stat().st_size:
-                _put_in_place(beside, path, overwrite)
-            else:
-                beside.unlink()
-            raise
-    _put_in_place(beside, path, overwrite)
+    with draft_file(path) as draft:
+        with open(draft, "w", encoding="utf-8", newline="") as file:
+            try:
+                yield file
+            except (KeyboardInterrupt, InputError):
+                file.flush()
+                if draft.stat().st_size:
+                    _put_in_place(draft, path, overwrite)
+                raise
+        _put_in_place(draft, path, overwrite)
 
 
-def _put_in_place(beside: Path, path: Path, overwrite: bool) -> None:
-    refuse_changed([path], overwrite, f"; what was to be written is in {beside}")
-    line = _digest(beside).encode() + b"  " + _name(path) + b"\n"
+def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
+    try:
+        refuse_changed([path], overwrite)
+    except InputError as error:
+        kept = next(name for k in count(1) if not (name := path.with_name(f"{path.stem}.new{k}{path.suffix}")).exists())
+        files.put_in_place(draft, kept)
+        raise InputError(f"{error.what}; what was to be written is in {kept}", error.fix) from None
+    line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
     record = os.open(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         os.write(record, line)
     finally:
         os.close(record)
-    os.replace(beside, path)
+    files.put_in_place(draft, path)
 
 
 def _read_record(folder: Path) -> set[tuple[str, bytes]]:

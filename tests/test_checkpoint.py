@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from speechctc import drafts
 from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config, load_config
 from speechctc.errors import InputError
@@ -39,6 +40,26 @@ def test_a_checkpoint_made_with_keys_that_were_removed_is_loaded(tmp_path: Path,
     assert load_checkpoint(tmp_path / "best").config == checkpoint.config
 
 
+def everything(folder: Path) -> list[tuple[Path, int]]:
+    return sorted((path, path.lstat().st_mtime_ns) for path in [folder, *folder.rglob("*")])
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_reading_changes_nothing_around_it(tmp_path: Path, checkpoint: Checkpoint, interrupted: bool) -> None:
+    model = tmp_path / "mod"
+    save_checkpoint(model / "best", checkpoint)
+    save_checkpoint(model / "last", checkpoint)
+    for theirs in ("mod.previous", "mod.partial", "mod/best.previous", "mod/last.partial"):
+        (tmp_path / theirs).mkdir()
+        (tmp_path / theirs / "thesis.txt").write_text("all of it")
+    if interrupted:  # killed between the two renames of a replacement
+        (model / "best").rename(drafts.previous_name(model / "best"))
+    before = everything(tmp_path)
+    assert find_checkpoint(model) == model / "best"
+    assert load_checkpoint(find_checkpoint(model)).facts["epoch"] == 3
+    assert everything(tmp_path) == before
+
+
 def test_it_holds_no_pickle(tmp_path: Path, checkpoint: Checkpoint) -> None:
     save_checkpoint(tmp_path / "best", checkpoint)
     assert {path.suffix for path in (tmp_path / "best").iterdir()} == {".json", ".safetensors"}
@@ -58,6 +79,60 @@ def test_weights_cut_short_are_said(tmp_path: Path, checkpoint: Checkpoint, cut:
     weights = tmp_path / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:cut])
     with pytest.raises(InputError, match="damaged"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"phones": ["a"]}, "phones"),
+        ({"phones": {"name": "found", "list": ["a", "b\n"]}}, "control character"),
+        ({"phones": {"name": "found", "list": ["a", "\x1b[2J"]}}, "control character"),
+        ({"phones": {"name": "found", "list": ["a", "a"]}}, "twice"),
+        ({"phones": {"name": "found", "list": ["a", 3]}}, "phones.list"),
+        ({"phones": {"name": "found", "list": ["a"]}}, "has the shape"),
+        ({"config": None}, "config"),
+        ({"config": []}, "config"),
+        ({"format": [1]}, "format"),
+        ({"format": 2, "versions": 3}, "format"),
+    ],
+)
+def test_a_damaged_description_is_said_in_one_line(
+    tmp_path: Path, checkpoint: Checkpoint, change: dict[str, object], said: str
+) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    about = json.loads((tmp_path / "checkpoint.json").read_text())
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about | change))
+    with pytest.raises(InputError, match=said) as raised:
+        load_checkpoint(tmp_path)
+    assert "\n" not in str(raised.value) and "\x1b" not in str(raised.value) and len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{", "[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
+def test_what_is_no_description_is_no_checkpoint(tmp_path: Path, checkpoint: Checkpoint, text: str) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    (tmp_path / "checkpoint.json").write_text(text)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("convs", [[1 << 20, 1 << 20], [4] * 500, [4, 5]])
+def test_no_memory_is_taken_for_weights_that_are_not_there(
+    tmp_path: Path, checkpoint: Checkpoint, convs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    about = json.loads((tmp_path / "checkpoint.json").read_text())
+    about["config"]["model"]["convs"] = convs
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about))
+    monkeypatch.setattr("speechctc.checkpoint.load_file", lambda path: pytest.fail("read"))
+    with pytest.raises(InputError, match="damaged"):
+        load_checkpoint(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    checkpoint.mean[1, 2] = float("nan")
+    save_checkpoint(tmp_path, checkpoint)
+    with pytest.raises(InputError, match="infinite or no number"):
         load_checkpoint(tmp_path)
 
 

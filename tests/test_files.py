@@ -1,10 +1,19 @@
+import itertools
+import json
 import os
+import shutil
+import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from speechctc import files
+from speechctc import drafts, files
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
@@ -37,29 +46,204 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["best"]
 
 
-@pytest.mark.parametrize("moment", ["before", "between", "after"])
-def test_a_swap_cut_off_at_any_moment_is_settled(tmp_path: Path, moment: str) -> None:
-    path, new, old = tmp_path / "best", tmp_path / "best.partial", tmp_path / "best.previous"
-    for folder, text in ((path, "1"), (new, "2")):
-        files.write_text(folder / "w", text)
-    if moment != "before":
-        os.rename(path, old)
-    if moment == "after":
-        os.rename(new, path)
-    files.settle_folder(path)
-    assert (path / "w").read_text() == ("2" if moment == "after" else "1")
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from speechctc import files
+
+if sys.argv[1] == "renames":
+    files._exchange = lambda one, other: False
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree", "open")
+left = 0
+
+def kill_at_a_change(event, arguments):
+    global left
+    if event in CHANGES and (event != "open" or arguments[2] & (os.O_CREAT | os.O_WRONLY | os.O_RDWR)):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def write(folder):
+    (folder / "a").write_text("new")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "b").write_text("new")
+
+sys.addaudithook(kill_at_a_change)
+for point in range(1, 100):
+    place = Path(f"{point:02d}")
+    for name in ("a", "inner/b"):
+        (place / "best" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "best" / name).write_text("old")
+    if (child := os.fork()) == 0:
+        left = point
+        files.write_folder(place / "best", write)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+"""
+
+
+def versions(folder: Path) -> str:
+    return " ".join((folder / name).read_text() for name in ("a", "inner/b"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize("way", ["exchange", "renames"])
+def test_a_writer_killed_at_any_change_leaves_the_old_or_the_new(here: Path, way: str) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, way], check=True, timeout=60)
+    points = sorted(here.iterdir())
+    found = []
+    for point in points:
+        before = sorted(point.rglob("*"))
+        found.append(files.read_folder(point / "best", versions))
+        assert sorted(point.rglob("*")) == before, "a reader changes nothing"
+        files.settle_folder(point / "best")
+        assert os.listdir(point) == ["best"] and versions(point / "best") == found[-1]
+    assert len(points) > 8 and found == sorted(found, reverse=True) and set(found) == {"old old", "new new"}
+
+
+@pytest.mark.parametrize("way", ["exchange", "renames"])
+def test_a_reader_never_sees_two_versions_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "renames":
+        monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+    path, stop = tmp_path / "best", threading.Event()
+
+    def write(number: int) -> None:
+        def fill(folder: Path) -> None:
+            (folder / "inner").mkdir()
+            for name in ("a", "inner/b"):
+                (folder / name).write_text(str(number))
+
+        files.write_folder(path, fill)
+
+    def write_on() -> None:
+        for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(1)):
+            write(number)
+            time.sleep(0.002)  # less than a reader takes, now and then
+
+    write(0)
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    seen: set[str] = set()
+    try:
+        while len(seen) < 30:
+            seen.add(files.read_folder(path, versions))
+    finally:
+        stop.set()
+        writer.join()
+    assert all(one == other for one, other in map(str.split, seen))
     assert os.listdir(tmp_path) == ["best"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
-def test_files_can_be_read_by_those_who_may_read_new_ones(tmp_path: Path) -> None:
-    def write(path: Path) -> None:
-        path.write_bytes(b"x")
-        path.chmod(0o600)
+def test_what_another_program_named_alike_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mod"
+    theirs = ["mod.previous/thesis.txt", "mod.partial/thesis.txt", "x.partial", ".speechctc-mine.partial", ".mod.tmp"]
+    for name in theirs:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    for _ in range(2):
+        files.write_folder(path, lambda folder: None)
+        files.write_text(tmp_path / "x", "text")
+    files.settle_folder(path)
+    assert all((tmp_path / name).read_text() == "mine" for name in theirs)
+    assert len(os.listdir(tmp_path)) == len(theirs) + 2
 
-    usual = tmp_path / "usual"
-    usual.touch()
-    files.write_file(tmp_path / "file", write)
-    files.write_folder(tmp_path / "folder", lambda folder: write(folder / "file"))
-    for path in (tmp_path / "file", tmp_path / "folder" / "file"):
-        assert path.stat().st_mode == usual.stat().st_mode
+
+def test_writers_follow_no_link_and_do_not_meet(tmp_path: Path) -> None:
+    path, precious = tmp_path / "out.txt", tmp_path / "precious"
+    precious.write_text("mine")
+    for name in ("out.txt", "out.txt.partial"):
+        (tmp_path / name).symlink_to(precious)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: files.write_text(path, f"{number}\n" * 1000), range(100)))
+    assert precious.read_text() == "mine"
+    assert not path.is_symlink() and len(set(path.read_text().split())) == 1
+    assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.partial", "precious"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_abandoned_drafts_are_removed_and_those_in_work_are_not(tmp_path: Path) -> None:
+    with drafts.draft_file(tmp_path / "f") as file, drafts.draft_folder(tmp_path / "d") as folder:
+        (folder / "x").touch()
+        drafts.tidy(tmp_path)
+        assert file.exists() and (folder / "x").exists()
+        shutil.copy(file, tmp_path / f".speechctc-{'0' * 12}-{'1' * 16}.partial")
+        shutil.copytree(folder, tmp_path / f".speechctc-{'0' * 12}-{'2' * 16}.partial")
+        drafts.tidy(tmp_path, patience=60)
+        assert len(os.listdir(tmp_path)) == 4
+        drafts.tidy(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {file.name, folder.name}
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
+def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit((tmp_path / "pipe").read_text)
+        files.write_text(tmp_path / "pipe", "text")
+        assert heard.result(10) == "text"
+    files.write_text(Path("/dev/null"), "text")
+    assert not Path("/dev/null").is_file() and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_names_that_are_not_utf8_and_very_long_ones(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    path = tmp_path / ("n" * 255)
+    files.write_text(path, name)
+    assert path.read_bytes() == b"caf\xe9"
+    files.write_json(path, [name, "é"])
+    assert json.loads(path.read_text(encoding="utf-8")) == [name, "é"]
+
+
+def write_for_its_owner_alone(folder: Path) -> None:
+    """As safetensors and temporary folders do, two folders deep."""
+    inner = folder / "DR1" / "FABC0"
+    inner.mkdir(parents=True)
+    for path in (folder / "a", inner / "b", inner.parent, inner):
+        if not path.exists():
+            path.write_bytes(b"x")
+        path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+def test_files_and_folders_have_the_modes_of_new_ones(tmp_path: Path) -> None:
+    usual_file, usual_folder = tmp_path / "usual", tmp_path / "usual folder"
+    usual_file.touch()
+    usual_folder.mkdir()
+    files.write_file(tmp_path / "file", lambda path: path.touch(0o600))
+    files.write_folder(tmp_path / "folder", write_for_its_owner_alone)
+    written = [tmp_path / "file", tmp_path / "folder", *(tmp_path / "folder").rglob("*")]
+    assert len(written) == 6
+    for path in written:
+        usual = usual_folder if path.is_dir() else usual_file
+        assert path.stat().st_mode == usual.stat().st_mode, path
+
+
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Give up root's right to pass over permissions, where the tests run as root."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setegid(12345)
+    os.seteuid(12345)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such users")
+def test_an_ordinary_user_writes_nested_folders_over_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    monkeypatch.chdir(mine)  # another user may enter no folder above it
+    if os.getuid() == 0:
+        os.chown(mine, 12345, 12345)
+    with ordinary_user():
+        for _ in range(2):
+            files.write_folder(Path("d"), write_for_its_owner_alone)
+        assert Path("d/DR1/FABC0/b").read_text() == "x"
+    assert os.listdir(mine) == ["d"]

@@ -1,7 +1,11 @@
+import importlib.util
+import itertools
 from typing import Any
 
 import pytest
 import torch
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
 from torch import Tensor
 from torch.nn import functional
 
@@ -178,3 +182,20 @@ def test_gradients_agree_with_differences() -> None:
         [layer((plain + d).requires_grad_()) - layer((plain - d).requires_grad_()) for d in step]
     )
     torch.testing.assert_close(gradient.flatten(), by_differences.detach() / 2e-2, rtol=1e-2, atol=5e-2)
+
+
+def keys_in_cache() -> list[object]:
+    """Load the module anew, as another process does, and return the keys of its functions in numba's cache."""
+    spec = importlib.util.find_spec("speechctc.maxout_cpu")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kinds = itertools.product((True, False), (torch.float32, torch.bfloat16))
+    codegen = cpu_target.target_context.codegen()
+    caches: list[Any] = [FunctionCache(module._source(*kind)) for kind in kinds]  # type: ignore[no-untyped-call, unused-ignore]
+    return [cache._index_key(None, codegen) for cache in caches]
+
+
+def test_the_next_process_finds_what_this_one_compiled() -> None:
+    keys = keys_in_cache()
+    assert keys == keys_in_cache() and len({str(key) for key in keys}) == 4

@@ -1,14 +1,19 @@
+import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from speechctc import shards
 from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
+from speechctc.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)
 RECIPE = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b"), "sources")
@@ -36,6 +41,29 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert shard.label_counts.tolist() == [3, 0, 1]
     assert shard.moments.count == 136
     assert shard.seconds == pytest.approx(1.36)
+
+
+def test_the_same_utterances_give_the_same_bytes(tmp_path: Path) -> None:
+    made = utterance("ü", 5, (1, 2, 2))
+    for number in range(4):
+        write(tmp_path / f"{number}", made)
+    assert len({(tmp_path / f"{number}").read_bytes() for number in range(4)}) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_disk_that_is_full_leaves_what_was_there(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u1", 5, (1,)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(path, utterance("u2", 5000, (1,)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read_shard(path).ids == ("u1",) and os.listdir(tmp_path) == ["s.safetensors"]
 
 
 def test_half_precision_keeps_a_tenth_of_a_per_cent(tmp_path: Path) -> None:
@@ -69,6 +97,54 @@ def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match="checksum"):
         read_shard(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("phones", json.dumps(["a", "b\n"])),
+        ("phones", json.dumps(["a"])),
+        ("phones", "3"),
+        ("features", "[]"),
+        ("features", "{"),
+        ("ids", json.dumps(["u", "v"])),
+        ("ids", "null"),
+        ("seconds", "nan"),
+        ("seconds", "long"),
+        ("skipped", "[3]"),
+        ("skipped", "[" * 100_000),
+        ("checksum", None),
+        ("sources", None),
+    ],
+)
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_header_that_was_changed_is_one_line(tmp_path: Path, name: str, value: str | None, checked: bool) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1, 2)))
+    with safe_open(path, framework="pt") as file:
+        header = {**file.metadata(), name: value}
+    save_tensors(path, load_file(path), {key: text for key, text in header.items() if text is not None})
+    with pytest.raises(InputError, match=r"s\.safetensors") as raised:
+        read_shard(path, checked=checked)
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["static", "frames", "labels", "label_counts", "moment_total"])
+def test_parts_that_do_not_fit_are_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "s.safetensors"
+    write(path, utterance("u", 20, (1, 2)))
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    whole = load_file(path)
+    for changed in (whole[name][1:], whole[name] * 10**6, whole[name].to(torch.bool), None):
+        if name == "static" and changed is not None and changed.dtype == torch.float32 and len(changed) == 20:
+            continue  # loud, no more
+        if name == "moment_total" and changed is not None and changed.dtype == torch.float64:
+            continue
+        rest = {key: part for key, part in whole.items() if key != name}
+        save_tensors(path, rest | ({name: changed.contiguous()} if changed is not None else {}), header)
+        with pytest.raises(InputError, match=r"s\.safetensors"):
+            read_shard(path, checked=True)
 
 
 def test_a_missing_shard_and_an_empty_folder_are_named(tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ def test_what_ctrl_c_leaves_is_in_place_and_known(tmp_path: Path) -> None:
 
 
 def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"what was to be written is in .*a.txt.partial"):
+    with pytest.raises(InputError, match=r"what was to be written is in .*a.new1.txt"):
         with written.opened(tmp_path / "a.txt") as file:
             file.write("phones")
             (tmp_path / "a.txt").write_text("mine")
-    assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.txt.partial").read_text() == "phones"
+    assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.new1.txt").read_text() == "phones"
 
 
 def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.bfloat16: (np.uint16(0), np.float32(0), np.int32(0)),
 }
 
+MADE_OF = (
+    *PRIMITIVES,
+    *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice softmax workspace extended problem".split()),
+)
+"""The files whose functions and constants end up in the compiled code."""
+
 _SIGNATURE = types.none(types.voidptr)
 
 
@@ -144,16 +150,10 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
     )
 
 
-def _sources() -> str:
-    """Return a hash of the source files of the compiled code."""
-    names = ("entry", "lattice", "softmax", "workspace", "extended")
-    return sources([*PRIMITIVES, *(Path(__file__).parent / f"{name}.py" for name in names)])
-
-
 def _source(dtype: torch.dtype) -> Callable[[int], None]:
     """Return the entry point for logits of one type, uncompiled."""
     like, real, integer = KINDS[dtype]
-    made_of = _sources()
+    made_of = sources(MADE_OF)
 
     def entry(address: Any) -> None:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""

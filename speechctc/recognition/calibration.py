@@ -12,7 +12,6 @@ References
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -99,13 +98,26 @@ class Calibration:
         if not path.exists():
             return cls()
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = files.read_json(path)
             if values.pop("format") != FORMAT:
                 raise ValueError
-            return cls(**values)
+            calibration = cls(**values)
+            calibration._check()
+            return calibration
         except (ValueError, TypeError, KeyError, AttributeError):
             fix = "make it again with speechctc calibrate, or delete it"
             raise InputError(f"{path}: not a calibration that this version reads", fix) from None
+
+    def _check(self) -> None:
+        """See that it is one that `speechctc calibrate` may have written; raise a `ValueError` if not."""
+        errors = (self.error_before, self.error_after, self.correct)
+        numbers = (self.slope, self.intercept, self.shift)
+        if any(type(value) not in (int, float) for value in (*numbers, *errors)) or type(self.phones) is not int:
+            raise TypeError("not numbers")
+        if not all(map(math.isfinite, numbers)) or abs(self.shift) > 1 or self.phones < 0:
+            raise ValueError("not finite, or out of range")
+        if not self.protocol.isprintable():
+            raise ValueError("not one line")
 
 
 def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:

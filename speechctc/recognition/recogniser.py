@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio, audio_blocks
+from speechctc import audio, audio_blocks, files
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
@@ -75,7 +75,10 @@ class Recogniser:
         """
         chosen = choose_device(device)
         folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
-        recogniser = cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
+        checkpoint, calibration = files.read_folder(
+            folder, lambda place: (load_checkpoint(place, chosen), Calibration.load(place))
+        )
+        recogniser = cls(checkpoint, chosen, calibration)
         if lm_weight is None:
             return recogniser
         if lm_weight and recogniser.checkpoint.lm is None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from speechctc.checkpoint import provenance
 from speechctc.config import Config
 from speechctc.devices import total_memory
+from speechctc.provenance import provenance
 from speechctc.shards import Shard
 
 PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.schema import REMOVED
+from speechctc.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -86,7 +88,7 @@ class Run:
                     "go on with it by --resume, or name another with --run DIR",
                 )
             if self.config.exists():
-                self._check_same(config, yaml.safe_load(self.config.read_text(encoding="utf-8")))
+                self._check_same(config, read_yaml(self.config))
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -195,8 +197,7 @@ class Run:
 def point_latest(folder: Path) -> None:
     """Point ``runs/latest`` to this folder."""
     LATEST.parent.mkdir(parents=True, exist_ok=True)
-    beside = LATEST.with_name(f"latest.{os.getpid()}.partial")
-    beside.unlink(missing_ok=True)
+    beside = LATEST.with_name(f".speechctc-latest-{secrets.token_hex(8)}")
     try:
         beside.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
         os.replace(beside, LATEST)

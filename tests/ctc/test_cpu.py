@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -192,6 +193,17 @@ def test_cache_and_an_old_processor(tmp_path: Path) -> None:
     assert first[2:] == second[2:]
     here = run_python(COLD).split()
     assert [float(x) for x in first[2:]] == pytest.approx([float(x) for x in here[2:]], rel=1e-6)
+
+
+def test_a_change_in_any_file_that_is_compiled_compiles_anew() -> None:
+    package = Path(entry.__file__).parents[1]
+    found, left = set(), [Path(entry.__file__)]
+    while left:
+        found.add(path := left.pop())
+        modules = re.findall(r"^from speechctc\.(compiled\.\w+|ctc\.\w+) import", path.read_text(), re.MULTILINE)
+        paths = {package / f"{module.replace('.', '/')}.py" for module in modules}
+        left += paths - found
+    assert found - {package / "compiled" / "cache.py"} == set(entry.MADE_OF)
 
 
 def test_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:

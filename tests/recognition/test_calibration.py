@@ -89,7 +89,9 @@ def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:
     assert Calibration.load(tmp_path) == kept
     assert kept.probability(0.5) == pytest.approx(1 / (1 + np.exp(-0.1)))
     values = json.loads((tmp_path / "calibration.json").read_text())
-    for damaged in ("{", "[]", json.dumps(values | {"format": 2}), json.dumps(values | {"extra": 1})):
+    changes: list[dict[str, object]] = [{"format": 2}, {"extra": 1}, {"slope": "1"}, {"slope": None}, {"shift": 1e9}]
+    changes += [{"slope": float("nan")}, {"intercept": float("inf")}, {"phones": -1}, {"protocol": "a\n\x1b[2J"}]
+    for damaged in ("{", "[]", "[" * 100_000, *(json.dumps(values | change) for change in changes)):
         (tmp_path / "calibration.json").write_text(damaged)
         with pytest.raises(InputError, match="speechctc calibrate"):
             Calibration.load(tmp_path)

@@ -1,0 +1,42 @@
+"""Tensors as a safetensors file: the same tensors give the same bytes, and a full disk is an `OSError`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file.
+
+    Raises
+    ------
+    OSError
+        From the disk.
+    """
+    try:
+        save_file(dict(tensors), path, metadata=dict(metadata or {}) or None)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+    _sort_header(path)
+
+
+def _sort_header(path: Path) -> None:
+    """Put the header in order: safetensors writes the metadata in another order each time."""
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entries = json.loads(file.read(length))
+        header = json.dumps(entries, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(header) <= length:
+            file.seek(8)
+            file.write(header.ljust(length))

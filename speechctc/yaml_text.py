@@ -1,0 +1,73 @@
+"""YAML from people, read in bounded time: a few aliases can stand for more than any memory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speechctc.errors import InputError
+
+LONGEST = 1 << 18  # characters of a file
+MOST = 20_000  # values, each counted as often as aliases name it
+DEEPEST = 30
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the plain values of a YAML file.
+
+    Raises
+    ------
+    InputError
+        It is not UTF-8, not YAML, or larger than any config.
+    OSError
+        It cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LONGEST + 1)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a YAML file ({error})", "mend it there") from None
+    if len(text) > LONGEST:
+        raise InputError(f"{path}: longer than any config, {LONGEST} characters", "name a config")
+    return parse_yaml(text, f"{path}: not a YAML file", "mend it there")
+
+
+def parse_yaml(text: str, what: str, fix: str) -> Any:
+    """Return the plain values of a text; `what` and `fix` are for the `InputError` where it is not YAML."""
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _measure(node, {}, 0)
+        return loader.construct_document(node)
+    except RecursionError:
+        raise InputError(f"{what} (nested too deeply)", fix) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(f"{what} ({' '.join(str(error).split())[:300]})", fix) from None
+
+
+def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> tuple[int, int]:
+    """Return how many values a node has in all, and how deeply they are nested.
+
+    Raises
+    ------
+    ValueError
+        Too many, or too deep; a node within itself is too deep.
+    """
+    if id(node) not in known:
+        inner: list[Any] = []
+        if isinstance(node, yaml.SequenceNode):
+            inner = node.value
+        elif isinstance(node, yaml.MappingNode):
+            inner = [each for pair in node.value for each in pair]
+        if depth > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} deep")
+        parts = [_measure(each, known, depth + 1) for each in inner]
+        known[id(node)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
+    size, height = known[id(node)]
+    if size > MOST or height > DEEPEST:
+        raise ValueError(f"more than {MOST} values, or nested more than {DEEPEST} deep")
+    return size, height

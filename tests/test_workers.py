@@ -1,0 +1,89 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from speechctc.workers import WorkerEnded, WorkFailed, in_processes
+
+
+def square(number: int) -> int:
+    if number == 13:
+        raise ValueError("unlucky")
+    return number * number
+
+
+def end(number: int) -> bytes:
+    """Be killed in the middle of a result, as by the kernel when memory runs out."""
+    if number == 5:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return bytes(1 << 26 if number == 5 else 100)
+
+
+def note_and_wait(folder: str) -> None:
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_come_in_order(count: int) -> None:
+    with in_processes(square, range(12), count) as results:
+        assert list(results) == [number * number for number in range(12)]
+
+
+def test_what_the_work_raises_is_told() -> None:
+    with in_processes(square, [1, 13], 1) as results, pytest.raises(WorkFailed, match="unlucky"):
+        list(results)
+
+
+def test_no_more_is_begun_than_may_wait() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    with in_processes(abs, numbers(), 2, size=lambda number: 10, most=50) as results:
+        for due in range(100):
+            assert next(results) == due
+            assert len(taken) <= due + 7
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
+    with in_processes(end, range(20), 2) as results, pytest.raises(WorkerEnded):
+        for _ in results:
+            time.sleep(0.05)
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from speechctc.workers import in_processes; from tests.test_workers import note_and_wait\n"
+        "with in_processes(note_and_wait, [sys.argv[1]] * 2, 2) as results: next(results)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    deadline = time.monotonic() + 60
+    while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    pids = os.listdir(tmp_path)
+    assert len(pids) == 2
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_alive, pids))

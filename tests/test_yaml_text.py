@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from speechctc.config import load_config, override
+from speechctc.errors import InputError
+from speechctc.yaml_text import LONGEST, parse_yaml
+
+ALIASES = "a0: &a0 {x: 1, y: 2}\n" + "".join(f"a{k}: &a{k} {{x: *a{k - 1}, y: *a{k - 1}}}\n" for k in range(1, 40))
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{k}: &a{k} {{<<: [*a{k - 1}, *a{k - 1}]}}\n" for k in range(1, 40))
+CHAIN = "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}]\n" for k in range(1, 1500))
+BOMBS: dict[str, str | bytes] = {
+    "aliases": ALIASES,
+    "merges": MERGES,
+    "chain": CHAIN,
+    "deep": "a: " + "[" * 100_000,
+    "deep blocks": "".join(" " * k + "a:\n" for k in range(400)),
+    "within itself": "a: &a [*a]",
+    "digits": f"train: {{seed: {'9' * 5000}}}",
+    "date": "a: 2026-99-99",
+    "long": "#" * (LONGEST + 1),
+    "bytes": b"a: \xff",
+    "control": "a: \x1b[2J",
+    "key": "{[1, 2]: 3}",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_config_that_would_never_end_is_one_line(tmp_path: Path, name: str) -> None:
+    path, text = tmp_path / "c.yaml", BOMBS[name]
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as raised:
+        load_config(path)
+    said = str(raised.value)
+    assert said.startswith(str(path)) and "\n" not in said and "\x1b" not in said and len(said) < 1000
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "9" * 5000, "&a [*a]", "2026-99-99"])
+def test_so_is_a_setting(value: str) -> None:
+    with pytest.raises(InputError, match="not YAML") as raised:
+        override({}, [f"train.seed={value}"])
+    assert len(str(raised.value)) < 1000
+
+
+def test_aliases_and_merges_are_read_where_they_are_few() -> None:
+    text = "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n"
+    assert parse_yaml(text, "here", "mend it") == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
+
+
+def test_a_long_chain_of_bases_is_one_line(tmp_path: Path) -> None:
+    for number in range(1200):
+        (tmp_path / f"{number}.yaml").write_text(f"base: ./{number + 1}.yaml\n")
+    with pytest.raises(InputError, match="the base of the base"):
+        load_config(tmp_path / "0.yaml")
