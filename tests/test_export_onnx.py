@@ -36,7 +36,7 @@ def test_logits_and_phones_are_torchs(tmp_path: Path) -> None:
         frames = torch.tensor(lengths)
         inputs = net_input(torch.from_numpy(static), frames, checkpoint.mean, checkpoint.std, features)
         with torch.inference_mode():
-            expected, outputs = checkpoint.net(inputs, frames)
+            expected, outputs = checkpoint.net.eval()(inputs, frames)
         assert counts.tolist() == outputs.tolist() and found.shape == expected.shape
         for ours, theirs, count in zip(found, expected, counts, strict=True):
             np.testing.assert_allclose(ours[:count], theirs[:count], atol=1e-4)
