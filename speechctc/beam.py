@@ -10,8 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.compiled.cache import with_cache
-from speechctc.compiled.inline import njit_inline
+from speechctc.jit.cache import with_cache
+from speechctc.jit.inline import njit_inline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -17,12 +17,12 @@ import torch
 from numba import types
 from torch import Tensor
 
-from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
-from speechctc.compiled.inline import njit_inline
-from speechctc.compiled.pointers import fetch_and_add, memory
-from speechctc.compiled.threads import run_in_threads
+from speechctc.jit.cache import PRIMITIVES, sources, with_cache
+from speechctc.jit.inline import njit_inline
+from speechctc.jit.pointers import fetch_and_add, memory
+from speechctc.jit.threads import run_in_threads
 
-# By data type: the numba type that represents it in memory (see `speechctc.compiled.pointers`).
+# By data type: the numba type that represents it in memory (see `speechctc.jit.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 DROPPED = 255
 """Marks a dropped unit, in place of the number of its winning piece."""

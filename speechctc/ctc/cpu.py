@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.compiled.threads import run_in_threads
 from speechctc.ctc import entry, gradient_memory
 from speechctc.ctc.problem import Problem, loss_type
+from speechctc.jit.threads import run_in_threads
 
 # Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0

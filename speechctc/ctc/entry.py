@@ -15,11 +15,11 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from speechctc.compiled.cache import PRIMITIVES, sources, with_cache
-from speechctc.compiled.inline import njit_inline
-from speechctc.compiled.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.lattice import solve
 from speechctc.ctc.workspace import Sample, Workspace
+from speechctc.jit.cache import PRIMITIVES, sources, with_cache
+from speechctc.jit.inline import njit_inline
+from speechctc.jit.pointers import fetch_and_add, memory, size_of
 
 Integers = NDArray[np.int64]
 

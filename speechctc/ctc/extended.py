@@ -13,7 +13,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-from speechctc.compiled.simd import maximum, nearest, polynomial, reinterpret, to_integer
+from speechctc.jit.simd import maximum, nearest, polynomial, reinterpret, to_integer
 
 FLOOR = -(2**30)
 """No exponent is smaller, so that sums and differences of two fit 32 bits."""

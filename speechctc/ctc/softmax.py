@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from speechctc.compiled.inline import njit_inline
-from speechctc.compiled.pointers import gather, is_half, load, prefetch, store, stream, to_line
-from speechctc.compiled.simd import largest, maximum, splat, total
 from speechctc.ctc.extended import exponential, softened
 from speechctc.ctc.workspace import Sample, Workspace
+from speechctc.jit.inline import njit_inline
+from speechctc.jit.pointers import gather, is_half, load, prefetch, store, stream, to_line
+from speechctc.jit.simd import largest, maximum, splat, total
 
 AHEAD = 4
 """Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from speechctc.compiled.inline import njit_inline
-from speechctc.compiled.pointers import load, store
 from speechctc.ctc.extended import FLOOR
+from speechctc.jit.inline import njit_inline
+from speechctc.jit.pointers import load, store
 
 OPEN = 2**31 - 1
 """Larger than any exponent: as a cap, it has no effect."""

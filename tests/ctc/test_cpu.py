@@ -15,10 +15,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.compiled import threads
 from speechctc.ctc import cpu, ctc_loss, entry, is_compiled, warm_up
 from speechctc.ctc.entry import Batch
 from speechctc.ctc.problem import make_problem
+from speechctc.jit import threads
 from tests.ctc.cases import Case, random_case, reference
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent

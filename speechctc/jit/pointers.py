@@ -16,7 +16,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, register_model
 
-from speechctc.compiled.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
+from speechctc.jit.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
 
 _FLOAT16, _BFLOAT16 = types.int16, types.uint16
 _STORED = {**LLVM, types.uint8: I8, _FLOAT16: ir.IntType(16), _BFLOAT16: ir.IntType(16)}

@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 
-from speechctc.compiled.pointers import load, memory, store
-from speechctc.compiled.simd import after, before, largest, maximum, minimum, splat, total
 from speechctc.ctc.extended import exponent, exponential, power, significand, softened
+from speechctc.jit.pointers import load, memory, store
+from speechctc.jit.simd import after, before, largest, maximum, minimum, splat, total
 
 FLOATS = [np.float32, np.float64]
 

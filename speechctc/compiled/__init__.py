@@ -1,1 +1,0 @@
-"""Building blocks for numba code on CPUs: vectors, pointers, threads, the cache on disk."""

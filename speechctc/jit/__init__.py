@@ -1,0 +1,1 @@
+"""Compiled code for CPUs: what the loss, the net and the search share."""
