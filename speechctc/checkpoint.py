@@ -20,7 +20,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from speechctc import files
 from speechctc.config import Config, parse_config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
@@ -28,7 +27,8 @@ from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory, check_labels
 from speechctc.provenance import provenance
 from speechctc.schema import without_removed
-from speechctc.tensor_file import save_tensors
+from speechctc.storage import files
+from speechctc.storage.tensor_file import save_tensors
 
 FORMAT = 1
 LATEST = Path("runs/latest")

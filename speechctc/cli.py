@@ -155,11 +155,11 @@ def evaluate(
     the reference, divided by the number of reference phones. Below it stand the protocol, and the calibration error:
     how far confidences are from the share of phones that are right, on average.
     """
-    from speechctc import written
     from speechctc.evaluate import evaluate as run_stage
     from speechctc.progress import Reporter
     from speechctc.recognition.output import check_place
     from speechctc.recognition.recogniser import Recogniser
+    from speechctc.storage import written
 
     check_place(json_file, overwrite)
     result = run_stage(Recogniser.load(_find(model)), split.value, settings or (), Reporter())
@@ -299,9 +299,9 @@ def score_boundaries(
 
     Prints the median error, and the shares of boundaries within 10, 20 and 50 ms, for each class of phones.
     """
-    from speechctc import written
     from speechctc.boundaries import score_boundaries as run_stage
     from speechctc.recognition.output import check_place
+    from speechctc.storage import written
 
     check_place(json_file, overwrite)
     result = run_stage(reference, hypothesis, tier)

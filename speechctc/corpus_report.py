@@ -8,7 +8,7 @@ from pathlib import Path
 
 import soundfile
 
-from speechctc import files, truncation
+from speechctc import truncation
 from speechctc.audio import open_sound
 from speechctc.channels import channels_differ
 from speechctc.corpora import Corpus
@@ -16,6 +16,7 @@ from speechctc.errors import InputError
 from speechctc.labels import counted, some
 from speechctc.phones import Inventory
 from speechctc.progress import Reporter
+from speechctc.storage import files
 
 RARE = 5  # fewer times than this in training: hardly learned
 LISTED = 40  # phones named with their counts; the rest is in the file

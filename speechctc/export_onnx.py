@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from speechctc import __version__, files
+from speechctc import __version__
 from speechctc.checkpoint import Checkpoint
 from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import frame_mask, sliding_cmn
+from speechctc.storage import files
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; both may be any number in use

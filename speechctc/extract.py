@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc import audio, files
+from speechctc import audio
 from speechctc.config import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
 from speechctc.corpus_report import report_phones, report_recordings
@@ -39,6 +39,7 @@ from speechctc.shards import (
     shard_path,
     write_shard,
 )
+from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 
 FEW = 64  # fewer utterances than this are done faster than worker processes start

@@ -26,12 +26,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from speechctc import files
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.phones import check_labels
 from speechctc.stamps import Stamps
-from speechctc.tensor_file import save_tensors
+from speechctc.storage import files
+from speechctc.storage.tensor_file import save_tensors
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from speechctc import files
+from speechctc.storage import files
 
 CHECKED = "checked.json"  # beside the files
 SETTLED = 2.0  # seconds after which a file's time of change tells it from a later version of itself

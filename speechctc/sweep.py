@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from speechctc import files
 from speechctc.config import load_config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
+from speechctc.storage import files
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import point_latest
 

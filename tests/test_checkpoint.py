@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc import drafts
 from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config import Config, load_config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
+from speechctc.storage import drafts
 
 
 @pytest.fixture

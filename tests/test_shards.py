@@ -13,7 +13,7 @@ from speechctc.config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
-from speechctc.tensor_file import save_tensors
+from speechctc.storage.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)
 RECIPE = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b"), "sources")

@@ -23,7 +23,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio, files
+from speechctc import audio
 from speechctc.config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo_labels import label
@@ -31,6 +31,7 @@ from speechctc.corpora.demo_voices import Voice, cast, sentences
 from speechctc.corpora.espeak import Speech, Synthesiser
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
+from speechctc.storage import files
 
 RATE = 16000  # of the files, Hz, as TIMIT's
 MARKER = "demo.json"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.errors import InputError
-from speechctc.text_files import read_text
+from speechctc.storage.text_files import read_text
 
 REQUIRED = ("id", "audio", "phones")
 OPTIONAL = ("speaker", "channel")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from speechctc.errors import InputError
 from speechctc.labels import nfc
 from speechctc.recognition.textgrids import choose_tier, read_tiers
-from speechctc.text_files import read_text
+from speechctc.storage.text_files import read_text
 
 PHN_RATE = 16000  # Hz; TIMIT's, for .PHN files whose recording is not at hand
 

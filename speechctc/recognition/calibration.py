@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc import files
 from speechctc.errors import InputError
 from speechctc.phones import Folding
+from speechctc.storage import files
 
 FILE = "calibration.json"
 FORMAT = 1

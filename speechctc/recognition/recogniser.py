@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio, audio_blocks, files
+from speechctc import audio, audio_blocks
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
@@ -27,6 +27,7 @@ from speechctc.recognition.samples import NAME, SampleBlocks, Samples, Source
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
 from speechctc.search import lm_search, uses_lm
+from speechctc.storage import files
 
 
 class Recogniser:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speechctc import files
 from speechctc.errors import InputError
 from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.recognition.segments import Segment
+from speechctc.storage import files
 
 SHOWN = 12  # phones in the repr of a result
 

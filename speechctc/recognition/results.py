@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
-from speechctc import audio, written
+from speechctc import audio
 from speechctc.channels import channels_differ
 from speechctc.errors import InputError
 from speechctc.progress import Advance, Reporter
@@ -18,6 +18,7 @@ from speechctc.recognition.output import Wanted
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.recordings import Recording
+from speechctc.storage import written
 
 MOST_HINTS = 3  # recordings whose channels are said to differ
 

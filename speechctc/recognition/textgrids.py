@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from speechctc.errors import InputError
 from speechctc.labels import nfc
-from speechctc.text_files import decode_text
+from speechctc.storage.text_files import decode_text
 
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'

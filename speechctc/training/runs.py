@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from speechctc import files
 from speechctc.checkpoint import LATEST
 from speechctc.config import Config
 from speechctc.errors import InputError
 from speechctc.schema import REMOVED
+from speechctc.storage import files
 from speechctc.yaml_text import read_yaml
 
 if TYPE_CHECKING:

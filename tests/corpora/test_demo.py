@@ -10,7 +10,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio, files
+from speechctc import audio
 from speechctc.config import DemoConfig
 from speechctc.corpora import SPLITS, Corpus, Utterance, demo
 from speechctc.corpora.demo import make_demo, read_demo
@@ -19,6 +19,7 @@ from speechctc.corpora.demo_voices import VARIANTS, cast, sentences
 from speechctc.corpora.espeak import Phoneme, Speech, Synthesiser
 from speechctc.errors import InputError
 from speechctc.phones import TIMIT61
+from speechctc.storage import files
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)
 TINY = DemoConfig(voices=3, sentences=3, utterances_per_voice=1, evaluation_utterances_per_voice=1)

@@ -1,6 +1,6 @@
 """Files and folders written whole or not at all, and folders read whole while others replace them.
 
-What is new is made under another name (see `speechctc.drafts`), flushed to the disk, and then takes its place in one
+What is new is made under another name (see `speechctc.storage.drafts`), flushed to the disk, and then takes its place in one
 step. A process that is killed at any moment leaves the old or the new.
 """
 
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from speechctc.drafts import draft_file, draft_folder, previous_name, previous_of, tidy
+from speechctc.storage.drafts import draft_file, draft_folder, previous_name, previous_of, tidy
 
 Read = TypeVar("Read")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc import drafts, files
+from speechctc.storage import drafts, files
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from speechctc import files
-from speechctc.drafts import draft_file
 from speechctc.errors import InputError
+from speechctc.storage import files
+from speechctc.storage.drafts import draft_file
 
 RECORD = ".speechctc-written"
 NAMED = 3  # files named in a refusal; the others are counted

@@ -1,0 +1,1 @@
+"""Files: written whole, never over what a person made."""
