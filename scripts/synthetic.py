@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, shard_path, write_shard
 

@@ -20,13 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from speechctc.config import Config, parse_config
+from speechctc.config.load import parse_config
+from speechctc.config.schema import Config, without_removed
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory, check_labels
 from speechctc.provenance import provenance
-from speechctc.schema import without_removed
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors
 

@@ -67,7 +67,7 @@ def start(
 @app.command()
 def extract(config: ConfigOption, settings: Settings = None) -> None:
     """Turn a corpus's recordings into features on disk. Interrupted, it goes on where it was."""
-    from speechctc.config import load_config
+    from speechctc.config.load import load_config
     from speechctc.extract import extract as run_stage
     from speechctc.progress import Reporter
 
@@ -90,7 +90,7 @@ def train(
     ] = 0,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves; --resume goes on from there."""
-    from speechctc.config import load_config
+    from speechctc.config.load import load_config
     from speechctc.progress import Reporter
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
@@ -125,7 +125,7 @@ def sweep(
     train.lr=1e-4,3e-4 tries both values. The runs are printed by their PER (phone error rate) on dev, best first.
     Stopped or cut off, the same command goes on where it was.
     """
-    from speechctc.config import load_config
+    from speechctc.config.load import load_config
     from speechctc.progress import Reporter
     from speechctc.sweep import sweep as run_stage
     from speechctc.sweep import table
@@ -318,7 +318,7 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     """
     import yaml
 
-    from speechctc.config import load_config
+    from speechctc.config.load import load_config
 
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from speechctc.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
-from speechctc.config import Config, CorpusConfig
+from speechctc.config.schema import Config, CorpusConfig
 from speechctc.errors import InputError
 from speechctc.export_onnx import export_onnx
 from speechctc.recognition.calibration import Calibration

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from speechctc import __version__
 from speechctc.checkpoint import Checkpoint
-from speechctc.config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import frame_mask, sliding_cmn
 from speechctc.storage import files

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc import audio
-from speechctc.config import Config, FeatureConfig
+from speechctc.config.schema import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
 from speechctc.corpus_report import report_phones, report_recordings
 from speechctc.errors import InputError

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.convolution import Convolution
 from speechctc.features import frame_mask
 from speechctc.maxout import Maxout

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.phone_lm import PhoneLM
 
 Rows = NDArray[np.float32]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.storage import files

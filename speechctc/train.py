@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from speechctc import ctc
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.progress import Reporter

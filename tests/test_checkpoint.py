@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
-from speechctc.config import Config, load_config
+from speechctc.config.load import load_config
+from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
 from speechctc.storage import drafts

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from speechctc.config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.corpora import read_corpus
 from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli

@@ -8,7 +8,8 @@ import numpy as np
 import soundfile
 import torch
 
-from speechctc.config import Config, load_config
+from speechctc.config.load import load_config
+from speechctc.config.schema import Config
 from speechctc.extract import extract
 from speechctc.shards import read_split
 from tests.tones import RATE, speak, write_config

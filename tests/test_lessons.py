@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.config import CorpusConfig, FeatureConfig
+from speechctc.config.schema import CorpusConfig, FeatureConfig
 from speechctc.corpora import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.features import Moments, derivatives, net_input, static_features

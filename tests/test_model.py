@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.maxout import Maxout
 from speechctc.model import MaxoutNet, output_frames, parameter_count, receptive_field
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.evaluate import evaluate
 from speechctc.extract import extract
 from speechctc.progress import Reporter

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from speechctc import shards
-from speechctc.config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard

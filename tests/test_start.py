@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from speechctc import cli
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.corpora import read_corpus
 from speechctc.errors import InputError
 from speechctc.recognition.annotations import Interval, textgrid_text

@@ -18,7 +18,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.evaluate import evaluate
 from speechctc.recognition.recogniser import Recogniser

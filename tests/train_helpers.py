@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.progress import Reporter
 from speechctc.train import train
 from speechctc.training.dev_score import DevScore

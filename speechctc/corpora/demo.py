@@ -24,7 +24,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc import audio
-from speechctc.config import DemoConfig
+from speechctc.config.schema import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo_labels import label
 from speechctc.corpora.demo_voices import Voice, cast, sentences

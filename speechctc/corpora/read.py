@@ -11,7 +11,7 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
-    from speechctc.config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 
 def read_corpus(config: CorpusConfig) -> Corpus:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc import audio
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.read import read_corpus
 from speechctc.corpora.table_rows import read_rows
@@ -19,7 +20,6 @@ from speechctc.corpora.tiers import phone_tier
 from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
 from speechctc.recognition.recordings import beside, find_recordings
-from speechctc.schema import CorpusConfig, TablesConfig
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson")
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}

@@ -19,7 +19,7 @@ from speechctc.errors import InputError
 from speechctc.phones import FOUND, inventory
 
 if TYPE_CHECKING:
-    from speechctc.config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 
 class BadRow(Exception):

@@ -19,7 +19,7 @@ from speechctc.recognition.recordings import ENDINGS, Recording, beside, find_re
 from speechctc.recognition.textgrids import Entry, choose_tier, read_tiers
 
 if TYPE_CHECKING:
-    from speechctc.config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 ENDING = ".textgrid"
 TAIL = 0.05  # seconds that labels may run past their recording

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config import Config, override, parse_config
+from speechctc.config.load import override, parse_config
+from speechctc.config.schema import Config
 from speechctc.corpora import Utterance, read_corpus
 from speechctc.errors import InputError
 from speechctc.phones import Folding, choose_folding

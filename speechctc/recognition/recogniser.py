@@ -15,7 +15,8 @@ from torch import Tensor
 
 from speechctc import audio, audio_blocks
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
-from speechctc.config import Config, override, parse_config
+from speechctc.config.load import override, parse_config
+from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features import frame_count, net_input_after_cmn, sliding_cmn_one, static_features

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config import FeatureConfig, ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.phones import BLANK, SILENCES, Inventory
 from speechctc.recognition.calibration import Calibration
 

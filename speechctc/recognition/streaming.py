@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config import Config, FeatureConfig, ModelConfig
+from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features import frame_count, shift_samples, sliding_cmn_one, static_features
 from speechctc.model import receptive_field
 from speechctc.phones import SILENCES

@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from speechctc.config import AugmentConfig, Config
+from speechctc.config.schema import AugmentConfig, Config
 from speechctc.features import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power

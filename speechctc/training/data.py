@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.phone_lm import PhoneLM

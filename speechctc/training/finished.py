@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError, safe_open
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.recognition.calibration import Calibration
 from speechctc.shards import read_split

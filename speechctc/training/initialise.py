@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from speechctc.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_match import Match, match_phones

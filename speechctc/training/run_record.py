@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.devices import total_memory
 from speechctc.provenance import provenance
 from speechctc.shards import Shard

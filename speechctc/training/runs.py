@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from speechctc.checkpoint import LATEST
-from speechctc.config import Config
+from speechctc.config.schema import REMOVED, Config
+from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
-from speechctc.schema import REMOVED
 from speechctc.storage import files
-from speechctc.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

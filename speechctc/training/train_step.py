@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.ctc import ctc_loss
 from speechctc.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.errors import InputError

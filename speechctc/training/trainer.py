@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from speechctc.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from speechctc.config import Config
+from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch

@@ -11,7 +11,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc import audio
-from speechctc.config import DemoConfig
+from speechctc.config.schema import DemoConfig
 from speechctc.corpora import SPLITS, Corpus, Utterance, demo
 from speechctc.corpora.demo import make_demo, read_demo
 from speechctc.corpora.demo_labels import Phone, UnknownPhoneme, label

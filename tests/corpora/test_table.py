@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config import CorpusConfig, TablesConfig
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora import SPLITS, Corpus, read_corpus
 from speechctc.errors import InputError
 from speechctc.phones import corpus_inventory

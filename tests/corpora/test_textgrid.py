@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.corpora import Corpus, read_corpus
 from speechctc.errors import InputError
 from speechctc.recognition.annotations import Interval, textgrid_text

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import speechctc
 from speechctc import audio
-from speechctc.config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features import static_features
 from speechctc.recognition.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
 from speechctc.recognition.recogniser import Recogniser

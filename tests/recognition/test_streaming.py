@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc import audio, audio_blocks
-from speechctc.config import FeatureConfig, ModelConfig, load_config
+from speechctc.config.load import load_config
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features import Moments, frame_count, net_input, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.model import MaxoutNet, receptive_field
 from speechctc.recognition.streaming import cmn_blocks, logit_blocks, static_blocks

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.config import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
+from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features import static_features
 from speechctc.training.augment import Augmenter, least_frames

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.shards import Extracted, Recipe, read_shard, write_shard

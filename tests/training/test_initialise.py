@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from speechctc.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.phones import Inventory
 from speechctc.progress import Reporter

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.train import profile
 from speechctc.training.profiling import PARTS
 from tests.train_helpers import Recorder

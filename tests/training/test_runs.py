@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config import load_config
+from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.train import train
 from speechctc.training.runs import Run

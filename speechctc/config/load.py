@@ -1,4 +1,4 @@
-"""The YAML config: read, overridden, and held against `speechctc.schema`, whose sections this offers too.
+"""The YAML config: read, overridden, and held against `speechctc.config.load.schema`, whose sections this offers too.
 
 A config file is a mapping of sections, laid over that of another file where ``base`` names one; each key may be
 overridden on the command line as ``section.key=value`` with the value read as YAML. A key that does not exist, or a
@@ -14,8 +14,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from speechctc.errors import InputError
-from speechctc.schema import (
+from speechctc.config.schema import (
     REMOVED,
     AugmentConfig,
     Config,
@@ -30,7 +29,8 @@ from speechctc.schema import (
     TablesConfig,
     TrainConfig,
 )
-from speechctc.yaml_text import parse_yaml, read_yaml
+from speechctc.config.yaml_text import parse_yaml, read_yaml
+from speechctc.errors import InputError
 
 __all__ = [
     "AugmentConfig",

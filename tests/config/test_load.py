@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config import find_config, known_keys, load_config, override
+from speechctc.config.load import find_config, known_keys, load_config, override
 from speechctc.errors import InputError
 
 ROOT = Path(__file__).parent.parent

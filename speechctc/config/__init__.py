@@ -1,0 +1,1 @@
+"""The config: its schema, and how it is loaded."""
