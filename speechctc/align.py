@@ -9,7 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.errors import InputError
-from speechctc.phones import Inventory
+from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.recognition import transcripts
 from speechctc.recognition.many import in_order

@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc import audio
 from speechctc.errors import InputError
-from speechctc.phones import SILENCES
+from speechctc.phones.inventory import SILENCES
 from speechctc.recognition.annotations import PHN_RATE, Interval, read_phn, read_textgrid
 from speechctc.recognition.recordings import ENDINGS, beside
 

@@ -25,7 +25,7 @@ from speechctc.config.schema import Config, without_removed
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
 from speechctc.phone_lm import PhoneLM
-from speechctc.phones import Inventory, check_labels
+from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.provenance import provenance
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors

@@ -13,8 +13,8 @@ from speechctc.audio import open_sound
 from speechctc.channels import channels_differ
 from speechctc.corpora import Corpus
 from speechctc.errors import InputError
-from speechctc.labels import counted, some
-from speechctc.phones import Inventory
+from speechctc.phones.inventory import Inventory
+from speechctc.phones.labels import counted, some
 from speechctc.progress import Reporter
 from speechctc.storage import files
 

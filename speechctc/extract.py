@@ -27,7 +27,7 @@ from speechctc.corpora import Corpus, Utterance, read_corpus
 from speechctc.corpus_report import report_phones, report_recordings
 from speechctc.errors import InputError
 from speechctc.features import Moments, frame_count, static_features
-from speechctc.phones import Inventory, corpus_inventory
+from speechctc.phones.inventory import Inventory, corpus_inventory
 from speechctc.progress import Reporter
 from speechctc.shards import (
     OTHER_FOLDER,

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from speechctc.errors import InputError
 from speechctc.features import Moments
-from speechctc.phones import check_labels
+from speechctc.phones.inventory import check_labels
 from speechctc.stamps import Stamps
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors

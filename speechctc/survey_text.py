@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from speechctc.corpora.survey import Survey
-from speechctc.phone_features import plain
+from speechctc.phones.articulation import plain
 
 RARE = 5  # occurrences, fewer of which a net hardly learns from
 MOST = 8  # of anything that is listed

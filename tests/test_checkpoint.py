@@ -8,7 +8,7 @@ from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_ch
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
-from speechctc.phones import Inventory
+from speechctc.phones.inventory import Inventory
 from speechctc.storage import drafts
 
 

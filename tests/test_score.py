@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from speechctc.phones import folding
+from speechctc.phones.inventory import folding
 from speechctc.score import EditCounts, edit_counts, reliability, score
 
 

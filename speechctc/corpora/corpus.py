@@ -53,7 +53,7 @@ class Corpus:
     splits : dict of str to tuple of Utterance
         Under ``"train"``, ``"dev"`` and ``"test"``; a split may be empty, `train` never is.
     phone_set : str
-        The name of the inventory of the labels (see `speechctc.phones.inventory`), or ``"found"`` when the set is
+        The name of the inventory of the labels (see `speechctc.phones.inventory.inventory`), or ``"found"`` when the set is
         whatever the training labels hold.
     rejected : dict of str to tuple of Rejected
         By split, what was left out and why.

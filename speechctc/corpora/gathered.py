@@ -10,8 +10,8 @@ from pathlib import Path
 from speechctc import ffmpeg
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.held_out import hold_out
-from speechctc.labels import Spellings, counted, look_alikes, nfc, shape, some, spelt_out
-from speechctc.phones import SILENCES, Inventory, found
+from speechctc.phones.inventory import SILENCES, Inventory, found
+from speechctc.phones.labels import Spellings, counted, look_alikes, nfc, shape, some, spelt_out
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))

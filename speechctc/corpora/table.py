@@ -16,7 +16,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.gathered import Gathered
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
-from speechctc.phones import FOUND, inventory
+from speechctc.phones.inventory import FOUND, inventory
 
 if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig

@@ -14,7 +14,7 @@ from speechctc import audio
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.gathered import Gathered
 from speechctc.errors import InputError
-from speechctc.phones import FOUND, inventory
+from speechctc.phones.inventory import FOUND, inventory
 from speechctc.recognition.recordings import ENDINGS, Recording, beside, find_recordings
 from speechctc.recognition.textgrids import Entry, choose_tier, read_tiers
 

@@ -14,7 +14,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.held_out import hold_out
 from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
 from speechctc.errors import InputError
-from speechctc.phones import fold_labels
+from speechctc.phones.inventory import fold_labels
 
 # Two men and a woman of each dialect region, as the corpus's own documentation lists them.
 CORE_TEST = frozenset(

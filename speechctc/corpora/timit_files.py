@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from speechctc.corpora.corpus import SPLITS
 from speechctc.errors import InputError
-from speechctc.phones import inventory
+from speechctc.phones.inventory import inventory
 
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
 _NAME = re.compile(r"(?P<stem>[^.]+)(?:(?P<audio>(?:\.(?:wav|flac|sph))+)|(?P<phn>\.phn))", re.IGNORECASE)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
 from speechctc.errors import InputError
-from speechctc.phones import BLANK
+from speechctc.phones.inventory import BLANK
 from speechctc.shards import frames_needed
 
 LATTICE_STATES = 250_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.errors import InputError
-from speechctc.labels import nfc
+from speechctc.phones.labels import nfc
 from speechctc.recognition.textgrids import choose_tier, read_tiers
 from speechctc.storage.text_files import read_text
 

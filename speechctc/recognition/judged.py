@@ -12,7 +12,7 @@ from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.corpora import Utterance, read_corpus
 from speechctc.errors import InputError
-from speechctc.phones import Folding, choose_folding
+from speechctc.phones.inventory import Folding, choose_folding
 from speechctc.progress import Reporter
 from speechctc.recognition.calibration import right_phones
 from speechctc.recognition.many import decode_many, in_order

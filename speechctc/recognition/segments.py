@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.phones import BLANK, SILENCES, Inventory
+from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.recognition.calibration import Calibration
 
 Rows = NDArray[np.float32]

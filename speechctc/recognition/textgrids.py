@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.errors import InputError
-from speechctc.labels import nfc
+from speechctc.phones.labels import nfc
 from speechctc.storage.text_files import decode_text
 
 BINARY = b"ooBinaryFile\x08TextGrid"

@@ -11,7 +11,7 @@ from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.features import Moments
 from speechctc.phone_lm import PhoneLM
-from speechctc.phones import Inventory, choose_folding
+from speechctc.phones.inventory import Inventory, choose_folding
 from speechctc.progress import Reporter
 from speechctc.shards import read_split
 from speechctc.training.batches import Loader

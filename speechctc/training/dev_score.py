@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from speechctc.phone_lm import PhoneLM
-from speechctc.phones import Folding, Inventory
+from speechctc.phones.inventory import Folding, Inventory
 from speechctc.progress import Reporter
 from speechctc.score import EditCounts, edit_counts
 from speechctc.search import best_labels

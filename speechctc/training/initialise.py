@@ -11,8 +11,8 @@ from speechctc.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoin
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
-from speechctc.phone_match import Match, match_phones
-from speechctc.phones import Inventory
+from speechctc.phones.inventory import Inventory
+from speechctc.phones.matching import Match, match_phones
 from speechctc.progress import Reporter
 
 

@@ -18,7 +18,7 @@ from speechctc.corpora.demo_labels import Phone, UnknownPhoneme, label
 from speechctc.corpora.demo_voices import VARIANTS, cast, sentences
 from speechctc.corpora.espeak import Phoneme, Speech, Synthesiser
 from speechctc.errors import InputError
-from speechctc.phones import TIMIT61
+from speechctc.phones.inventory import TIMIT61
 from speechctc.storage import files
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)

@@ -6,7 +6,7 @@ import pytest
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora import SPLITS, Corpus, read_corpus
 from speechctc.errors import InputError
-from speechctc.phones import corpus_inventory
+from speechctc.phones.inventory import corpus_inventory
 
 HEADER = "id\taudio\tphones\n"
 

@@ -9,7 +9,7 @@ from speechctc.corpora import SPLITS, Corpus
 from speechctc.corpora.timit import CORE_TEST, DEV, divide, read_timit
 from speechctc.corpora.timit_files import Files, find_files
 from speechctc.errors import InputError
-from speechctc.phones import TIMIT61
+from speechctc.phones.inventory import TIMIT61
 from tests.corpora.timit_layout import LABELS, write_corpus, write_utterance
 
 TRAIN = ["FABC0", "MDEF0", "MGHI0"]

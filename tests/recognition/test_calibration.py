@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.errors import InputError
-from speechctc.phones import folding
+from speechctc.phones.inventory import folding
 from speechctc.recognition.calibration import (
     Calibration,
     Floats,

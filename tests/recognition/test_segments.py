@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.phones import found, inventory
+from speechctc.phones.inventory import found, inventory
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.segments import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
 

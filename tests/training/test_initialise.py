@@ -11,7 +11,7 @@ import torch
 from speechctc.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
-from speechctc.phones import Inventory
+from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
 from tests.train_helpers import Recorder, run_once, score_once, trainer_of

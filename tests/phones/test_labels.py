@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speechctc.labels import Spellings, look_alikes, nfc, spelt_out
-from speechctc.phones import Inventory, folding, found
+from speechctc.phones.inventory import Inventory, folding, found
+from speechctc.phones.labels import Spellings, look_alikes, nfc, spelt_out
 
 ONE, TWO = "\u00e3", "a\u0303"
 

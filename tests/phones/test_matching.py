@@ -6,9 +6,9 @@ import unicodedata
 
 import pytest
 
-from speechctc.phone_features import SOUNDS, distance
-from speechctc.phone_match import Match, is_arpabet, match_phones
-from speechctc.phones import CMU39, TIMIT61
+from speechctc.phones.articulation import SOUNDS, distance
+from speechctc.phones.inventory import CMU39, TIMIT61
+from speechctc.phones.matching import Match, is_arpabet, match_phones
 
 
 def matched(phone: str, known: tuple[str, ...], beside: str = "ʃ ŋ ə") -> Match | None:

@@ -5,10 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speechctc import phones
 from speechctc.corpora import Corpus, Utterance
 from speechctc.errors import InputError
-from speechctc.phones import CMU39, TIMIT39, TIMIT48, TIMIT61, Inventory, choose_folding, folding, found, inventory
+from speechctc.phones import inventory
+from speechctc.phones.inventory import (
+    CMU39,
+    TIMIT39,
+    TIMIT48,
+    TIMIT61,
+    Inventory,
+    choose_folding,
+    folding,
+    found,
+    inventory,
+)
 
 # The 39 classes as the literature prints them: those of more than one label; q belongs to none.
 CLASSES = """
@@ -140,15 +150,17 @@ def test_a_found_set_is_in_order_whatever_the_labels_order() -> None:
 
 def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
     def corpus(phone_set: str) -> Corpus:
-        train = Utterance("1", phones.__file__, ("x", "aa"))  # type: ignore[arg-type]
+        train = Utterance("1", inventory.__file__, ("x", "aa"))  # type: ignore[arg-type]
         return Corpus({"train": (train,), "dev": (), "test": ()}, phone_set)
 
-    assert phones.corpus_inventory(corpus("found")).phones == ("aa", "x")
-    assert phones.corpus_inventory(corpus("cmu39")) == inventory("cmu39")
+    assert inventory.corpus_inventory(corpus("found")).phones == ("aa", "x")
+    assert inventory.corpus_inventory(corpus("cmu39")) == inventory("cmu39")
 
 
 def test_labels_and_readers_load_no_torch() -> None:
-    source = "import sys, speechctc.phones, speechctc.audio, speechctc.corpora; sys.exit('torch' in sys.modules)"
+    source = (
+        "import sys, speechctc.phones.inventory, speechctc.audio, speechctc.corpora; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 

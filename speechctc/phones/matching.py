@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from speechctc.phone_features import FAR, distance, plain
-from speechctc.phones import CMU39, SILENCES, TIMIT61, folding
+from speechctc.phones.articulation import FAR, distance, plain
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, folding
 
 How = Literal["name", "table", "nearness"]
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from speechctc.errors import InputError
-from speechctc.labels import nfc
+from speechctc.phones.labels import nfc
 
 if TYPE_CHECKING:
     from speechctc.corpora import Corpus

@@ -1,0 +1,1 @@
+"""Phones: inventories and foldings."""
