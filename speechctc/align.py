@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
@@ -16,7 +17,6 @@ from speechctc.recognition.many import in_order
 from speechctc.recognition.output import Wanted, check_out
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import Recording, find_recordings, left_out
 from speechctc.recognition.results import Delivery, deliver, say_if_uncalibrated, to_do
 from speechctc.recognition.transcripts import Found, Transcript
 

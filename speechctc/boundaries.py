@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from speechctc import audio
+from speechctc.audio import sound_file
+from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
+from speechctc.audio.recordings import ENDINGS, beside
 from speechctc.errors import InputError
 from speechctc.phones.inventory import SILENCES
-from speechctc.recognition.annotations import PHN_RATE, Interval, read_phn, read_textgrid
-from speechctc.recognition.recordings import ENDINGS, beside
 
 WITHIN_MS = (10, 20, 50)
 CLASSES = {
@@ -142,7 +142,7 @@ def _read(path: Path, tier: str) -> list[Interval]:
     if path.suffix.lower() == ".textgrid":
         return read_textgrid(path, tier)
     recording = beside(path, ENDINGS)  # whose rate the samples are counted in
-    return read_phn(path, audio.info(recording).rate if recording else PHN_RATE)
+    return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
 
 
 def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], list[str]]:

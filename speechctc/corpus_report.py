@@ -8,9 +8,9 @@ from pathlib import Path
 
 import soundfile
 
-from speechctc import truncation
-from speechctc.audio import open_sound
-from speechctc.channels import channels_differ
+from speechctc.audio import truncation
+from speechctc.audio.channels import channels_differ
+from speechctc.audio.sound_file import open_sound
 from speechctc.corpora import Corpus
 from speechctc.errors import InputError
 from speechctc.phones.inventory import Inventory

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from speechctc import audio, audio_blocks
+from speechctc.audio import sound_file, stream
+from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.recognition.formats import Source, header, row, write_stream
@@ -13,7 +14,6 @@ from speechctc.recognition.many import decode_many
 from speechctc.recognition.output import Wanted, check_out, check_place
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import Recording, find_recordings, left_out
 from speechctc.recognition.results import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
 from speechctc.recognition.segments import Segment
 
@@ -57,11 +57,11 @@ def _decode_live(recogniser: Recogniser, recording: Recording, wanted: Wanted, r
     """Decode one recording, phone by phone."""
     path = recording.path
     (source,) = wanted.sources([recording])
-    with audio_blocks.opened(path, recogniser.config.features.sample_rate, wanted.channel) as blocks:
+    with stream.opened(path, recogniser.config.features.sample_rate, wanted.channel) as blocks:
         if hint := channel_hint(path, wanted):
             reporter.warn(hint)
         _write_live(recogniser.segments(blocks), source, wanted)
-    if note := audio.cut_short(path):
+    if note := sound_file.cut_short(path):
         reporter.warn(note)
 
 
@@ -90,7 +90,7 @@ def decode_stdin(recogniser: Recogniser, wanted: Wanted, raw_rate: int | None, r
     say_if_uncalibrated(recogniser, wanted, reporter)
     source = Source("-", "-", wanted.channel)
     rate = recogniser.config.features.sample_rate
-    with audio_blocks.opened_stdin(rate, raw_rate, wanted.channel, say=reporter.note) as blocks:
+    with stream.opened_stdin(rate, raw_rate, wanted.channel, say=reporter.note) as blocks:
         segments = recogniser.segments(blocks, wanted.alternatives, LIVE_FRAMES)
         if wanted.form in LIVE:
             _write_live(segments, source, wanted)

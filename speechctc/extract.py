@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc import audio
+from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
 from speechctc.corpus_report import report_phones, report_recordings
@@ -152,7 +152,7 @@ def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[n
     if job.problem is not None:
         return job.problem
     try:
-        samples, seconds = audio.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
+        samples, seconds = sound_file.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
     except InputError as error:
         return error.what
     static = static_features(torch.from_numpy(samples), config)
@@ -167,7 +167,7 @@ def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[n
 def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     try:
         labels = tuple(phones.encode(utterance.phones))
-        samples, rate, _ = audio.info(utterance.audio)
+        samples, rate, _ = sound_file.info(utterance.audio)
     except InputError as error:
         return Job(utterance, (), 0, error.what)
     return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.boundaries import boundary_errors, score_boundaries
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, textgrid_text
 
 
 def intervals(text: str) -> list[Interval]:

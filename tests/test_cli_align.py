@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.corpora import read_corpus
-from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli
 from tests.test_cli import Command, one_line_error
 from tests.tiny_model import write_song

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.recognition.annotations import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from tests import test_cli
 from tests.test_cli import Command, one_line_error
 from tests.tiny_model import sing, write_song

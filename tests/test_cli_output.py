@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.recognition.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from tests import test_cli, test_cli_decode
 from tests.test_cli import Command, one_line_error
 from tests.tiny_model import sing, write_song

@@ -12,10 +12,10 @@ import pytest
 import soundfile
 
 from speechctc import cli
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.load import load_config
 from speechctc.corpora import read_corpus
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.start import advise, start
 from speechctc.survey_text import spellings
 from tests.tones import write_table

@@ -17,7 +17,7 @@ class Utterance:
     id : str
         Unique within its corpus, stable from run to run (``"dr1-fvmh0-sx206"``).
     audio : Path
-        The recording, in any format that `speechctc.audio` reads.
+        The recording, in any format that `speechctc.audio.sound_file` reads.
     phones : tuple of str
         Its phones in order, as labelled. May be empty (a recording of silence).
     speaker : str

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from speechctc import ffmpeg
+from speechctc.audio import ffmpeg
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.held_out import hold_out
 from speechctc.phones.inventory import SILENCES, Inventory, found

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from speechctc import audio
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import beside, find_recordings
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.read import read_corpus
@@ -19,7 +20,6 @@ from speechctc.corpora.table_rows import read_rows
 from speechctc.corpora.tiers import phone_tier
 from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
-from speechctc.recognition.recordings import beside, find_recordings
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson")
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
@@ -121,7 +121,7 @@ def listen(recordings: Iterable[Path]) -> Sound:
     sound = Sound()
     for path in sorted(set(recordings)):
         try:
-            about = audio.info(path)
+            about = sound_file.info(path)
         except InputError as error:
             sound.unreadable.append(str(error))
             continue

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from speechctc import audio
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import ENDINGS, Recording, beside, find_recordings
+from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.gathered import Gathered
 from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, inventory
-from speechctc.recognition.recordings import ENDINGS, Recording, beside, find_recordings
-from speechctc.recognition.textgrids import Entry, choose_tier, read_tiers
 
 if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig
@@ -122,7 +122,7 @@ def _read(id: str, recording: Recording, grid: Path, gathered: Gathered, config:
         more = f" and {len(spaced) - 5} more" if len(spaced) > 5 else ""
         what = f"labels with a space in them: {', '.join(spaced[:5])}{more}"
         raise InputError(f"{grid}: {what}", "give each phone an interval")
-    seconds = audio.info(recording.path).seconds
+    seconds = sound_file.info(recording.path).seconds
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
         raise InputError(f"{grid}: {what}", "check that they belong together")

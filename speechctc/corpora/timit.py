@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from speechctc import audio
+from speechctc.audio import sound_file
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.held_out import hold_out
 from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
@@ -141,7 +141,7 @@ def _utterance(files: Files, phone_set: str) -> Utterance:
     if files.phn is None:
         raise BadLabels(f"{files.audio}: no .PHN file beside it")
     try:
-        frames, rate, _ = audio.info(files.audio)
+        frames, rate, _ = sound_file.info(files.audio)
     except InputError as error:
         raise BadLabels(error.what) from None
     segments = read_phn(files.phn, frames, rate)

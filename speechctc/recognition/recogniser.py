@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio, audio_blocks
+from speechctc.audio import sound_file, stream
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
@@ -241,7 +241,7 @@ class Recogniser:
             return
         if rate is not None:
             raise InputError(f"{recording}: a rate for a file, which has its own", "leave rate out")
-        with audio_blocks.opened(Path(recording), wanted, channel) as blocks:
+        with stream.opened(Path(recording), wanted, channel) as blocks:
             yield str(recording), blocks
 
     def segments(self, blocks: Source, alternatives: int = 0, block_frames: int = BLOCK_FRAMES) -> Iterator[Segment]:
@@ -277,9 +277,9 @@ class Recogniser:
             It cannot be read as audio.
         """
         config = self.config.features
-        if frame_count(int(audio.info(path).seconds * config.sample_rate), config) > most:
+        if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
             return 0.0, None
-        samples, seconds = audio.read(path, config.sample_rate, channel)
+        samples, seconds = sound_file.read(path, config.sample_rate, channel)
         return seconds, static_features(torch.from_numpy(samples), config)
 
     def logit_blocks(

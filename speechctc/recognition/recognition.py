@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, textgrid_text
 from speechctc.recognition.segments import Segment
 from speechctc.storage import files
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
-from speechctc import audio
-from speechctc.channels import channels_differ
+from speechctc.audio import sound_file
+from speechctc.audio.channels import channels_differ
+from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
 from speechctc.progress import Advance, Reporter
 from speechctc.recognition.formats import ENDINGS, Source, whole, write_stream
 from speechctc.recognition.output import Wanted
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.recordings import Recording
 from speechctc.storage import written
 
 MOST_HINTS = 3  # recordings whose channels are said to differ
@@ -63,7 +63,9 @@ class Delivery:
             if isinstance(result, InputError):
                 self.failures.append(result)
             else:
-                self.notes += [note for note in (audio.cut_short(recording.path), self._hint(recording.path)) if note]
+                self.notes += [
+                    note for note in (sound_file.cut_short(recording.path), self._hint(recording.path)) if note
+                ]
                 yield recording, source, result
             advance(1)
 

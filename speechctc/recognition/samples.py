@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.audio import BLOCK, resample_blocks
+from speechctc.audio.sound_file import BLOCK, resample_blocks
 from speechctc.errors import InputError
 
 Samples = NDArray[np.float32]

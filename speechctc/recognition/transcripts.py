@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc import audio
+from speechctc.audio import sound_file
+from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
+from speechctc.audio.recordings import Recording, beside
 from speechctc.corpora.table_rows import read_rows
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import PHN_RATE, read_phn, read_textgrid
-from speechctc.recognition.recordings import Recording, beside
 
 TIER = "phones"
 TEXTS = (".lab", ".txt")
@@ -72,7 +72,7 @@ def read_transcript(file: Path, recording: Path, tier: str | None = None) -> Tra
 
 def _rate(recording: Path) -> int:
     try:
-        return audio.info(recording).rate
+        return sound_file.info(recording).rate
     except InputError:  # said when the recording is read
         return PHN_RATE
 

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio
+from speechctc.audio import sound_file
 from speechctc.config.schema import DemoConfig
 from speechctc.corpora import SPLITS, Corpus, Utterance, demo
 from speechctc.corpora.demo import make_demo, read_demo
@@ -128,7 +128,7 @@ def test_without_the_extra_it_is_said_what_to_install(tmp_path: Path, monkeypatc
 def stretches(corpus: Corpus, *phones: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Yield each stretch labelled as one of the phones, with the label before it."""
     for utterance in everything(corpus):
-        samples, _ = audio.read(utterance.audio, 16000)
+        samples, _ = sound_file.read(utterance.audio, 16000)
         assert utterance.times is not None
         for k, (phone, (start, end)) in enumerate(zip(utterance.phones, utterance.times, strict=True)):
             if phone in phones:
@@ -176,7 +176,7 @@ def test_closures_pauses_and_edges_are_silent_and_releases_are_not(corpus: Corpu
 
 def test_levels_are_those_wanted_and_nothing_clips(corpus: Corpus) -> None:
     for utterance in everything(corpus):
-        samples, _ = audio.read(utterance.audio, 16000)
+        samples, _ = sound_file.read(utterance.audio, 16000)
         assert np.abs(samples).max() < 0.999
         assert -40 < 10 * np.log10(power(samples)) < -18
 

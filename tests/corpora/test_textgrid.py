@@ -9,10 +9,10 @@ import pytest
 import soundfile
 from praatio import textgrid
 
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.corpora import Corpus, read_corpus
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, textgrid_text
 
 
 def write(folder: Path, name: str, labels: str, tier: str = "phones", seconds: float = 1.0) -> None:

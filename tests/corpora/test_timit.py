@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc import audio
+from speechctc.audio import sound_file
 from speechctc.corpora import SPLITS, Corpus
 from speechctc.corpora.timit import CORE_TEST, DEV, divide, read_timit
 from speechctc.corpora.timit_files import Files, find_files
@@ -106,7 +106,7 @@ def test_samples_become_seconds_by_the_files_own_rate(tmp_path: Path, rate: int)
     (utterance,) = read_timit(tmp_path).splits["train"]
     assert utterance.times is not None
     np.testing.assert_allclose([start for start, _ in utterance.times], edges[:-1], atol=1e-9)
-    heard, seconds = audio.read(utterance.audio, 16000)
+    heard, seconds = sound_file.read(utterance.audio, 16000)
     assert utterance.times[-1][1] == seconds
     start, end = (round(time * 16000) for time in utterance.times[1])
     assert np.abs(heard[start + 50 : end - 50]).min() > 0.45
@@ -327,7 +327,7 @@ def test_the_sample_of_real_timit(shared_data: Path) -> None:
     for utterance in (utterance for split in SPLITS for utterance in corpus.splits[split]):
         assert set(utterance.phones) <= set(TIMIT61) and utterance.phones[0] == utterance.phones[-1] == "h#"
         assert utterance.times is not None and len(utterance.times) == len(utterance.phones)
-        seconds = audio.info(utterance.audio).seconds
+        seconds = sound_file.info(utterance.audio).seconds
         assert seconds - 0.02 < utterance.times[-1][1] <= seconds < 10
 
 
@@ -338,7 +338,7 @@ def test_real_labels_lie_on_real_sounds(shared_data: Path) -> None:
     power: dict[str, list[float]] = {"s": [], "h#": [], "aa": []}
     above: list[float] = []
     for utterance in corpus.splits["train"]:
-        samples, _ = audio.read(utterance.audio, 16000)
+        samples, _ = sound_file.read(utterance.audio, 16000)
         assert utterance.times is not None
         for phone, (start, end) in zip(utterance.phones, utterance.times, strict=True):
             if phone in power:

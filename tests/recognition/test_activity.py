@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 import speechctc
-from speechctc import audio
+from speechctc.audio import sound_file
 from speechctc.config.schema import FeatureConfig
 from speechctc.features import static_features
 from speechctc.recognition.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
@@ -164,5 +164,5 @@ def test_what_is_decoded_in_blocks_in_batches_and_at_once_is_alike(tiny_model: P
 @pytest.mark.shared
 def test_no_frame_of_real_utterances_is_taken_away(shared_data: Path) -> None:
     for path in sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[::4]:
-        samples, _ = audio.read(path, RATE)
+        samples, _ = sound_file.read(path, RATE)
         assert flags(samples).all()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import tgt
 
+from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.recognition.formats import Format, Source, json_pieces, lines, textgrid, write_stream
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment

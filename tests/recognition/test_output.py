@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
 from speechctc.recognition.output import Wanted, check_out, check_place, choose_output
-from speechctc.recognition.recordings import Recording
 
 RECORDINGS = [Recording(Path(f"{name}.wav"), Path(name)) for name in "ab"]
 

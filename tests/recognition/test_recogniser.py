@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 import speechctc
-from speechctc import audio, audio_blocks
+from speechctc.audio import sound_file, stream
 from speechctc.errors import InputError
 from speechctc.recognition.many import decode_batched, decode_many, in_order
 from speechctc.recognition.recogniser import Recogniser
@@ -38,7 +38,7 @@ def test_decode_gives_phones_with_times_and_confidence(model: Recogniser, tmp_pa
     times = write_song(tmp_path / "a.wav", SONG)
     result = model.decode(tmp_path / "a.wav")
     assert isinstance(result, Recognition) and result.phones == tuple(SONG)
-    assert result.seconds == audio.info(tmp_path / "a.wav").seconds
+    assert result.seconds == sound_file.info(tmp_path / "a.wav").seconds
     for segment, (start, end) in zip(result.segments, times, strict=True):
         assert isinstance(segment, Segment)
         assert start - GAP - 0.03 < segment.start < start + 0.03
@@ -63,7 +63,7 @@ def test_logits_of_samples_at_any_rate(model: Recogniser, tmp_path: Path) -> Non
     soundfile.write(tmp_path / "a.wav", samples, 44100, subtype="FLOAT")
     logits = model.logits(samples, 44100)
     assert logits.dtype == np.float32 and logits.shape[1] == 1 + len(PHONES)
-    same, _ = audio.read(tmp_path / "a.wav", 16000)
+    same, _ = sound_file.read(tmp_path / "a.wav", 16000)
     np.testing.assert_allclose(model.logits(same, 16000), logits, atol=1e-5)
     assert model.clock.seconds(len(logits)) == pytest.approx(len(samples) / 44100, abs=0.05)
     assert model.logits(samples[:100], 44100).shape == (0, 1 + len(PHONES))
@@ -78,8 +78,8 @@ def test_decoding_in_small_blocks_is_decoding(
     song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
     write_song(tmp_path / "a.wav", song, rate=22050)
     whole = model.decode(tmp_path / "a.wav", alternatives=1)
-    monkeypatch.setattr(audio_blocks, "BLOCK", 1000)
-    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
+    monkeypatch.setattr(stream, "BLOCK", 1000)
+    with stream.opened(tmp_path / "a.wav", 16000) as blocks:
         found = list(model.segments(blocks, 1, block_frames=20))
     assert [segment.phone for segment in found] == list(whole.phones)
     for ours, expected in zip(found, whole.segments, strict=True):
@@ -122,7 +122,7 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
             else:
                 assert isinstance(result, Recognition) and result.file == str(paths[k])
                 assert result.phones == (() if k == 6 else tuple(SONG[: k + 1]))
-                assert result.seconds == audio.info(paths[k]).seconds
+                assert result.seconds == sound_file.info(paths[k]).seconds
 
 
 def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import soundfile
 import torch
 
 import speechctc
+from speechctc.audio.annotations import read_textgrid
 from speechctc.errors import InputError
 from speechctc.recognition import recogniser
-from speechctc.recognition.annotations import read_textgrid
 from speechctc.recognition.recogniser import Recogniser
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import Segment

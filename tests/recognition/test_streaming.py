@@ -14,7 +14,7 @@ import torchaudio
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc import audio, audio_blocks
+from speechctc.audio import sound_file, stream
 from speechctc.config.load import load_config
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features import Moments, frame_count, net_input, net_input_after_cmn, sliding_cmn_one, static_features
@@ -150,13 +150,13 @@ def test_the_configs_that_come_along(name: str) -> None:
 def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, length: int) -> None:
     samples = noise(length, rate)
     exact = torch.from_numpy(samples).double()
-    at_once = torchaudio.functional.resample(exact, rate, wanted, audio.ZERO_CROSSINGS).numpy()
-    whole = audio.resample(samples, rate, wanted)
+    at_once = torchaudio.functional.resample(exact, rate, wanted, sound_file.ZERO_CROSSINGS).numpy()
+    whole = sound_file.resample(samples, rate, wanted)
     assert whole.shape == at_once.shape
     scale = float(np.abs(samples).max())  # the filter itself is made in float32
     np.testing.assert_allclose(whole, at_once, rtol=0, atol=2e-5 * scale)
     for sizes in ([777, 1, 5000], [length]):
-        found = np.concatenate(list(audio.resample_blocks(cut(samples, sizes), rate, wanted)))
+        found = np.concatenate(list(sound_file.resample_blocks(cut(samples, sizes), rate, wanted)))
         np.testing.assert_array_equal(found, whole)
 
 
@@ -168,9 +168,9 @@ def test_an_opened_recording_has_the_samples_of_a_read_one(
 
     samples = np.stack([noise(50_000, k) for k in range(channels)], axis=1)
     soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
-    expected, seconds = audio.read(tmp_path / "a.wav", 16000)
-    monkeypatch.setattr(audio_blocks, "BLOCK", 4321)
-    with audio_blocks.opened(tmp_path / "a.wav", 16000) as blocks:
+    expected, seconds = sound_file.read(tmp_path / "a.wav", 16000)
+    monkeypatch.setattr(stream, "BLOCK", 4321)
+    with stream.opened(tmp_path / "a.wav", 16000) as blocks:
         pieces = list(blocks)
     assert len(pieces) >= 5 and blocks.seconds == pytest.approx(seconds)
     np.testing.assert_array_equal(np.concatenate(pieces), expected)
@@ -189,14 +189,14 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     recogniser = Recogniser(random_model("demo"), torch.device("cpu"))
     for rate in (16000, 44100):
         path = tmp_path / f"{rate}.wav"
-        soundfile.write(path, audio.resample(speech, 16000, rate), rate)
-        with audio_blocks.opened(path, 16000) as opened:
+        soundfile.write(path, sound_file.resample(speech, 16000, rate), rate)
+        with stream.opened(path, 16000) as opened:
             blocks = list(recogniser.logit_blocks(opened, block_frames=700))
-        samples, seconds = audio.read(path, 16000)
+        samples, seconds = sound_file.read(path, 16000)
         assert opened.seconds == seconds > 120 and len(blocks) > 15
         (whole,) = recogniser.apply_batch([static_features(torch.from_numpy(samples), recogniser.config.features)])
         torch.testing.assert_close(torch.from_numpy(np.concatenate(blocks)), whole, atol=1e-5, rtol=0)
-        with audio_blocks.opened(path, 16000) as opened:
+        with stream.opened(path, 16000) as opened:
             segments = list(recogniser.segments(opened, block_frames=700))
         expected = list(recogniser.segments_of(whole.numpy(), seconds))
         assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 100

@@ -12,10 +12,10 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio, audio_blocks
-from speechctc.channels import channels_differ
+from speechctc.audio import sound_file, stream
+from speechctc.audio.channels import channels_differ
+from speechctc.audio.ffmpeg import missing_for
 from speechctc.errors import InputError
-from speechctc.ffmpeg import missing_for
 
 RATE = 44100
 Sound = NDArray[np.float32]
@@ -45,11 +45,11 @@ WRITE = "sys.stdout.buffer.write((here / 'decoded.wav').read_bytes())"
 def test_what_ffmpeg_writes_is_what_is_read(tmp_path: Path, sound: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, f"(here / 'arguments').write_text('\\n'.join(sys.argv[1:]))\n{WRITE}")
     path = tmp_path / "a.m4a"
-    assert audio.info(path) == (RATE, RATE, 2) and audio.cut_short(path) == ""
-    np.testing.assert_array_equal(audio.read(path, RATE, 2)[0], sound[:, 1])
-    samples, seconds = audio.read(path, 16000)
+    assert sound_file.info(path) == (RATE, RATE, 2) and sound_file.cut_short(path) == ""
+    np.testing.assert_array_equal(sound_file.read(path, RATE, 2)[0], sound[:, 1])
+    samples, seconds = sound_file.read(path, 16000)
     assert len(samples) == 16000 and seconds == 1.0
-    with audio_blocks.opened(path, 16000) as blocks:
+    with stream.opened(path, 16000) as blocks:
         np.testing.assert_array_equal(np.concatenate(list(blocks)), samples)
     assert channels_differ(path)
     arguments = (tmp_path / "arguments").read_text().splitlines()
@@ -70,13 +70,13 @@ def test_what_ffmpeg_cannot_decode_is_said_in_a_line(
 ) -> None:
     stand_in(tmp_path, monkeypatch, script)
     with pytest.raises(InputError, match=message) as caught:
-        audio.read(tmp_path / "a.m4a", 16000)
+        sound_file.read(tmp_path / "a.m4a", 16000)
     assert "\n" not in str(caught.value)
 
 
 def test_ffmpeg_is_ended_when_reading_stops(tmp_path: Path, sound: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, f"{WRITE}\nsys.stdout.flush()\nwhile True: sys.stdout.buffer.write(bytes(4096))")
-    with audio.open_sound(tmp_path / "a.m4a") as file:
+    with sound_file.open_sound(tmp_path / "a.m4a") as file:
         assert file.read(10, dtype="float32", always_2d=True).shape == (10, 2)
         process = file._process
     assert process.poll() is not None
@@ -87,7 +87,7 @@ def test_without_ffmpeg_the_advice_is_to_install_it(tmp_path: Path, monkeypatch:
     for name in ("a.m4a", "b.AMR", "c.m4a", "d.wav"):
         (tmp_path / name).write_bytes(b"\0\0\0 ftypM4A ")  # a.wav is m4a inside, as telephones name them
         with pytest.raises(InputError, match=f"{name}: .* ffmpeg is not installed; install ffmpeg .*or convert"):
-            audio.info(tmp_path / name)
+            sound_file.info(tmp_path / name)
     said = missing_for(sorted(tmp_path.iterdir()))
     assert said.startswith("3 recordings cannot be read without ffmpeg, which is not installed (1 .amr, 2 .m4a)")
     assert missing_for([tmp_path / "d.wav"]) == ""
@@ -103,8 +103,8 @@ def test_real_files_are_decoded(tmp_path: Path, ending: str) -> None:
     made = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-i", tmp_path / "a.wav", *codec, path], check=False)
     if made.returncode:
         pytest.skip(f"this ffmpeg does not write .{ending}")
-    samples, seconds = audio.read(path, 16000)
-    assert seconds == pytest.approx(1.0, abs=0.1) and audio.info(path).seconds == seconds
+    samples, seconds = sound_file.read(path, 16000)
+    assert seconds == pytest.approx(1.0, abs=0.1) and sound_file.info(path).seconds == seconds
     spectrum = np.abs(np.fft.rfft(samples[4000:12000]))
     assert spectrum.argmax() * 16000 / 8000 == 440
     assert np.sqrt(np.mean(samples[4000:12000] ** 2)) == pytest.approx(0.354, abs=0.02)

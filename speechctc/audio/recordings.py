@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc import ffmpeg
+from speechctc.audio import ffmpeg
 from speechctc.errors import InputError
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())

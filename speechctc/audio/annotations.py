@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc.audio.textgrids import choose_tier, read_tiers
 from speechctc.errors import InputError
 from speechctc.phones.labels import nfc
-from speechctc.recognition.textgrids import choose_tier, read_tiers
 from speechctc.storage.text_files import read_text
 
 PHN_RATE = 16000  # Hz; TIMIT's, for .PHN files whose recording is not at hand

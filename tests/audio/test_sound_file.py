@@ -5,7 +5,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import audio, audio_blocks
+from speechctc.audio import sound_file, stream
 from speechctc.errors import InputError
 
 
@@ -37,7 +37,7 @@ def test_formats_read_as_what_was_written(
     wanted = tone(0.5, 16000)
     path = tmp_path / f"a.{ending}"
     soundfile.write(path, wanted, 16000, format=format, subtype=subtype)
-    samples, seconds = audio.read(path, 16000)
+    samples, seconds = sound_file.read(path, 16000)
     assert samples.dtype == np.float32 and samples.shape == wanted.shape
     assert seconds == 0.5
     inner = slice(800, -800)  # lossy codecs ring at the ends
@@ -47,7 +47,7 @@ def test_formats_read_as_what_was_written(
 def test_channels_are_averaged(tmp_path: Path) -> None:
     left, middle, right = tone(0.1, 16000, 200), tone(0.1, 16000, 300), tone(0.1, 16000, 400)
     soundfile.write(tmp_path / "a.wav", np.stack([left, middle, right], axis=1), 16000, subtype="FLOAT")
-    samples, _ = audio.read(tmp_path / "a.wav", 16000)
+    samples, _ = sound_file.read(tmp_path / "a.wav", 16000)
     np.testing.assert_allclose(samples, (left + middle + right) / 3, atol=1e-7)
 
 
@@ -55,15 +55,15 @@ def test_channels_are_averaged(tmp_path: Path) -> None:
 def test_blocks_join_without_seams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: int) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (1001, channels)).astype(np.float32)
     soundfile.write(tmp_path / "a.wav", noise, 16000, subtype="FLOAT")
-    monkeypatch.setattr(audio, "BLOCK", 130)
-    samples, _ = audio.read(tmp_path / "a.wav", 16000)
+    monkeypatch.setattr(sound_file, "BLOCK", 130)
+    samples, _ = sound_file.read(tmp_path / "a.wav", 16000)
     np.testing.assert_allclose(samples, noise.mean(axis=1), atol=1e-7)
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
 def test_a_tone_at_any_rate_is_that_tone_at_the_rate_wanted(tmp_path: Path, rate: int) -> None:
     soundfile.write(tmp_path / "a.wav", tone(1.0, rate), rate, subtype="FLOAT")
-    samples, seconds = audio.read(tmp_path / "a.wav", 16000)
+    samples, seconds = sound_file.read(tmp_path / "a.wav", 16000)
     assert seconds == 1.0 and len(samples) == 16000
     inner = slice(400, -400)
     np.testing.assert_allclose(samples[inner], tone(1.0, 16000)[inner], atol=1e-3)
@@ -72,19 +72,19 @@ def test_a_tone_at_any_rate_is_that_tone_at_the_rate_wanted(tmp_path: Path, rate
 @pytest.mark.parametrize(("hertz", "least", "most"), [(7000, -0.1, 0.1), (8800, -999, -60), (11000, -999, -60)])
 def test_what_the_rate_wanted_cannot_carry_does_not_fold_back(hertz: float, least: float, most: float) -> None:
     loud = tone(0.5, 44100, hertz)
-    kept = audio.resample(loud, 44100, 16000)[800:-800]
+    kept = sound_file.resample(loud, 44100, 16000)[800:-800]
     assert least <= decibels(kept) - decibels(loud) <= most
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 440, 441, 442, 999])
 def test_resampled_lengths(length: int) -> None:
-    assert len(audio.resample(np.ones(length, np.float32), 22050, 16000)) == -(-length * 16000 // 22050)
+    assert len(sound_file.resample(np.ones(length, np.float32), 22050, 16000)) == -(-length * 16000 // 22050)
 
 
 def test_the_header_is_read_without_samples(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.flac", np.zeros((441, 2)), 44100)
-    assert audio.info(tmp_path / "a.flac") == (441, 44100, 2)
-    assert audio.info(tmp_path / "a.flac").seconds == 0.01
+    assert sound_file.info(tmp_path / "a.flac") == (441, 44100, 2)
+    assert sound_file.info(tmp_path / "a.flac").seconds == 0.01
 
 
 def write_broken(folder: Path, kind: str) -> Path:
@@ -124,7 +124,7 @@ def write_broken(folder: Path, kind: str) -> Path:
 )
 def test_what_is_no_recording_is_said_with_its_path(tmp_path: Path, kind: str, message: str) -> None:
     path = write_broken(tmp_path, kind)
-    for attempt in (lambda: audio.read(path, 16000), lambda: audio.info(path)):
+    for attempt in (lambda: sound_file.read(path, 16000), lambda: sound_file.info(path)):
         with pytest.raises(InputError, match=f"{kind}.wav: {message}"):
             attempt()
 
@@ -134,15 +134,15 @@ def test_a_flac_that_breaks_off_is_refused(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.flac", noise, 16000)
     whole = (tmp_path / "a.flac").read_bytes()
     (tmp_path / "half.flac").write_bytes(whole[: len(whole) // 2])
-    assert audio.info(tmp_path / "half.flac").frames == 32000, "the header alone does not tell"
+    assert sound_file.info(tmp_path / "half.flac").frames == 32000, "the header alone does not tell"
     with pytest.raises(InputError, match=r"half.flac: cut short or damaged: .* of 2.0 s"):
-        audio.read(tmp_path / "half.flac", 16000)
+        sound_file.read(tmp_path / "half.flac", 16000)
 
 
 def test_no_advice_deletes_a_recording(tmp_path: Path) -> None:
     for kind in ("empty", "no samples", "junk", "text"):
         with pytest.raises(InputError) as caught:
-            audio.read(write_broken(tmp_path, kind), 16000)
+            sound_file.read(write_broken(tmp_path, kind), 16000)
         assert "remove" not in caught.value.fix and "delete" not in caught.value.fix
 
 
@@ -152,8 +152,8 @@ def test_an_ogg_cut_short_can_be_told(tmp_path: Path, subtype: str, share: float
     path, part = tmp_path / "a.ogg", tmp_path / "part.ogg"
     soundfile.write(path, np.random.default_rng(0).uniform(-0.3, 0.3, 192000), 48000, format="OGG", subtype=subtype)
     part.write_bytes(path.read_bytes()[: round(share * path.stat().st_size)])
-    assert 0 < audio.read(part, 16000)[1] < 4
-    assert "part.ogg: cut short" in audio.cut_short(part) and audio.cut_short(path) == ""
+    assert 0 < sound_file.read(part, 16000)[1] < 4
+    assert "part.ogg: cut short" in sound_file.cut_short(part) and sound_file.cut_short(path) == ""
 
 
 @pytest.mark.parametrize("format", ["WAV", "AIFF", "NIST"])
@@ -161,10 +161,10 @@ def test_a_wav_cut_short_is_read_as_far_as_it_goes_and_can_be_told(tmp_path: Pat
     path, half = tmp_path / "a.wav", tmp_path / "half.wav"
     soundfile.write(path, tone(1.0, 16000), 16000, format=format)
     half.write_bytes(path.read_bytes()[:16100])
-    samples, seconds = audio.read(half, 16000)
+    samples, seconds = sound_file.read(half, 16000)
     assert 7500 <= len(samples) <= 8050 and seconds == len(samples) / 16000
-    assert "half.wav: cut short: the header promises 32,0" in audio.cut_short(half)
-    assert audio.cut_short(path) == ""
+    assert "half.wav: cut short: the header promises 32,0" in sound_file.cut_short(half)
+    assert sound_file.cut_short(path) == ""
 
 
 def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[4:8] = raw[40:44] = b"\xff" * 4
     path.write_bytes(raw)
-    assert audio.cut_short(path) == ""
-    assert audio.read(path, 16000)[1] == 0.1
+    assert sound_file.cut_short(path) == ""
+    assert sound_file.read(path, 16000)[1] == 0.1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -184,19 +184,19 @@ def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: f
     samples[place, 1] = value
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
     with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
-        audio.read(tmp_path / "a.wav", 16000)
+        sound_file.read(tmp_path / "a.wav", 16000)
 
 
 def test_one_channel_is_read_alone_and_what_the_others_hold_does_not_matter(tmp_path: Path) -> None:
     left, right = tone(1.0, 16000, 300.0), tone(1.0, 16000, 900.0)
     broken = np.full(16000, np.nan, np.float32)
     soundfile.write(tmp_path / "a.wav", np.stack([left, right, broken], axis=1), 16000, subtype="FLOAT")
-    np.testing.assert_array_equal(audio.read(tmp_path / "a.wav", 16000, channel=2)[0], right)
-    with audio_blocks.opened(tmp_path / "a.wav", 16000, 1) as blocks:
+    np.testing.assert_array_equal(sound_file.read(tmp_path / "a.wav", 16000, channel=2)[0], right)
+    with stream.opened(tmp_path / "a.wav", 16000, 1) as blocks:
         np.testing.assert_array_equal(np.concatenate(list(blocks)), left)
     for channel in (0, 4):
         with pytest.raises(InputError, match=f"a.wav: no channel {channel}, it has 3 channels"):
-            audio.read(tmp_path / "a.wav", 16000, channel=channel)
+            sound_file.read(tmp_path / "a.wav", 16000, channel=channel)
 
 
 @pytest.mark.shared
@@ -204,7 +204,7 @@ def test_timits_sphere_is_read_sample_by_sample(shared_data: Path) -> None:
     path = shared_data / "timit-sample/TRAIN/DR1/FVMH0/SX206.WAV"
     sound = path.read_bytes()[1024:]  # after the header; some of these files lack their last bytes
     raw = np.frombuffer(sound, "<i2", len(sound) // 2)
-    samples, seconds = audio.read(path, 16000)
+    samples, seconds = sound_file.read(path, 16000)
     np.testing.assert_array_equal(samples, raw.astype(np.float32) / 2**15)
     assert seconds == len(raw) / 16000
 
@@ -212,6 +212,6 @@ def test_timits_sphere_is_read_sample_by_sample(shared_data: Path) -> None:
 @pytest.mark.shared
 def test_real_flac_is_read(shared_data: Path) -> None:
     path = sorted((shared_data / "speechocean-adults/dev/audio").rglob("*.flac"))[0]
-    samples, seconds = audio.read(path, 8000)
+    samples, seconds = sound_file.read(path, 8000)
     assert len(samples) == pytest.approx(seconds * 8000, abs=1)
     assert -60 < decibels(samples) < 0

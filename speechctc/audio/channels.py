@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import Sound, open_sound
+from speechctc.audio.sound_file import Sound, open_sound
 
 EXCERPTS = 8  # spread over the recording, so that speakers who take turns are both met
 EXCERPT = 2.0  # seconds of each

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
+from speechctc.audio.textgrids import Entry, read_tiers
 from speechctc.errors import InputError
-from speechctc.recognition.annotations import Interval, read_phn, read_textgrid, textgrid_text
-from speechctc.recognition.textgrids import Entry, read_tiers
 
 WANTED = {
     "Mary": (False, [Entry(0.0, 1.5, "é")]),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.audio.recordings import Recording, beside, find_recordings, ids, left_out
 from speechctc.errors import InputError
-from speechctc.recognition.recordings import Recording, beside, find_recordings, ids, left_out
 
 
 def touch(*names: str) -> None:

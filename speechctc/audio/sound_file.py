@@ -17,17 +17,19 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc import truncation
+from speechctc.audio import truncation
+from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
+from speechctc.audio.resampling import sinc_blocks, sinc_filter
 from speechctc.errors import InputError
-from speechctc.ffmpeg import Decoded, is_for_ffmpeg
-from speechctc.resampling import sinc_blocks, sinc_filter
 
 if TYPE_CHECKING:
     import torchaudio
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
 ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
-LARGEST = 1 << 19  # weights of torchaudio's filter: it holds all common rates; see `speechctc.resampling` for others
+LARGEST = (
+    1 << 19
+)  # weights of torchaudio's filter: it holds all common rates; see `speechctc.audio.sound_file.resampling` for others
 PIECE = 0.25  # seconds resampled at a time: as late as samples come from a stream
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"

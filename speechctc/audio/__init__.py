@@ -1,0 +1,1 @@
+"""Recordings: reading, resampling, and files of labels beside them."""
