@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
-from speechctc.corpus_report import report_phones, report_recordings
+from speechctc.corpora.report import report_phones, report_recordings
 from speechctc.errors import InputError
 from speechctc.features import Moments, frame_count, static_features
 from speechctc.phones.inventory import Inventory, corpus_inventory

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.corpora.survey import Survey, survey
+from speechctc.corpora.survey_text import describe, is_held_out
 from speechctc.errors import InputError
 from speechctc.storage import files
-from speechctc.survey_text import describe, is_held_out
 
 FEW_SPEAKERS = 3  # of dev, below which a score says little of other speakers
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.corpora.demo_voices import sentences
+from speechctc.corpora.demo.voices import sentences
 from speechctc.phone_lm import PhoneLM
 
 START, END = -1, 0

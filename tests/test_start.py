@@ -15,9 +15,9 @@ from speechctc import cli
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.load import load_config
 from speechctc.corpora import read_corpus
+from speechctc.corpora.survey_text import spellings
 from speechctc.errors import InputError
 from speechctc.start import advise, start
-from speechctc.survey_text import spellings
 from tests.tones import write_table
 
 RATE = 8000

@@ -4,6 +4,6 @@ A reader turns a folder or a table into `Utterance` objects; nothing past this p
 """
 
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.read import read_corpus
+from speechctc.corpora.registry import read_corpus
 
 __all__ = ["SPLITS", "Corpus", "Rejected", "Utterance", "read_corpus"]

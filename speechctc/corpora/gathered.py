@@ -9,7 +9,7 @@ from pathlib import Path
 
 from speechctc.audio import ffmpeg
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.held_out import hold_out
+from speechctc.corpora.dev_split import hold_out
 from speechctc.phones.inventory import SILENCES, Inventory, found
 from speechctc.phones.labels import Spellings, counted, look_alikes, nfc, shape, some, spelt_out
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from speechctc.audio import sound_file
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.held_out import hold_out
+from speechctc.corpora.dev_split import hold_out
 from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
 from speechctc.errors import InputError
 from speechctc.phones.inventory import fold_labels

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import DemoConfig
-from speechctc.corpora import SPLITS, Corpus, Utterance, demo
-from speechctc.corpora.demo import make_demo, read_demo
-from speechctc.corpora.demo_labels import Phone, UnknownPhoneme, label
-from speechctc.corpora.demo_voices import VARIANTS, cast, sentences
-from speechctc.corpora.espeak import Phoneme, Speech, Synthesiser
+from speechctc.corpora import SPLITS, Corpus, Utterance
+from speechctc.corpora.demo import build
+from speechctc.corpora.demo.build import make_demo, read_demo
+from speechctc.corpora.demo.espeak import Phoneme, Speech, Synthesiser
+from speechctc.corpora.demo.labels import Phone, UnknownPhoneme, label
+from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
 from speechctc.errors import InputError
 from speechctc.phones.inventory import TIMIT61
 from speechctc.storage import files
@@ -72,7 +73,7 @@ def test_voices_and_sentences_of_dev_and_test_are_not_trained_on(corpus: Corpus)
 
 
 def test_a_second_call_makes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_make_whole", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(build, "_make_whole", lambda *_: pytest.fail("made again"))
     assert make_demo(root, SMALL)["utterances"] == 41
 
 

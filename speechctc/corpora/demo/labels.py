@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.corpora.espeak import Speech
+from speechctc.corpora.demo.espeak import Speech
 
 # At 175 words a minute closures are 16, 20, 24, 32, 39 or 49 ms long, the gaps between words 9; both scale with time.
 CLOSURE_MS, CLOSURE_WPM = 12.5, 175

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.config.schema import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.demo_labels import label
-from speechctc.corpora.demo_voices import Voice, cast, sentences
-from speechctc.corpora.espeak import Speech, Synthesiser
+from speechctc.corpora.demo.espeak import Speech, Synthesiser
+from speechctc.corpora.demo.labels import label
+from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
 from speechctc.storage import files

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.corpora import Utterance
-from speechctc.corpora.held_out import hold_out
+from speechctc.corpora.dev_split import hold_out
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:

@@ -6,8 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speechctc.corpora import demo, table, textgrid, timit
+from speechctc.corpora import table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.demo import build
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _read(config: CorpusConfig) -> Corpus:
         return textgrid.read_textgrids(_root(config), config)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
-        return demo.read_demo(_root(config), config.demo, phone_set)
+        return build.read_demo(_root(config), config.demo, phone_set)
     return timit.read_timit(_root(config), phone_set, config.dev_share)
 
 

@@ -1,0 +1,1 @@
+"""The demo corpus: American English spoken by eSpeak NG."""
