@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.features import Moments
-from speechctc.shards import Extracted, Recipe, shard_path, write_shard
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 
 PHONES = tuple(f"p{number:02d}" for number in range(1, 40))
 FRAMES_PER_PHONE = 9

@@ -15,7 +15,7 @@ from speechctc import __version__
 from speechctc.checkpoint import Checkpoint
 from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
-from speechctc.features import frame_mask, sliding_cmn
+from speechctc.features.filterbank import frame_mask, sliding_cmn
 from speechctc.storage import files
 
 NEEDED = ("onnx", "onnxscript")

@@ -26,10 +26,8 @@ from speechctc.config.schema import Config, FeatureConfig
 from speechctc.corpora import Corpus, Utterance, read_corpus
 from speechctc.corpora.report import report_phones, report_recordings
 from speechctc.errors import InputError
-from speechctc.features import Moments, frame_count, static_features
-from speechctc.phones.inventory import Inventory, corpus_inventory
-from speechctc.progress import Reporter
-from speechctc.shards import (
+from speechctc.features.filterbank import Moments, frame_count, static_features
+from speechctc.features.shards import (
     OTHER_FOLDER,
     Extracted,
     Recipe,
@@ -39,6 +37,8 @@ from speechctc.shards import (
     shard_path,
     write_shard,
 )
+from speechctc.phones.inventory import Inventory, corpus_inventory
+from speechctc.progress import Reporter
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.convolution import Convolution
-from speechctc.features import frame_mask
+from speechctc.features.filterbank import frame_mask
 from speechctc.maxout import Maxout
 
 

@@ -13,7 +13,7 @@ from speechctc import export_onnx
 from speechctc.checkpoint import load_checkpoint
 from speechctc.errors import InputError
 from speechctc.export import export
-from speechctc.features import net_input
+from speechctc.features.filterbank import net_input
 from speechctc.search import greedy
 
 

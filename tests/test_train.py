@@ -198,7 +198,7 @@ def test_utterances_too_short_at_a_larger_stride_are_left_out_and_said(extracted
     lines = []
     folder = here / "features"
     shutil.copytree(config.data.dir, folder)
-    from speechctc.shards import Extracted, read_shard, shard_path, write_shard
+    from speechctc.features.shards import Extracted, read_shard, shard_path, write_shard
 
     path = shard_path(folder / "train", 0, 1)
     shard = read_shard(path)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
 from speechctc.errors import InputError
+from speechctc.features.shards import frames_needed
 from speechctc.phones.inventory import BLANK
-from speechctc.shards import frames_needed
 
 LATTICE_STATES = 250_000_000
 """Frames x states of the largest lattice that is tried, at nine bytes each: some five minutes of speech."""

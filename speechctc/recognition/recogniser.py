@@ -19,7 +19,7 @@ from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.features import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.model import receptive_field
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config
-from speechctc.features import frame_mask, static_features
+from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
 NOISE_SECONDS = 20

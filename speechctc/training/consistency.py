@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from speechctc.features import frame_mask
+from speechctc.features.filterbank import frame_mask
 
 
 def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:

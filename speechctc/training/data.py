@@ -9,11 +9,11 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
-from speechctc.features import Moments
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import read_split
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones.inventory import Inventory, choose_folding
 from speechctc.progress import Reporter
-from speechctc.shards import read_split
 from speechctc.training.batches import Loader
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.splits import Split

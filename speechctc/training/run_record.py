@@ -15,8 +15,8 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.devices import total_memory
+from speechctc.features.shards import Shard
 from speechctc.provenance import provenance
-from speechctc.shards import Shard
 
 PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.shards import Shard
+from speechctc.features.shards import Shard
 from speechctc.training.epoch_plan import Indices
 
 RELEASE_BYTES = 8 * 2**20  # bytes of a shard to read before its mapped pages are released

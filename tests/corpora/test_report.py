@@ -11,7 +11,7 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.extract import extract
-from speechctc.shards import read_split
+from speechctc.features.shards import read_split
 from tests.tones import RATE, speak, write_config
 from tests.train_helpers import Recorder
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import speechctc
 from speechctc.audio import sound_file
 from speechctc.config.schema import FeatureConfig
-from speechctc.features import static_features
+from speechctc.features.filterbank import static_features
 from speechctc.recognition.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
 from speechctc.recognition.recogniser import Recogniser
 from tests.tiny_model import sing

@@ -17,7 +17,14 @@ from torch import Tensor
 from speechctc.audio import sound_file, stream
 from speechctc.config.load import load_config
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.features import Moments, frame_count, net_input, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.features.filterbank import (
+    Moments,
+    frame_count,
+    net_input,
+    net_input_after_cmn,
+    sliding_cmn_one,
+    static_features,
+)
 from speechctc.model import MaxoutNet, receptive_field
 from speechctc.recognition.streaming import cmn_blocks, logit_blocks, static_blocks
 

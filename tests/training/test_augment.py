@@ -12,7 +12,7 @@ from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
-from speechctc.features import static_features
+from speechctc.features.filterbank import static_features
 from speechctc.training.augment import Augmenter, least_frames
 from speechctc.training.train_step import Learner
 from tests.train_helpers import run_once, same, trainer_of

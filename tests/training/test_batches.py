@@ -9,8 +9,8 @@ import torch
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
-from speechctc.features import Moments
-from speechctc.shards import Extracted, Recipe, read_shard, write_shard
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch
 from speechctc.training.epoch_plan import Indices, Limits, plan_epoch

@@ -8,11 +8,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from speechctc import shards
 from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
-from speechctc.features import Moments
-from speechctc.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
+from speechctc.features import shards
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
 from speechctc.storage.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)

@@ -4,7 +4,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.features import (
+from speechctc.features.filterbank import (
     Moments,
     derivatives,
     frame_count,

@@ -27,9 +27,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from speechctc.errors import InputError
-from speechctc.features import Moments
+from speechctc.features.filterbank import Moments
+from speechctc.features.verified import Stamps
 from speechctc.phones.inventory import check_labels
-from speechctc.stamps import Stamps
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors
 

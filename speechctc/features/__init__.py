@@ -1,0 +1,1 @@
+"""Features: from samples to frames, and their shards on disk."""
