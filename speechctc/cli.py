@@ -299,7 +299,7 @@ def score_boundaries(
 
     Prints the median error, and the shares of boundaries within 10, 20 and 50 ms, for each class of phones.
     """
-    from speechctc.boundaries import score_boundaries as run_stage
+    from speechctc.metrics.boundary_errors import score_boundaries as run_stage
     from speechctc.recognition.output import check_place
     from speechctc.storage import written
 

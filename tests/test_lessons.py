@@ -14,7 +14,7 @@ from speechctc.corpora import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import Moments, derivatives, net_input, static_features
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
-from speechctc.score import edit_counts
+from speechctc.metrics.per import edit_counts
 from speechctc.search import collapse
 from speechctc.training.epoch_plan import Limits, plan_epoch
 

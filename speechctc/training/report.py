@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from speechctc.metrics.per import PER_MEANS
 from speechctc.model import parameter_count, receptive_field
-from speechctc.score import PER_MEANS
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.run_state import Progress

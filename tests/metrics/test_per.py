@@ -3,8 +3,8 @@ import random
 import numpy as np
 import pytest
 
+from speechctc.metrics.per import EditCounts, edit_counts, reliability, score
 from speechctc.phones.inventory import folding
-from speechctc.score import EditCounts, edit_counts, reliability, score
 
 
 def distance_by_hand(a: list[str], b: list[str]) -> int:

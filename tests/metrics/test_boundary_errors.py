@@ -9,8 +9,8 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.boundaries import boundary_errors, score_boundaries
 from speechctc.errors import InputError
+from speechctc.metrics.boundary_errors import boundary_errors, score_boundaries
 
 
 def intervals(text: str) -> list[Interval]:

@@ -1,0 +1,1 @@
+"""Scores: phone error rate and boundary errors."""
