@@ -22,9 +22,9 @@ from torch import Tensor
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config, without_removed
+from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.model import MaxoutNet
-from speechctc.phone_lm import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.provenance import provenance
 from speechctc.storage import files

@@ -12,10 +12,10 @@ import torch
 from speechctc.config.schema import CorpusConfig, FeatureConfig
 from speechctc.corpora import read_corpus
 from speechctc.ctc import ctc_loss
+from speechctc.decoding.search import collapse
 from speechctc.features.filterbank import Moments, derivatives, net_input, static_features
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
 from speechctc.metrics.per import edit_counts
-from speechctc.search import collapse
 from speechctc.training.epoch_plan import Limits, plan_epoch
 
 CONFIG = FeatureConfig()

@@ -17,6 +17,7 @@ from speechctc.audio import sound_file, stream
 from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
+from speechctc.decoding.search import lm_search, uses_lm
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
@@ -27,7 +28,6 @@ from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.samples import NAME, SampleBlocks, Samples, Source
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
-from speechctc.search import lm_search, uses_lm
 from speechctc.storage import files
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from speechctc.config.schema import Config
+from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import read_split
-from speechctc.phone_lm import PhoneLM
 from speechctc.phones.inventory import Inventory, choose_folding
 from speechctc.progress import Reporter
 from speechctc.training.batches import Loader

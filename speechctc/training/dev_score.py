@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.decoding.search import best_labels
 from speechctc.metrics.per import EditCounts, edit_counts
-from speechctc.phone_lm import PhoneLM
 from speechctc.phones.inventory import Folding, Inventory
 from speechctc.progress import Reporter
-from speechctc.search import best_labels
 from speechctc.training.batches import Loader
 from speechctc.training.train_step import Learner
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.checkpoint import load_checkpoint, save_checkpoint
+from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
-from speechctc.phone_lm import PhoneLM
 from speechctc.recognition.judged import judge
 from speechctc.recognition.many import decode_batched, decode_many
 from speechctc.recognition.recogniser import Recogniser

@@ -1,4 +1,4 @@
-"""The compiled inner loop of `speechctc.search.LmSearch`. Importing this loads numba."""
+"""The compiled inner loop of `speechctc.decoding.search.LmSearch`. Importing this loads numba."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from speechctc.corpora.demo.voices import sentences
-from speechctc.phone_lm import PhoneLM
+from speechctc.decoding.ngram import PhoneLM
 
 START, END = -1, 0
 Gram = tuple[int, ...]

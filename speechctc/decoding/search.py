@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.config.schema import Config
-from speechctc.phone_lm import PhoneLM
+from speechctc.decoding.ngram import PhoneLM
 
 Rows = NDArray[np.float32]
 Path = NDArray[np.int64]
@@ -104,7 +104,7 @@ class LmSearch:
         margin: float = MARGIN,
         limit: int = LIMIT,
     ) -> None:
-        from speechctc.beam import Tokens, advance  # loads numba, which only this needs
+        from speechctc.decoding.beam import Tokens, advance  # loads numba, which only this needs
 
         self._advance = advance()
         self._tables = np.ascontiguousarray(lm.log_probs), np.ascontiguousarray(lm.next_state)

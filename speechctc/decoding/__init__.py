@@ -1,0 +1,1 @@
+"""From emissions to phones: search with an n-gram."""
