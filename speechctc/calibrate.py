@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.checkpoint import find_checkpoint
 from speechctc.corpora import Utterance
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
 from speechctc.recognition.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.recognition.judged import judge

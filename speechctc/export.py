@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from speechctc.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config.schema import Config, CorpusConfig
 from speechctc.errors import InputError
 from speechctc.export_onnx import export_onnx
+from speechctc.model.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.recognition.calibration import Calibration
 
 KEPT = ("epoch", "dev_per", "fold")

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from speechctc import __version__
-from speechctc.checkpoint import Checkpoint
 from speechctc.config.schema import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_mask, sliding_cmn
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.storage import files
 
 NEEDED = ("onnx", "onnxscript")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from speechctc import checkpoint
+from speechctc.model import checkpoint
 
 
 def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:

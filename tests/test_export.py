@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 import speechctc
-from speechctc import checkpoint as checkpoints
-from speechctc.checkpoint import load_checkpoint
 from speechctc.cli import app
 from speechctc.errors import InputError
 from speechctc.export import export
+from speechctc.model import checkpoint as checkpoints
+from speechctc.model.checkpoint import load_checkpoint
 from tests.train_helpers import run_once
 
 LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")

@@ -9,9 +9,9 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from speechctc.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.config.load import load_config, parse_config
 from speechctc.features.filterbank import Moments, net_input, static_features
+from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.phones.inventory import found, inventory
 from tests.tones import HERTZ, PHONES, RATE, write_table
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import sound_file, stream
-from speechctc.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.decoding.search import lm_search, uses_lm
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
-from speechctc.model import receptive_field
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.model.net import receptive_field
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition

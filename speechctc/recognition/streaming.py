@@ -16,7 +16,7 @@ from torch import Tensor
 
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.filterbank import frame_count, shift_samples, sliding_cmn_one, static_features
-from speechctc.model import receptive_field
+from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 from speechctc.recognition.activity import ActivityDetector, Flags, Rows, without_phones
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from speechctc.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
-from speechctc.model import MaxoutNet
+from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
+from speechctc.model.net import MaxoutNet
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
 from speechctc.progress import Reporter

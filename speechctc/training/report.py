@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from speechctc.metrics.per import PER_MEANS
-from speechctc.model import parameter_count, receptive_field
+from speechctc.model.net import parameter_count, receptive_field
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.run_state import Progress

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from speechctc.checkpoint import LATEST
 from speechctc.config.schema import REMOVED, Config
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import LATEST
 from speechctc.storage import files
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from speechctc.ctc import ctc_loss
 from speechctc.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.features.filterbank import net_input
-from speechctc.model import MaxoutNet
+from speechctc.model.net import MaxoutNet
 from speechctc.progress import Reporter
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from speechctc.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.data import TrainingData

@@ -153,7 +153,7 @@ def test_another_kind_of_corpus_inherits_nothing_of_the_old_kind(tmp_path: Path)
 
 
 def test_a_config_for_ones_own_recordings_has_the_bundled_models_net() -> None:
-    from speechctc.checkpoint import BUILT_IN, load_checkpoint
+    from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
 
     bundled, config = load_checkpoint(BUILT_IN).config, load_config("finetune")
     assert (config.model, config.features) == (bundled.model, bundled.features)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.recognition.judged import judge
 from speechctc.recognition.many import decode_batched, decode_many
 from speechctc.recognition.recogniser import Recogniser

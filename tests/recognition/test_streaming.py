@@ -25,7 +25,7 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.model import MaxoutNet, receptive_field
+from speechctc.model.net import MaxoutNet, receptive_field
 from speechctc.recognition.streaming import cmn_blocks, logit_blocks, static_blocks
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained

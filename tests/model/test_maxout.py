@@ -9,7 +9,7 @@ from numba.core.registry import cpu_target
 from torch import Tensor
 from torch.nn import functional
 
-from speechctc.maxout import Maxout
+from speechctc.model.maxout import Maxout
 
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]  # compiled code has two of them
@@ -186,7 +186,7 @@ def test_gradients_agree_with_differences() -> None:
 
 def keys_in_cache() -> list[object]:
     """Load the module anew, as another process does, and return the keys of its functions in numba's cache."""
-    spec = importlib.util.find_spec("speechctc.maxout_cpu")
+    spec = importlib.util.find_spec("speechctc.model.net.maxout_cpu")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

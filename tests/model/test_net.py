@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.maxout import Maxout
-from speechctc.model import MaxoutNet, output_frames, parameter_count, receptive_field
+from speechctc.model.maxout import Maxout
+from speechctc.model.net import MaxoutNet, output_frames, parameter_count, receptive_field
 
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},

@@ -24,9 +24,9 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config, without_removed
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
-from speechctc.model import MaxoutNet
+from speechctc.model.net import MaxoutNet
+from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory, check_labels
-from speechctc.provenance import provenance
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors
 

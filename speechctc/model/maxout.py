@@ -55,7 +55,7 @@ class _OnCpu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pieces: int, rate: float) -> Tensor:
-        from speechctc import maxout_cpu  # loads numba, which only training needs
+        from speechctc.model import maxout_cpu  # loads numba, which only training needs
 
         layout = _layout(x)
         x = x.contiguous(memory_format=layout)
@@ -69,7 +69,7 @@ class _OnCpu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        from speechctc import maxout_cpu
+        from speechctc.model import maxout_cpu
 
         (winner,) = ctx.saved_tensors
         rows = _rows(gradient.contiguous(memory_format=ctx.layout), 1, ctx.layout).squeeze(1)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.convolution import Convolution
 from speechctc.features.filterbank import frame_mask
-from speechctc.maxout import Maxout
+from speechctc.model.convolution import Convolution
+from speechctc.model.maxout import Maxout
 
 
 def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
 from speechctc.storage import drafts
 
@@ -125,7 +125,7 @@ def test_no_memory_is_taken_for_weights_that_are_not_there(
     about = json.loads((tmp_path / "checkpoint.json").read_text())
     about["config"]["model"]["convs"] = convs
     (tmp_path / "checkpoint.json").write_text(json.dumps(about))
-    monkeypatch.setattr("speechctc.checkpoint.load_file", lambda path: pytest.fail("read"))
+    monkeypatch.setattr("speechctc.model.net.checkpoint.load_file", lambda path: pytest.fail("read"))
     with pytest.raises(InputError, match="damaged"):
         load_checkpoint(tmp_path)
 

@@ -1,0 +1,1 @@
+"""The net and its checkpoints."""
