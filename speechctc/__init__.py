@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.inference.recogniser import Recogniser
 
 __version__ = "0.1.0"
 
@@ -42,6 +42,6 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     >>> model.decode(np.zeros(16000), 16000)
     <Recognition of 'samples', 1.00 s, 0 phones: >
     """
-    from speechctc.recognition.recogniser import Recogniser  # late: it loads torch
+    from speechctc.inference.recogniser import Recogniser  # late: it loads torch
 
     return Recogniser.load(model, device)

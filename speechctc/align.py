@@ -12,13 +12,13 @@ from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Found, Transcript
 from speechctc.errors import InputError
+from speechctc.inference.batch_decode import in_order
+from speechctc.inference.output import Wanted, check_out
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.writer import Delivery, deliver, say_if_uncalibrated, to_do
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
-from speechctc.recognition.many import in_order
-from speechctc.recognition.output import Wanted, check_out
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.results import Delivery, deliver, say_if_uncalibrated, to_do
 
 FARTHEST = 3  # recordings named whose own boundaries are farthest from those found
 EXAMPLES = 8  # phones of the model named where words were given

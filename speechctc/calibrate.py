@@ -9,12 +9,12 @@ import numpy as np
 
 from speechctc.corpora import Utterance
 from speechctc.errors import InputError
+from speechctc.inference.batch_decode import in_order
+from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
+from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
-from speechctc.recognition.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.recognition.judged import judge
-from speechctc.recognition.many import in_order
-from speechctc.recognition.recogniser import Recogniser
 
 FEWEST = 50  # phones that two numbers can be learned from
 

@@ -33,7 +33,7 @@ from speechctc.cli_options import (
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
-    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.inference.recogniser import Recogniser
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -156,9 +156,9 @@ def evaluate(
     how far confidences are from the share of phones that are right, on average.
     """
     from speechctc.evaluate import evaluate as run_stage
+    from speechctc.inference.output import check_place
+    from speechctc.inference.recogniser import Recogniser
     from speechctc.progress import Reporter
-    from speechctc.recognition.output import check_place
-    from speechctc.recognition.recogniser import Recogniser
     from speechctc.storage import written
 
     check_place(json_file, overwrite)
@@ -198,8 +198,8 @@ def decode(
         raise InputError("--raw is for standard input", "name - instead of a file")
     from speechctc.decode import decode as run_stage
     from speechctc.decode import decode_stdin
+    from speechctc.inference.output import Wanted, choose_output
     from speechctc.progress import Reporter
-    from speechctc.recognition.output import Wanted, choose_output
 
     chosen = choose_output(form.value if form else None, out)
     wanted = Wanted(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
@@ -234,8 +234,8 @@ def align(
     """
     from speechctc.align import align as run_stage
     from speechctc.align import find_tasks
+    from speechctc.inference.output import Wanted, choose_output
     from speechctc.progress import Reporter
-    from speechctc.recognition.output import Wanted, choose_output
 
     chosen = choose_output(form.value if form else None, out)
     wanted = Wanted(*chosen, jobs, 0, channel, overwrite, skip_existing)
@@ -299,8 +299,8 @@ def score_boundaries(
 
     Prints the median error, and the shares of boundaries within 10, 20 and 50 ms, for each class of phones.
     """
+    from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries as run_stage
-    from speechctc.recognition.output import check_place
     from speechctc.storage import written
 
     check_place(json_file, overwrite)
@@ -334,7 +334,7 @@ def _find(model: Path | None, or_built_in: bool = False) -> Path:
 
 def _load(model: Path | None, device: Device, lm_weight: float | None = None) -> Recogniser:
     """Load the model that `_find` finds."""
-    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.inference.recogniser import Recogniser
 
     return Recogniser.load(_find(model, or_built_in=True), device.value, lm_weight)
 
@@ -342,8 +342,8 @@ def _load(model: Path | None, device: Device, lm_weight: float | None = None) ->
 def _calibrate(run: Path) -> None:
     """Calibrate a run's best on its dev split, unless that is done; a dev split too small for it is no failure."""
     from speechctc.calibrate import calibrate as run_stage
+    from speechctc.inference.calibration import Calibration
     from speechctc.progress import Reporter
-    from speechctc.recognition.calibration import Calibration
 
     if Calibration.load(run / "best").phones:
         return

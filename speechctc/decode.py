@@ -8,14 +8,14 @@ from pathlib import Path
 from speechctc.audio import sound_file, stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
+from speechctc.inference.batch_decode import decode_many
+from speechctc.inference.formats import Source, header, row, write_stream
+from speechctc.inference.output import Wanted, check_out, check_place
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+from speechctc.inference.writer import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
 from speechctc.progress import Reporter
-from speechctc.recognition.formats import Source, header, row, write_stream
-from speechctc.recognition.many import decode_many
-from speechctc.recognition.output import Wanted, check_out, check_place
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.results import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
-from speechctc.recognition.segments import Segment
 
 LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording goes out phone by phone, and none is kept
 LIVE_FRAMES = 50  # of static features at a time from standard input: phones come half a second late, and a bit

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from speechctc.inference.calibration import expected_calibration_error
+from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.progress import Reporter
-from speechctc.recognition.calibration import expected_calibration_error
 from speechctc.recognition.judged import judge
-from speechctc.recognition.recogniser import Recogniser
 
 ERROR_MEANS = "how far a phone's confidence lies, on average, from the share of such phones that are right"
 

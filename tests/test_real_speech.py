@@ -10,8 +10,8 @@ import pytest
 from speechctc.config.load import load_config
 from speechctc.evaluate import evaluate
 from speechctc.extract import extract
+from speechctc.inference.recogniser import Recogniser
 from speechctc.progress import Reporter
-from speechctc.recognition.recogniser import Recogniser
 from speechctc.train import train
 
 pytestmark = pytest.mark.shared

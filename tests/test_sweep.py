@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.errors import InputError
-from speechctc.recognition.calibration import Calibration
+from speechctc.inference.calibration import Calibration
 from speechctc.sweep import Trial, plan_trials, split_values, sweep, table
 from tests.train_helpers import Recorder
 

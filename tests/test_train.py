@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.evaluate import evaluate
-from speechctc.recognition.recogniser import Recogniser
+from speechctc.inference.recogniser import Recogniser
 from speechctc.train import Stopped, train
 from speechctc.training.chunks import Batch
 from speechctc.training.train_step import Learner

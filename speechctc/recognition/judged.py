@@ -12,13 +12,13 @@ from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.corpora import Utterance, read_corpus
 from speechctc.errors import InputError
+from speechctc.inference.batch_decode import decode_many, in_order
+from speechctc.inference.calibration import right_phones
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.phones.inventory import Folding, choose_folding
 from speechctc.progress import Reporter
-from speechctc.recognition.calibration import right_phones
-from speechctc.recognition.many import decode_many, in_order
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
 
 
 @dataclass

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.features.shards import read_split
-from speechctc.recognition.calibration import Calibration
+from speechctc.inference.calibration import Calibration
 from speechctc.training.optimise import stages
 from speechctc.training.run_record import fingerprint
 from speechctc.training.run_state import Progress

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.recognition.calibration import Calibration
+from speechctc.inference.calibration import Calibration
 from speechctc.training.finished import is_finished
 from tests.train_helpers import run_once
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.inference.calibration import Calibration
+from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
 from speechctc.phones.inventory import found, inventory
-from speechctc.recognition.calibration import Calibration
-from speechctc.recognition.segments import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
 
 PHONES = found("abc")
 CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))

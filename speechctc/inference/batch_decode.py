@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from speechctc.errors import InputError
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.streaming import ActivityGate
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.streaming import ActivityGate
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

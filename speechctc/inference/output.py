@@ -9,7 +9,7 @@ from pathlib import Path
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.errors import InputError
-from speechctc.recognition.formats import ENDINGS, Format, Source
+from speechctc.inference.formats import ENDINGS, Format, Source
 from speechctc.storage import written
 
 _FORMATS: dict[str, Format] = {ending.lower(): form for form, ending in ENDINGS.items()}

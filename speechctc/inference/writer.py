@@ -13,11 +13,11 @@ from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
+from speechctc.inference.formats import ENDINGS, Source, whole, write_stream
+from speechctc.inference.output import Wanted
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
 from speechctc.progress import Advance, Reporter
-from speechctc.recognition.formats import ENDINGS, Source, whole, write_stream
-from speechctc.recognition.output import Wanted
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
 from speechctc.storage import written
 
 MOST_HINTS = 3  # recordings whose channels are said to differ

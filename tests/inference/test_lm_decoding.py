@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
+from speechctc.inference.batch_decode import decode_batched, decode_many
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.recognition.judged import judge
-from speechctc.recognition.many import decode_batched, decode_many
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
 from tests.tiny_model import write_song
 from tests.tones import PHONES
 from tests.train_helpers import Recorder

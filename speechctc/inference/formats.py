@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple, TextIO
 
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.segments import Segment
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
 
 Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv"]
 ENDINGS: dict[Format, str] = {

@@ -20,14 +20,14 @@ from speechctc.decoding.search import lm_search, uses_lm
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.inference.alignment import align_frames, check_fit
+from speechctc.inference.calibration import Calibration
+from speechctc.inference.result import Recognition
+from speechctc.inference.samples import NAME, SampleBlocks, Samples, Source
+from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
+from speechctc.inference.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.model.net import receptive_field
-from speechctc.recognition.alignment import align_frames, check_fit
-from speechctc.recognition.calibration import Calibration
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.samples import NAME, SampleBlocks, Samples, Source
-from speechctc.recognition.segments import FrameClock, Segment, Segmenter
-from speechctc.recognition.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
 from speechctc.storage import files
 
 

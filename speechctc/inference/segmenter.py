@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.inference.calibration import Calibration
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
-from speechctc.recognition.calibration import Calibration
 
 Rows = NDArray[np.float32]
 

@@ -25,8 +25,8 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
+from speechctc.inference.streaming import cmn_blocks, logit_blocks, static_blocks
 from speechctc.model.net import MaxoutNet, receptive_field
-from speechctc.recognition.streaming import cmn_blocks, logit_blocks, static_blocks
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),
@@ -136,7 +136,7 @@ def test_less_context_than_half_the_receptive_field_would_not_do(monkeypatch: py
     whole = Whole({"convs": (6, 6), "dense": (10,)}, {})
     recording = noise(40_000)
     expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
-    monkeypatch.setattr("speechctc.recognition.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
+    monkeypatch.setattr("speechctc.inference.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
     assert float((whole.in_blocks(recording, [5000], 40) - expected).abs().max()) > 1e-4
 
 
@@ -188,7 +188,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 and phones exactly."""
     import soundfile
 
-    from speechctc.recognition.recogniser import Recogniser
+    from speechctc.inference.recogniser import Recogniser
     from tests.tiny_model import random_model
 
     recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]

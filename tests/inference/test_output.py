@@ -8,7 +8,7 @@ import pytest
 
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
-from speechctc.recognition.output import Wanted, check_out, check_place, choose_output
+from speechctc.inference.output import Wanted, check_out, check_place, choose_output
 
 RECORDINGS = [Recording(Path(f"{name}.wav"), Path(name)) for name in "ab"]
 

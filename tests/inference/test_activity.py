@@ -13,8 +13,8 @@ import speechctc
 from speechctc.audio import sound_file
 from speechctc.config.schema import FeatureConfig
 from speechctc.features.filterbank import static_features
-from speechctc.recognition.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
-from speechctc.recognition.recogniser import Recogniser
+from speechctc.inference.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
+from speechctc.inference.recogniser import Recogniser
 from tests.tiny_model import sing
 from tests.tones import PHONES
 
@@ -144,8 +144,8 @@ def test_the_bundled_model_finds_no_phones_in_noise(english: Recogniser, kind: s
 def test_what_is_decoded_in_blocks_in_batches_and_at_once_is_alike(tiny_model: Path, tmp_path: Path) -> None:
     import soundfile
 
-    from speechctc.recognition.many import decode_batched, decode_many
-    from speechctc.recognition.samples import SampleBlocks
+    from speechctc.inference.batch_decode import decode_batched, decode_many
+    from speechctc.inference.samples import SampleBlocks
 
     model = speechctc.load(tiny_model, "cpu")
     wave = np.concatenate([speech_between(3.0), speech_between(2.0, 7), steady("hum", 4.0)])

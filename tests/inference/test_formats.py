@@ -12,9 +12,9 @@ import tgt
 
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.errors import InputError
-from speechctc.recognition.formats import Format, Source, json_pieces, lines, textgrid, write_stream
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.segments import Segment
+from speechctc.inference.formats import Format, Source, json_pieces, lines, textgrid, write_stream
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
 
 RESULT = Recognition(
     "some dir/a b.wav",

@@ -14,10 +14,10 @@ import soundfile
 import speechctc
 from speechctc.audio import sound_file, stream
 from speechctc.errors import InputError
-from speechctc.recognition.many import decode_batched, decode_many, in_order
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.segments import Segment
+from speechctc.inference.batch_decode import decode_batched, decode_many, in_order
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
 from tests.tiny_model import GAP, sing, write_song
 from tests.tones import PHONES
 
@@ -150,8 +150,8 @@ def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
     paths = [tmp_path / f"{k}.wav" for k in range(5)]
     for k, path in enumerate(paths):
         write_song(path, SONG * (1 + k % 3), seed=k)
-    monkeypatch.setattr("speechctc.recognition.many.BUNDLE", 3)
-    monkeypatch.setattr("speechctc.recognition.many.BATCH_FRAMES", 250)
+    monkeypatch.setattr("speechctc.inference.batch_decode.BUNDLE", 3)
+    monkeypatch.setattr("speechctc.inference.batch_decode.BATCH_FRAMES", 250)
     for path, batched in zip(paths, decode_batched(model, paths), strict=True):
         alone = model.decode(path)
         assert isinstance(batched, Recognition)

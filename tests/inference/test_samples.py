@@ -15,10 +15,10 @@ import torch
 import speechctc
 from speechctc.audio.annotations import read_textgrid
 from speechctc.errors import InputError
-from speechctc.recognition import recogniser
-from speechctc.recognition.recogniser import Recogniser
-from speechctc.recognition.recognition import Recognition
-from speechctc.recognition.segments import Segment
+from speechctc.inference import recogniser
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
 from tests.tiny_model import sing
 from tests.tones import PHONES
 

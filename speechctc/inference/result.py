@@ -9,7 +9,7 @@ from typing import Any
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.errors import InputError
-from speechctc.recognition.segments import Segment
+from speechctc.inference.segmenter import Segment
 from speechctc.storage import files
 
 SHOWN = 12  # phones in the repr of a result

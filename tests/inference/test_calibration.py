@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.errors import InputError
-from speechctc.phones.inventory import folding
-from speechctc.recognition.calibration import (
+from speechctc.inference.calibration import (
     Calibration,
     Floats,
     cross_validated,
@@ -19,6 +18,7 @@ from speechctc.recognition.calibration import (
     log_odds,
     right_phones,
 )
+from speechctc.phones.inventory import folding
 
 
 def overconfident(count: int, seed: int = 0) -> tuple[Floats, Floats]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.filterbank import frame_count, shift_samples, sliding_cmn_one, static_features
+from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
-from speechctc.recognition.activity import ActivityDetector, Flags, Rows, without_phones
 
 BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
 
