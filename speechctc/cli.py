@@ -59,7 +59,7 @@ def start(
     ] = None,
 ) -> None:
     """Look at a folder of recordings, say what is there, and write a config to train with it."""
-    from speechctc.start import start as run_stage
+    from speechctc.stages.start import start as run_stage
 
     typer.echo(run_stage(folder, out).to_text())
 
@@ -68,8 +68,8 @@ def start(
 def extract(config: ConfigOption, settings: Settings = None) -> None:
     """Turn a corpus's recordings into features on disk. Interrupted, it goes on where it was."""
     from speechctc.config.load import load_config
-    from speechctc.extract import extract as run_stage
     from speechctc.progress import Reporter
+    from speechctc.stages.extract import extract as run_stage
 
     loaded = load_config(config, settings or ())
     for summary in run_stage(loaded, Reporter()):
@@ -94,9 +94,9 @@ def train(
     from speechctc.progress import Reporter
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
-    from speechctc.train import Stopped
-    from speechctc.train import profile as profile_stage
-    from speechctc.train import train as run_stage
+    from speechctc.stages.train import Stopped
+    from speechctc.stages.train import profile as profile_stage
+    from speechctc.stages.train import train as run_stage
 
     if profile:
         typer.echo(profile_stage(loaded, profile, Reporter()).to_text())
@@ -127,8 +127,8 @@ def sweep(
     """
     from speechctc.config.load import load_config
     from speechctc.progress import Reporter
-    from speechctc.sweep import sweep as run_stage
-    from speechctc.sweep import table
+    from speechctc.stages.sweep import sweep as run_stage
+    from speechctc.stages.sweep import table
 
     chosen = load_config(config).run
     assert chosen is not None
@@ -155,10 +155,10 @@ def evaluate(
     the reference, divided by the number of reference phones. Below it stand the protocol, and the calibration error:
     how far confidences are from the share of phones that are right, on average.
     """
-    from speechctc.evaluate import evaluate as run_stage
     from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
     from speechctc.progress import Reporter
+    from speechctc.stages.evaluate import evaluate as run_stage
     from speechctc.storage import written
 
     check_place(json_file, overwrite)
@@ -196,10 +196,10 @@ def decode(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    from speechctc.decode import decode as run_stage
-    from speechctc.decode import decode_stdin
     from speechctc.inference.output import Wanted, choose_output
     from speechctc.progress import Reporter
+    from speechctc.stages.decode import decode as run_stage
+    from speechctc.stages.decode import decode_stdin
 
     chosen = choose_output(form.value if form else None, out)
     wanted = Wanted(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
@@ -232,10 +232,10 @@ def align(
 
     Where the phones came with times (.PHN, TextGrid), how far those are from the times found is said, too.
     """
-    from speechctc.align import align as run_stage
-    from speechctc.align import find_tasks
     from speechctc.inference.output import Wanted, choose_output
     from speechctc.progress import Reporter
+    from speechctc.stages.align import align as run_stage
+    from speechctc.stages.align import find_tasks
 
     chosen = choose_output(form.value if form else None, out)
     wanted = Wanted(*chosen, jobs, 0, channel, overwrite, skip_existing)
@@ -258,8 +258,8 @@ def calibrate(
     Confidences are then the share of such phones that are right, and boundaries are moved by how much they are early
     or late as a whole. Both are learned on dev, the split held back from training, and kept in the model's folder.
     """
-    from speechctc.calibrate import calibrate as run_stage
     from speechctc.progress import Reporter
+    from speechctc.stages.calibrate import calibrate as run_stage
 
     typer.echo(run_stage(_find(model), Reporter(), split.value, settings or (), device.value).to_text())
 
@@ -277,8 +277,8 @@ def export(
 
     It is half the size, and has no training state and no paths of this machine.
     """
-    from speechctc.export import check_out
-    from speechctc.export import export as run_stage
+    from speechctc.stages.export import check_out
+    from speechctc.stages.export import export as run_stage
 
     check_out(out, overwrite)
     written = run_stage(_find(model), out, overwrite)
@@ -325,7 +325,7 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
 
 def _find(model: Path | None, or_built_in: bool = False) -> Path:
     """Find the model that is named, the latest run's, or the bundled one; say on standard error which it is."""
-    from speechctc.used_model import find_and_describe
+    from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_built_in)
     typer.echo(line, err=True)
@@ -341,9 +341,9 @@ def _load(model: Path | None, device: Device, lm_weight: float | None = None) ->
 
 def _calibrate(run: Path) -> None:
     """Calibrate a run's best on its dev split, unless that is done; a dev split too small for it is no failure."""
-    from speechctc.calibrate import calibrate as run_stage
     from speechctc.inference.calibration import Calibration
     from speechctc.progress import Reporter
+    from speechctc.stages.calibrate import calibrate as run_stage
 
     if Calibration.load(run / "best").phones:
         return

@@ -42,7 +42,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the config of a small net over a corpus of tones whose features are extracted."""
     from speechctc.config.load import load_config
-    from speechctc.extract import extract
+    from speechctc.stages.extract import extract
     from tests.tones import write_config
     from tests.train_helpers import Recorder
 

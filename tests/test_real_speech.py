@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.evaluate import evaluate
-from speechctc.extract import extract
 from speechctc.inference.recogniser import Recogniser
 from speechctc.progress import Reporter
-from speechctc.train import train
+from speechctc.stages.evaluate import evaluate
+from speechctc.stages.extract import extract
+from speechctc.stages.train import train
 
 pytestmark = pytest.mark.shared
 

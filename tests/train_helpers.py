@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from speechctc.config.load import load_config
 from speechctc.progress import Reporter
-from speechctc.train import train
+from speechctc.stages.train import train
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run

@@ -10,8 +10,8 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.extract import extract
 from speechctc.features.shards import read_split
+from speechctc.stages.extract import extract
 from tests.tones import RATE, speak, write_config
 from tests.train_helpers import Recorder
 

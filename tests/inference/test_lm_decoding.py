@@ -17,7 +17,7 @@ from speechctc.inference.batch_decode import decode_batched, decode_many
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
-from speechctc.recognition.judged import judge
+from speechctc.stages.split_scoring import judge
 from tests.tiny_model import write_song
 from tests.tones import PHONES
 from tests.train_helpers import Recorder

@@ -8,7 +8,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
-from speechctc.train import train
+from speechctc.stages.train import train
 from speechctc.training.runs import Run
 from tests.train_helpers import Recorder, run_once
 

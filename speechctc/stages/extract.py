@@ -235,7 +235,7 @@ def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> It
         yield map(_extract_task, tasks)
         return
     with in_processes(
-        _extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, ["speechctc.extract"]
+        _extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, ["speechctc.stages.extract"]
     ) as results:
         try:
             yield results

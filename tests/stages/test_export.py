@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import speechctc
 from speechctc.cli import app
 from speechctc.errors import InputError
-from speechctc.export import export
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.stages.export import export
 from tests.train_helpers import run_once
 
 LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")

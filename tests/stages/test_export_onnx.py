@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc import export_onnx
 from speechctc.decoding.search import greedy
 from speechctc.errors import InputError
-from speechctc.export import export
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.stages import export_onnx
+from speechctc.stages.export import export
 
 
 def test_logits_and_phones_are_torchs(tmp_path: Path) -> None:

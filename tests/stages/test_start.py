@@ -17,7 +17,7 @@ from speechctc.config.load import load_config
 from speechctc.corpora import read_corpus
 from speechctc.corpora.survey_text import spellings
 from speechctc.errors import InputError
-from speechctc.start import advise, start
+from speechctc.stages.start import advise, start
 from tests.tones import write_table
 
 RATE = 8000

@@ -7,7 +7,7 @@ import pytest
 
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
-from speechctc.sweep import Trial, plan_trials, split_values, sweep, table
+from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
 from tests.train_helpers import Recorder
 
 
@@ -64,7 +64,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     for trial in ("lr=0.01", "lr=1e-9"):  # the small corpus need not have enough phones for it
         Calibration(phones=60).save(here / "s" / trial / "best")
     started: list[Trial] = []
-    monkeypatch.setattr("speechctc.sweep._start", lambda *arguments: started.append(arguments[2]))
+    monkeypatch.setattr("speechctc.stages.sweep._start", lambda *arguments: started.append(arguments[2]))
     recorder = Recorder()
     again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=3"], Path("s"), 2, recorder)
     assert not started and table(again) == first.stdout.rstrip("\n")
@@ -76,7 +76,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
 def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.sweep.is_finished", lambda config: config.train.lr != 0.02)
+    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: config.train.lr != 0.02)
     for rate, per in (("0.01", 7.5), ("0.03", 5.25)):
         (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
         (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_text(f'{{"dev_per": {per}, "epoch": 2}}')
@@ -86,7 +86,7 @@ def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
         started.append(trial.name)
         return subprocess.Popen([sys.executable, "-c", ""])
 
-    monkeypatch.setattr("speechctc.sweep._start", start)
+    monkeypatch.setattr("speechctc.stages.sweep._start", start)
     outcomes = sweep(str(extracted), ["train.lr=0.01,0.02,0.03"], here / "s", 1, Recorder())
     assert started == ["train.lr=0.02"]
     assert [outcome.per for outcome in outcomes] == [5.25, 7.5, None]

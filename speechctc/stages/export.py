@@ -8,9 +8,9 @@ from pathlib import Path
 
 from speechctc.config.schema import Config, CorpusConfig
 from speechctc.errors import InputError
-from speechctc.export_onnx import export_onnx
 from speechctc.inference.calibration import Calibration
 from speechctc.model.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from speechctc.stages.export_onnx import export_onnx
 
 KEPT = ("epoch", "dev_per", "fold")
 WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json")

@@ -14,7 +14,7 @@ from speechctc.inference.calibration import Calibration, cross_validated, expect
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
-from speechctc.recognition.judged import judge
+from speechctc.stages.split_scoring import judge
 
 FEWEST = 50  # phones that two numbers can be learned from
 

@@ -10,7 +10,7 @@ from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.progress import Reporter
-from speechctc.recognition.judged import judge
+from speechctc.stages.split_scoring import judge
 
 ERROR_MEANS = "how far a phone's confidence lies, on average, from the share of such phones that are right"
 

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
-from speechctc.evaluate import evaluate
 from speechctc.inference.recogniser import Recogniser
-from speechctc.train import Stopped, train
+from speechctc.stages.evaluate import evaluate
+from speechctc.stages.train import Stopped, train
 from speechctc.training.chunks import Batch
 from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer

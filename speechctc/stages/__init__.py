@@ -1,0 +1,1 @@
+"""The stages of the command line, one module each."""
