@@ -1,6 +1,6 @@
 """``python -m speechctc``: the same as the ``speechctc`` command."""
 
-from speechctc.cli import main
+from speechctc.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import speechctc
-from speechctc.cli import app
+from speechctc.cli.app import app
 from speechctc.errors import InputError
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint

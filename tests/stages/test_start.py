@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc import cli
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.corpora import read_corpus
 from speechctc.corpora.survey_text import spellings
@@ -142,7 +142,7 @@ def test_nothing_usable_is_one_line(
         Path("text/b.csv").write_text("a,b\n1,2\n")
     monkeypatch.setattr(sys, "argv", ["speechctc", "start", what])
     with pytest.raises(SystemExit) as left:
-        cli.main()
+        app.main()
     captured = capsys.readouterr()
     assert left.value.code == 2 and captured.out == ""
     assert captured.err.startswith(f"speechctc: {what}: ") and captured.err.count("\n") == 1
@@ -151,7 +151,7 @@ def test_nothing_usable_is_one_line(
 def test_it_needs_no_torch(here: Path) -> None:
     record(Path("f"), "a/x")
     record(Path("f"), "b/y")
-    code = "import sys; sys.argv = ['speechctc', 'start', 'f']\nfrom speechctc.cli import main\n"
+    code = "import sys; sys.argv = ['speechctc', 'start', 'f']\nfrom speechctc.cli.app import main\n"
     code += "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code, left.code\n"
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

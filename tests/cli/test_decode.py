@@ -270,7 +270,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
 
 def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None:
     write_song(here / "a.wav", ["low"])
-    code = "import sys\nfrom speechctc.cli import main\n"
+    code = "import sys\nfrom speechctc.cli.app import main\n"
     code += "for rest in (['decode', 'a.wav'], ['align', 'a.wav', '--phones', 'low', '--format', 'ctm']):\n"
     code += "    sys.argv = ['speechctc', *rest]\n    try:\n        main()\n    except SystemExit:\n        pass\n"
     code += "print({'numba', 'scipy', 'praatio', 'rapidfuzz', 'matplotlib'} & set(sys.modules))"

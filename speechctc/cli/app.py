@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from speechctc import __version__
-from speechctc.cli_options import (
+from speechctc.cli.options import (
     AlternativesOption,
     ChannelOption,
     Device,

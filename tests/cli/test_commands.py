@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc import cli
+from speechctc.cli import app
 from tests.tones import PHONES, speak, write_config, write_table
 
 
@@ -37,7 +37,7 @@ def speechctc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(sys, "argv", ["speechctc", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            app.main()
         captured = capsys.readouterr()
         return Done(int(left.value.code or 0), captured.out, captured.err)
 
@@ -84,7 +84,7 @@ def one_line_error(done: Done) -> str:
 
 
 def test_help_answers_without_torch() -> None:
-    code = "import sys; sys.argv = ['speechctc', '--help']\nfrom speechctc.cli import main\n"
+    code = "import sys; sys.argv = ['speechctc', '--help']\nfrom speechctc.cli.app import main\n"
     code += "try:\n    main()\nexcept SystemExit:\n    pass\n"
     code += "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -94,7 +94,9 @@ def test_help_answers_without_torch() -> None:
 
 def test_a_wrong_config_is_said_without_torch() -> None:
     code = "import sys; sys.argv = ['speechctc', 'train', '--config', 'demo', 'train.epoch=3']\n"
-    code += "from speechctc.cli import main\ntry:\n    main()\nexcept SystemExit as left:\n    assert left.code == 2\n"
+    code += (
+        "from speechctc.cli.app import main\ntry:\n    main()\nexcept SystemExit as left:\n    assert left.code == 2\n"
+    )
     code += "assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "did you mean 'train.epochs'?" in done.stderr
