@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from speechctc.config.schema import CorpusConfig, FeatureConfig
-from speechctc.corpora import read_corpus
+from speechctc.corpora.registry import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.decoding.search import collapse
 from speechctc.features.filterbank import Moments, derivatives, net_input, static_features

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.config.load import load_config, parse_config
 from speechctc.features.filterbank import Moments, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
-from speechctc.phones.inventory import found, inventory
+from speechctc.phones.inventory import found, named_inventory
 from tests.tones import HERTZ, PHONES, RATE, write_table
 
 Times = list[tuple[float, float]]
@@ -83,5 +83,5 @@ def random_model(name: str) -> Checkpoint:
     torch.manual_seed(2)
     some = static_features(0.1 * torch.randn(16000), config.features)
     mean, std = Moments.of(some, config.features).normalisation()
-    phones = inventory("timit61")
+    phones = named_inventory("timit61")
     return Checkpoint(config, phones, build_net(config, phones), mean, std)

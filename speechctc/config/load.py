@@ -111,7 +111,7 @@ def find_config(source: str | Path, folder: Path = Path()) -> Path:
     path = Path(source)
     if (folder / path).is_file():
         return folder / path
-    package = Path(__file__).parent
+    package = Path(__file__).parent.parent
     folders = [package / "configs", package.parent / "configs"]
     if path.parent == Path("."):
         for folder in folders:

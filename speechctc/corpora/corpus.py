@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from speechctc.phones.inventory import FOUND, Inventory, found, named_inventory
+
 SPLITS = ("train", "dev", "test")
 
 
@@ -53,8 +55,8 @@ class Corpus:
     splits : dict of str to tuple of Utterance
         Under ``"train"``, ``"dev"`` and ``"test"``; a split may be empty, `train` never is.
     phone_set : str
-        The name of the inventory of the labels (see `speechctc.phones.inventory.inventory`), or ``"found"`` when the set is
-        whatever the training labels hold.
+        The name of the inventory of the labels (see `speechctc.phones.inventory.named_inventory`), or ``"found"``: the
+        labels of the training split.
     rejected : dict of str to tuple of Rejected
         By split, what was left out and why.
     notes : tuple of str
@@ -68,3 +70,9 @@ class Corpus:
     rejected: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def inventory(self) -> Inventory:
+        """Return the set of the labels: the named one, or the labels of the training split."""
+        if self.phone_set != FOUND:
+            return named_inventory(self.phone_set)
+        return found(phone for utterance in self.splits["train"] for phone in utterance.phones)

@@ -11,7 +11,7 @@ import soundfile
 from speechctc.audio import truncation
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.sound_file import open_sound
-from speechctc.corpora import Corpus
+from speechctc.corpora.corpus import Corpus
 from speechctc.errors import InputError
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.labels import counted, some

@@ -16,7 +16,7 @@ from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.gathered import Gathered
 from speechctc.errors import InputError
-from speechctc.phones.inventory import FOUND, inventory
+from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig
@@ -52,7 +52,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
-    gathered = Gathered(None if config.phones in ("auto", FOUND) else inventory(config.phones), config.ignore)
+    gathered = Gathered(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
     recordings, grids = find_recordings([root]), _grids(root)
     all_read, without = [], []
     for recording, id, twin in _named(recordings):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from speechctc.corpora.corpus import SPLITS
 from speechctc.errors import InputError
-from speechctc.phones.inventory import inventory
+from speechctc.phones.inventory import named_inventory
 
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
 _NAME = re.compile(r"(?P<stem>[^.]+)(?:(?P<audio>(?:\.(?:wav|flac|sph))+)|(?P<phn>\.phn))", re.IGNORECASE)
@@ -104,7 +104,7 @@ def read_phn(path: Path, frames: int, rate: int) -> list[Segment]:
         An empty file, a line that is not ``start end phone``, a label that is not TIMIT's, times that run backwards
         or overlap, or that run past the recording.
     """
-    labels = inventory("timit61")
+    labels = named_inventory("timit61")
     segments: list[Segment] = []
     last = 0
     for number, fields in _lines(path):

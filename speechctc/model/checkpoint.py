@@ -32,7 +32,7 @@ from speechctc.storage.tensor_file import save_tensors
 
 FORMAT = 1
 LATEST = Path("runs/latest")
-BUILT_IN = Path(__file__).parent / "models" / "english"
+BUILT_IN = Path(__file__).parent.parent / "bundled" / "english"
 """The model that comes with the package; see the README.md in it."""
 
 

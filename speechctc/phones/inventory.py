@@ -15,13 +15,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from speechctc.errors import InputError
 from speechctc.phones.labels import nfc
-
-if TYPE_CHECKING:
-    from speechctc.corpora import Corpus
 
 BLANK = 0
 FOUND = "found"
@@ -137,7 +134,7 @@ def check_labels(labels: Sequence[Any]) -> None:
         raise ValueError("a label is there twice")
 
 
-def inventory(name: str) -> Inventory:
+def named_inventory(name: str) -> Inventory:
     """Return a named set.
 
     Raises
@@ -155,13 +152,6 @@ def inventory(name: str) -> Inventory:
 def found(labels: Iterable[str]) -> Inventory:
     """Return the set of the labels given, in Unicode's NFC and alphabetical order."""
     return Inventory(FOUND, tuple(sorted({nfc(label) for label in labels})))
-
-
-def corpus_inventory(corpus: Corpus) -> Inventory:
-    """Return the set of a corpus's labels: the named one, or what its training split holds."""
-    if corpus.phone_set != FOUND:
-        return inventory(corpus.phone_set)
-    return found(phone for utterance in corpus.splits["train"] for phone in utterance.phones)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.corpora import Utterance
+from speechctc.corpora.corpus import Utterance
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import in_order
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig
-from speechctc.corpora import Corpus, Utterance, read_corpus
+from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.report import report_phones, report_recordings
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments, frame_count, static_features
@@ -37,7 +38,7 @@ from speechctc.features.shards import (
     shard_path,
     write_shard,
 )
-from speechctc.phones.inventory import Inventory, corpus_inventory
+from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
@@ -103,7 +104,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     for warning in corpus.warnings:
         reporter.warn(warning)
     report_recordings(corpus, reporter)
-    phones = corpus_inventory(corpus)
+    phones = corpus.inventory()
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
     for plan in (plan for split in plans.values() for plan in split):
         _refuse_other_config(plan)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
-from speechctc.corpora import Utterance, read_corpus
+from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import decode_many, in_order
 from speechctc.inference.calibration import right_phones

@@ -1,7 +1,7 @@
 """Files and folders written whole or not at all, and folders read whole while others replace them.
 
-What is new is made under another name (see `speechctc.storage.drafts`), flushed to the disk, and then takes its place in one
-step. A process that is killed at any moment leaves the old or the new.
+What is new is made under another name (see `speechctc.storage.drafts`), flushed to the disk, and then takes its place
+in one step. A process that is killed at any moment leaves the old or the new.
 """
 
 from __future__ import annotations

@@ -11,16 +11,16 @@ import pytest
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.schema import CorpusConfig
-from speechctc.corpora import read_corpus
-from tests import test_cli
-from tests.test_cli import Command, one_line_error
+from speechctc.corpora.registry import read_corpus
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.tones import PHONES, write_config
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
-speechctc = test_cli.speechctc
-here = test_cli.beside_latest
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
 
 
 def test_phones_named_on_the_command_line(speechctc: Command, here: Path) -> None:

@@ -19,20 +19,20 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import read_textgrid
-from tests import test_cli
-from tests.test_cli import Command, one_line_error
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
 
-speechctc = test_cli.speechctc
-here = test_cli.beside_latest
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
 
 
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
     """Start a command line in a process of its own."""
     command = [sys.executable, "-m", "speechctc", *map(str, arguments)]
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parent.parent.parent)
     process: subprocess.Popen[bytes] = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -274,6 +274,6 @@ def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None
     code += "for rest in (['decode', 'a.wav'], ['align', 'a.wav', '--phones', 'low', '--format', 'ctm']):\n"
     code += "    sys.argv = ['speechctc', *rest]\n    try:\n        main()\n    except SystemExit:\n        pass\n"
     code += "print({'numba', 'scipy', 'praatio', 'rapidfuzz', 'matplotlib'} & set(sys.modules))"
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.startswith("low\n;; a.wav") and done.stdout.endswith("set()\n")

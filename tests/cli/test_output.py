@@ -13,15 +13,15 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from tests import test_cli, test_cli_decode
-from tests.test_cli import Command, one_line_error
+from tests.cli import test_commands, test_decode
+from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
 SONG = ["low", "mid", "high", "low", "top"]
 
-speechctc = test_cli.speechctc
-here = test_cli.beside_latest
-pipe_in = test_cli_decode.pipe_in
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+pipe_in = test_decode.pipe_in
 
 
 def two_speakers(path: Path) -> None:

@@ -7,7 +7,7 @@ import yaml
 from speechctc.config.load import find_config, known_keys, load_config, override
 from speechctc.errors import InputError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)

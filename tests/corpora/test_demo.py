@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import DemoConfig
-from speechctc.corpora import SPLITS, Corpus, Utterance
+from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo
 from speechctc.corpora.demo.espeak import Phoneme, Speech, Synthesiser

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.corpora import Utterance
+from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.dev_split import hold_out
 
 

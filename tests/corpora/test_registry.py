@@ -4,7 +4,7 @@ from typing import Literal
 import pytest
 
 from speechctc.config.schema import CorpusConfig
-from speechctc.corpora import read_corpus
+from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from tests.corpora.timit_layout import write_corpus
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.schema import CorpusConfig, TablesConfig
-from speechctc.corpora import SPLITS, Corpus, read_corpus
+from speechctc.corpora.corpus import SPLITS, Corpus
+from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.phones.inventory import corpus_inventory
 
 HEADER = "id\taudio\tphones\n"
 
@@ -190,7 +190,7 @@ def test_what_is_in_no_encoding_is_refused_by_line(recordings: Path) -> None:
 def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
     rows = "1\ta.wav\tx \u00e3 ɡ\n2\tb.wav\ta\u0303 g\n"
     corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "3\tc.wav\ta\u0303\n4\td.wav\tɡ ts x:\n")
-    assert corpus_inventory(corpus).phones == ("g", "x", "\u00e3", "ɡ")
+    assert corpus.inventory().phones == ("g", "x", "\u00e3", "ɡ")
     assert any("2 labels were written in two ways" in note for note in corpus.notes)
     assert "different phones: g = U+0067 (1 times) and ɡ = U+0261 (1 times)" in "".join(corpus.warnings)
     assert "dev: 1 utterances are left out, for labels that the training" in "".join(corpus.warnings)
@@ -259,7 +259,7 @@ def test_without_a_dev_table_speakers_are_held_out(recordings: Path) -> None:
 def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings: Path) -> None:
     dev = HEADER + "3\tc.wav\ty\n4\td.wav\tx q\n"
     corpus = read(recordings, train_tsv=HEADER + "1\ta.wav\tx y\n2\tb.wav\tz\n", dev_tsv=dev)
-    assert corpus_inventory(corpus).phones == ("x", "y", "z")
+    assert corpus.inventory().phones == ("x", "y", "z")
     assert [entry.id for entry in corpus.splits["dev"]] == ["3"]
     assert reasons(corpus, "dev") == {"4": "labels that the training split does not have: q"}
 
@@ -279,5 +279,5 @@ def test_real_tables(shared_data: Path) -> None:
     for phones, name in (("auto", "found"), ("cmu39", "cmu39")):
         corpus = read_corpus(CorpusConfig(kind="table", phones=phones, tables=tables))
         assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 640, "dev": 140, "test": 0}
-        assert corpus.phone_set == name and len(corpus_inventory(corpus).phones) == 39
+        assert corpus.phone_set == name and len(corpus.inventory().phones) == 39
         assert not any(corpus.rejected.values())

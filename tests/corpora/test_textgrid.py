@@ -11,7 +11,8 @@ from praatio import textgrid
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import CorpusConfig
-from speechctc.corpora import Corpus, read_corpus
+from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 
 

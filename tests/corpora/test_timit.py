@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from speechctc.audio import sound_file
-from speechctc.corpora import SPLITS, Corpus
+from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.timit import CORE_TEST, DEV, divide, read_timit
 from speechctc.corpora.timit_files import Files, find_files
 from speechctc.errors import InputError

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
-from speechctc.phones.inventory import found, inventory
+from speechctc.phones.inventory import found, named_inventory
 
 PHONES = found("abc")
 CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))
@@ -139,4 +139,4 @@ def test_a_shift_moves_boundaries_and_stays_inside() -> None:
 
 def test_no_frames_and_nothing_but_blanks_have_no_phones() -> None:
     assert segments(spiked("")) == [] == segments(spiked("-----"))
-    assert list(Segmenter(inventory("timit61"), CLOCK, Calibration()).finish(1.0)) == []
+    assert list(Segmenter(named_inventory("timit61"), CLOCK, Calibration()).finish(1.0)) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speechctc.corpora import Corpus, Utterance
+from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.errors import InputError
 from speechctc.phones import inventory
 from speechctc.phones.inventory import (
@@ -17,7 +17,7 @@ from speechctc.phones.inventory import (
     choose_folding,
     folding,
     found,
-    inventory,
+    named_inventory,
 )
 
 # The 39 classes as the literature prints them: those of more than one label; q belongs to none.
@@ -96,52 +96,52 @@ def test_an_unknown_folding_names_those_there_are() -> None:
     [("auto", "timit61", "timit39"), ("auto", "cmu39", "none"), ("auto", "found", "none"), ("cmu37", "cmu39", "cmu37")],
 )
 def test_auto_chooses_the_folding_of_the_set(spec: str, name: str, expected: str) -> None:
-    phones_of_it = found(["a"]) if name == "found" else inventory(name)
+    phones_of_it = found(["a"]) if name == "found" else named_inventory(name)
     assert choose_folding(spec, phones_of_it).name == expected
 
 
 @given(st.lists(st.sampled_from(TIMIT61)))
 def test_decoding_undoes_encoding_and_blank_is_never_a_phone(labels: list[str]) -> None:
-    numbers = inventory("timit61").encode(labels)
+    numbers = named_inventory("timit61").encode(labels)
     assert all(1 <= number <= 61 for number in numbers)
-    assert inventory("timit61").decode(numbers) == labels
+    assert named_inventory("timit61").decode(numbers) == labels
 
 
 @pytest.mark.parametrize("number", [0, -1, 62])
 def test_decoding_refuses_what_is_no_phone(number: int) -> None:
     with pytest.raises(ValueError, match="1 to 61"):
-        inventory("timit61").decode([1, number])
+        named_inventory("timit61").decode([1, number])
 
 
 def test_an_unknown_label_is_named_with_its_nearest() -> None:
     with pytest.raises(InputError, match=r"'axx' is not of the phone set timit61; .*ax"):
-        inventory("timit61").encode(["aa", "axx"])
+        named_inventory("timit61").encode(["aa", "axx"])
 
 
 def test_a_label_of_another_set_says_which() -> None:
     with pytest.raises(InputError, match="corpus.phones to a set that has it: timit48, timit39"):
-        inventory("timit61").encode(["sil"])
+        named_inventory("timit61").encode(["sil"])
 
 
 def test_a_label_near_nothing_shows_the_set() -> None:
     with pytest.raises(InputError, match="the set: aa ae ah"):
-        inventory("cmu39").encode(["@@@"])
+        named_inventory("cmu39").encode(["@@@"])
 
 
 def test_cmu_labels_lose_case_and_stress() -> None:
-    cmu = inventory("cmu39")
+    cmu = named_inventory("cmu39")
     assert cmu.decode(cmu.encode(["HH", "AH0", "L", "OW1", "er2"])) == ["hh", "ah", "l", "ow", "er"]
 
 
 def test_stress_digits_are_cmus_alone() -> None:
     with pytest.raises(InputError, match="'ah0'"):
-        inventory("timit61").encode(["AH0"])
+        named_inventory("timit61").encode(["AH0"])
     assert found(["AH0", "ah"]).encode(["AH0"]) == [1]
 
 
 def test_an_unknown_set_is_named_with_its_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'timit61'"):
-        inventory("timit-61")
+        named_inventory("timit-61")
 
 
 def test_a_found_set_is_in_order_whatever_the_labels_order() -> None:
@@ -153,12 +153,13 @@ def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
         train = Utterance("1", inventory.__file__, ("x", "aa"))  # type: ignore[arg-type]
         return Corpus({"train": (train,), "dev": (), "test": ()}, phone_set)
 
-    assert inventory.corpus_inventory(corpus("found")).phones == ("aa", "x")
-    assert inventory.corpus_inventory(corpus("cmu39")) == inventory("cmu39")
+    assert corpus("found").inventory().phones == ("aa", "x")
+    assert corpus("cmu39").inventory() == named_inventory("cmu39")
 
 
 def test_labels_and_readers_load_no_torch() -> None:
-    source = "import sys, speechctc.phones.inventory, speechctc.audio.sound_file, speechctc.corpora; sys.exit('torch' in sys.modules)"
+    source = "import sys, speechctc.phones.inventory, speechctc.audio.sound_file, speechctc.corpora.registry"
+    source += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 
@@ -168,6 +169,6 @@ def test_a_named_folding_of_another_phone_set_is_refused() -> None:
     with pytest.raises(InputError, match="does not fit"):
         choose_folding("timit39", found(["x"]))
     for name in ("timit61", "timit48", "timit39"):
-        assert choose_folding("timit39", inventory(name)).name == "timit39"
+        assert choose_folding("timit39", named_inventory(name)).name == "timit39"
     assert choose_folding("cmu37", found(["aa", "k", "sil"])).name == "cmu37"
     assert choose_folding({"ɑ": "a"}, found(["ɑ", "ʃ"])).name == "custom"

@@ -12,7 +12,7 @@ import torch
 from speechctc.decoding.search import greedy
 from speechctc.errors import InputError
 from speechctc.features.filterbank import net_input
-from speechctc.model.checkpoint import load_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
 from speechctc.stages import export_onnx
 from speechctc.stages.export import export
 
@@ -23,7 +23,7 @@ def test_logits_and_phones_are_torchs(tmp_path: Path) -> None:
         pytest.importorskip(name)
     onnxruntime = pytest.importorskip("onnxruntime")
     assert export(Path("english"), tmp_path / "m.onnx") == (tmp_path / "m.onnx").stat().st_size
-    checkpoint = load_checkpoint(Path(export_onnx.__file__).parent / "models" / "english")
+    checkpoint = load_checkpoint(BUILT_IN)
     features = checkpoint.config.features
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     about = session.get_modelmeta().custom_metadata_map

@@ -61,7 +61,7 @@ class Voice:
 @lru_cache(maxsize=1)
 def sentences() -> tuple[str, ...]:
     """Return the sentences written for the demo corpus."""
-    text = resources.files("speechctc.corpora").joinpath("demo_sentences.txt").read_text(encoding="ascii")
+    text = resources.files("speechctc.corpora.demo").joinpath("sentences.txt").read_text(encoding="ascii")
     return tuple(text.splitlines())
 
 
