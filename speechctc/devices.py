@@ -58,9 +58,9 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 
 def allow_tf32(allowed: bool) -> None:
     """Allow or forbid TensorFloat-32 (factors rounded to 10 bits) for float32 products on CUDA GPUs."""
-    wanted = "tf32" if allowed else "ieee"
-    torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]  # made at run time
-    torch.backends.cuda.matmul.fp32_precision = wanted
+    # Not fp32_precision: other parts of torch still read these, and raise where the two disagree.
+    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = allowed
 
 
 def total_memory(device: torch.device) -> int:

@@ -96,12 +96,13 @@ def _named(recordings: Sequence[Recording]) -> list[tuple[Recording, str, Path |
     named: list[tuple[Recording, str, Path | None]] = []
     for recording in recordings:
         twin = first[recording.path.with_suffix("")]
-        id = "-".join(recording.name.parts)
+        name = recording.name if recording.name.name != recording.path.name else recording.name.with_suffix("")
+        id = "-".join(name.parts)
         if twin != recording.path:
             named.append((recording, id + recording.path.suffix, twin))
             continue
         if id in ids:  # a/b-c and a-b/c
-            id = recording.name.as_posix()
+            id = name.as_posix()
         ids.add(id)
         named.append((recording, id, None))
     return named

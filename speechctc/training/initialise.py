@@ -68,8 +68,10 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
     try:
         folder = find_checkpoint(model)
     except InputError:
+        folder = BUILT_IN
+    if folder == BUILT_IN:
         reporter.note(f"train.init_from={model} is the bundled model; the folder {model} here holds no model")
-        return BUILT_IN
+        return folder
     reporter.note(f"train.init_from={model} is the folder {model} here, not the bundled model of that name")
     return folder
 

@@ -139,10 +139,13 @@ def test_what_is_no_textgrid_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, {"words": [Interval(0, 1, "she")]}))
     with pytest.raises(InputError, match="no tier 'phones', only 'words'"):
         read_textgrid(tmp_path / "a.TextGrid", "phones")
-    for content in (b"", b"hello\n", b"\xff\xfe\x00", (tmp_path / "a.TextGrid").read_bytes()[:200]):
+    for content in (b"", b"hello\n", (tmp_path / "a.TextGrid").read_bytes()[:200]):
         (tmp_path / "b.TextGrid").write_bytes(content)
         with pytest.raises(InputError, match="b.TextGrid: not a TextGrid"):
             read_textgrid(tmp_path / "b.TextGrid", "phones")
+    (tmp_path / "b.TextGrid").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="b.TextGrid: damaged UTF-16"):
+        read_textgrid(tmp_path / "b.TextGrid", "phones")
     with pytest.raises(InputError, match="no such file"):
         read_textgrid(tmp_path / "c.TextGrid", "phones")
 
