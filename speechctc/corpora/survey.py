@@ -13,7 +13,7 @@ from pathlib import Path
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import beside, find_recordings
-from speechctc.config.schema import CorpusConfig, TablesConfig
+from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_rows

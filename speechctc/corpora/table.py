@@ -19,7 +19,7 @@ from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
-    from speechctc.config.schema import CorpusConfig
+    from speechctc.config.corpus_config import CorpusConfig
 
 
 class BadRow(Exception):

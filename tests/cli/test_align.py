@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.config.schema import CorpusConfig
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.registry import read_corpus
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error

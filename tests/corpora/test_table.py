@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.schema import CorpusConfig, TablesConfig
+from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError

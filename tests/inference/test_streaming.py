@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import sound_file, stream
+from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.load import load_config
-from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.config.model_config import ModelConfig
 from speechctc.features.filterbank import (
     Moments,
     frame_count,

@@ -24,7 +24,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.schema import DemoConfig
+from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo.espeak import Speech, Synthesiser
 from speechctc.corpora.demo.labels import label
