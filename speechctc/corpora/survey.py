@@ -15,9 +15,9 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import beside, find_recordings
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_rows
-from speechctc.corpora.tiers import phone_tier
 from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.gathered import Gathered
+from speechctc.corpora.corpus_builder import Gathered
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, named_inventory

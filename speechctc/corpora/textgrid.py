@@ -14,7 +14,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import ENDINGS, Recording, beside, find_recordings
 from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.gathered import Gathered
+from speechctc.corpora.corpus_builder import Gathered
 from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, named_inventory
 

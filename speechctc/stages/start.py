@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.corpora.survey import Survey, survey
-from speechctc.corpora.survey_text import describe, is_held_out
+from speechctc.corpora.survey_report import describe, is_held_out
 from speechctc.errors import InputError
 from speechctc.storage import files
 

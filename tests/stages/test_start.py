@@ -15,7 +15,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey_text import spellings
+from speechctc.corpora.survey_report import spellings
 from speechctc.errors import InputError
 from speechctc.stages.start import advise, start
 from tests.tones import write_table
