@@ -13,8 +13,8 @@ from speechctc.audio.channels import channels_differ
 from speechctc.audio.sound_file import open_sound
 from speechctc.corpora.corpus import Corpus
 from speechctc.errors import InputError
+from speechctc.listing import counted, some
 from speechctc.phones.inventory import Inventory
-from speechctc.phones.labels import counted, some
 from speechctc.progress import Reporter
 from speechctc.storage import files
 

@@ -73,7 +73,7 @@ def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     [
         (
             ("a.wav", "--phones", "low hgih"),
-            "a.wav: the label 'hgih' is not of the phone set found; the model's are: high low mid top",
+            "a.wav: the label 'hgih' is not in the phone set found; the model's are: high low mid top",
         ),
         (
             ("a.wav", "--phones", "low " * 50),

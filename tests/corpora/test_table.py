@@ -261,7 +261,7 @@ def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings:
     corpus = read(recordings, train_tsv=HEADER + "1\ta.wav\tx y\n2\tb.wav\tz\n", dev_tsv=dev)
     assert corpus.inventory().phones == ("x", "y", "z")
     assert [entry.id for entry in corpus.splits["dev"]] == ["3"]
-    assert reasons(corpus, "dev") == {"4": "labels that the training split does not have: q"}
+    assert reasons(corpus, "dev") == {"4": "labels that are not in the training split: q"}
 
 
 def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> N
     corpus = read(recordings, "cmu39", train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tz\n")
     assert corpus.phone_set == "cmu39"
     assert [entry.phones for entry in corpus.splits["train"]] == [("hh", "ah")]
-    assert "line 3: the label 'ax' is not of the phone set cmu39" in reasons(corpus)["2"]
+    assert "line 3: the label 'ax' is not in the phone set cmu39" in reasons(corpus)["2"]
 
 
 @pytest.mark.shared
