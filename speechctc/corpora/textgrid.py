@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import ENDINGS, Recording, beside, find_recordings
+from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, sibling_file
 from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
@@ -58,7 +58,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     for recording, id, twin in _named(recordings):
         split = _split(recording.name)
         try:
-            grid = beside(recording.path, [ENDING])
+            grid = sibling_file(recording.path, [ENDING])
             if grid is None:
                 without.append(recording.path.relative_to(root))
                 raise InputError(f"{recording.path}: no TextGrid beside it", "add one, or leave the recording out")
