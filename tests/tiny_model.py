@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.config.load import load_config, parse_config
 from speechctc.features.filterbank import Moments, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
-from speechctc.phones.inventory import found, named_inventory
+from speechctc.phones.inventory import inventory_of, named_inventory
 from tests.tones import HERTZ, PHONES, RATE, write_table
 
 Times = list[tuple[float, float]]
@@ -55,7 +55,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
     )
     rng = np.random.default_rng(11)
     torch.manual_seed(1)
-    inventory = found(PHONES)
+    inventory = inventory_of(PHONES)
     songs = [[PHONES[k] for k in rng.integers(len(PHONES), size=rng.integers(3, 9))] for _ in range(32)]
     statics = [static_features(torch.from_numpy(sing(song, rng)[0]), config.features) for song in songs]
     moments = sum((Moments.of(static, config.features) for static in statics), start=Moments.none(config.features))

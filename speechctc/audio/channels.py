@@ -1,4 +1,4 @@
-"""Whether the channels of a recording hold different sounds, as two speakers with a microphone each do."""
+"""Tells whether the channels of a recording hold different sounds, as of two speakers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio.ffmpeg import Decoded
 from speechctc.audio.sound_file import Sound, open_sound
+from speechctc.errors import InputError
 
-EXCERPTS = 8  # spread over the recording, so that speakers who take turns are both met
-EXCERPT = 2.0  # seconds of each
-ALIKE = 0.5  # correlation of two microphones' channels in one room, at least
-QUIET = 0.003  # share of the loudest channel's energy (25 dB below it) under which a channel counts as silent
+EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
+EXCERPT = 2.0  # length of an excerpt, s
+BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
+ALIKE = 0.5  # least correlation of the channels of two microphones in one room
+QUIET = 0.003  # a channel with less than this share of the loudest channel's energy (-25 dB) is silent
 
 
 def channels_differ(path: Path) -> bool:
-    """Tell whether two channels of a recording both carry sound, and not the same.
+    """Return whether two channels of a recording both have sound, and not the same.
 
-    Excerpts are compared, 16 s in all. An unreadable recording raises nothing here: reading it does.
+    Excerpts of 16 s in all are compared, or the first minute of a recording that ffmpeg decodes. Damage within the
+    recording is not an error here.
 
     Raises
     ------
@@ -39,14 +43,19 @@ def channels_differ(path: Path) -> bool:
 
 
 def _excerpts(file: Sound) -> NDArray[np.float32]:
-    """Read excerpts from the whole length of a recording; of shape (samples, channels)."""
+    """Read the excerpts; shape (samples, channels)."""
     size = round(EXCERPT * file.samplerate)
-    starts = np.linspace(0, max(file.frames - size, 0), EXCERPTS).astype(int) if file.frames > size else [0]
-    parts = []
-    for start in sorted(set(map(int, starts))):
-        try:
-            file.seek(start)
-            parts.append(file.read(size, dtype="float32", always_2d=True))
-        except soundfile.LibsndfileError:
-            break
-    return np.concatenate(parts) if parts else np.zeros((0, file.channels), np.float32)
+    if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
+        return _read(file, round(BEGINNING * file.samplerate))
+    starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]
+    return np.concatenate([_read(file, size, start) for start in sorted(set(map(int, starts)))])
+
+
+def _read(file: Sound, size: int, start: int = 0) -> NDArray[np.float32]:
+    """Read at most `size` samples; none where the recording is damaged."""
+    try:
+        file.seek(start)
+        samples: NDArray[np.float32] = file.read(size, dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, InputError):
+        return np.zeros((0, file.channels), np.float32)
+    return samples

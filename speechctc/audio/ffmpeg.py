@@ -1,4 +1,4 @@
-"""Recordings that libsndfile cannot read (telephones', browsers', videos'), decoded by the program ffmpeg."""
+"""Recordings that libsndfile cannot read, as of telephones and videos, decoded by ffmpeg."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from speechctc.errors import InputError
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
-_DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists: they name other files to read
+_DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read
 _SIGNS = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
-_SKIP = 1 << 18  # samples decoded at a time where only their number is wanted
+_SKIP = 1 << 18  # samples decoded at a time where they are only counted
 INSTALL = (
     "install ffmpeg (apt install ffmpeg, brew install ffmpeg, winget install ffmpeg), "
     "or convert it where it is installed: ffmpeg -i FILE FILE.wav"
@@ -29,19 +29,19 @@ INSTALL = (
 
 
 def is_for_ffmpeg(path: Path) -> bool:
-    """Tell whether a file that libsndfile cannot read is of a format that ffmpeg is asked for, by name or content."""
+    """Return whether a file is in a format for ffmpeg, by its name or its first bytes."""
     with path.open("rb") as file:
         head = file.read(16)
     return path.suffix.lower() in ENDINGS or any(head[place:].startswith(sign) for place, sign in _SIGNS)
 
 
 def installed() -> str | None:
-    """Return the program, None where it is not installed."""
+    """Return the path of ffmpeg, or None if it is not installed."""
     return shutil.which("ffmpeg")
 
 
 def missing_for(paths: Iterable[Path]) -> str:
-    """Say how many recordings ffmpeg is needed for, where it is not installed; ``""`` if all is well."""
+    """Return in words how many recordings need ffmpeg, if it is not installed; else ``""``."""
     endings = Counter(path.suffix.lower() for path in paths if path.suffix.lower() in ENDINGS)
     if not endings or installed():
         return ""
@@ -52,23 +52,19 @@ def missing_for(paths: Iterable[Path]) -> str:
 
 
 class Decoded:
-    """A recording that ffmpeg decodes, read block by block, in the way of `soundfile.SoundFile`.
+    """A recording that ffmpeg decodes, read in blocks with the interface of `soundfile.SoundFile`.
 
     Attributes
     ----------
     samplerate : int
-        The recording's own, Hz.
+        Of the recording, Hz.
     channels : int
-    extra_info : str
-        Empty: its header promises nothing that libsndfile could check.
 
     Raises
     ------
     InputError
         ffmpeg is not installed, or cannot read the recording.
     """
-
-    extra_info = ""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,17 +89,16 @@ class Decoded:
 
     @property
     def frames(self) -> int:
-        """Samples of each channel; the whole recording is decoded once to count them."""
-        status = self._path.stat()
-        return _count(self._path, status.st_size, status.st_mtime_ns)
+        """Return the samples of each channel; the first time, the whole recording is decoded to count them."""
+        return measure(self._path)[0]
 
     def read(self, frames: int, dtype: str = "float32", always_2d: bool = True) -> NDArray[np.float32]:
-        """Decode the next block, of shape (samples, channels); an empty one is the end.
+        """Decode the next block, of shape (samples, channels); it is empty at the end.
 
         Raises
         ------
         InputError
-            ffmpeg stopped before the recording's end.
+            ffmpeg failed before the end of the recording.
         """
         if self._ended:
             return np.zeros((0, self.channels), np.float32)
@@ -112,11 +107,11 @@ class Decoded:
         if len(block) < frames:
             self._ended = True
             if self._process.wait() != 0:
-                raise self._failure(f"it breaks off after {self._done / self.samplerate:.1f} s")
+                raise self._failure(f"it is cut off after {self._done / self.samplerate:.1f} s")
         return block
 
     def seek(self, frame: int) -> int:
-        """Go forward to a sample, by decoding what lies before it."""
+        """Go forward to a sample, by decoding all samples before it."""
         while self._done < frame and len(self.read(min(frame - self._done, _SKIP))):
             pass
         return self._done
@@ -131,7 +126,7 @@ class Decoded:
         self._errors.close()
 
     def __enter__(self) -> Decoded:
-        """Return itself."""
+        """Return the recording."""
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -141,7 +136,7 @@ class Decoded:
         self.close()
 
     def _failure(self, otherwise: str) -> InputError:
-        """Put what ffmpeg said in a line."""
+        """Return ffmpeg's error message in one line, or `otherwise` if there is none."""
         self._errors.seek(0)
         lines = self._errors.read(4000).decode("utf-8", "replace").splitlines()
         said = next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
@@ -150,7 +145,7 @@ class Decoded:
 
 
 def _start(path: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start ffmpeg; it writes the first sound track as float WAV, at its own rate and with its own channels."""
+    """Start ffmpeg, which writes the first sound track as float WAV with the rate and channels of the recording."""
     program = installed()
     if program is None:
         raise InputError(f"{path}: libsndfile does not read this format, and ffmpeg is not installed", INSTALL)
@@ -168,11 +163,24 @@ def _start(path: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         raise InputError(f"{path}: ffmpeg does not start ({error.strerror})", "install it again") from None
 
 
+def measure(path: Path) -> tuple[int, int, int]:
+    """Return the samples of each channel, the rate in Hz and the channels of a recording.
+
+    The whole recording is decoded the first time; the result is kept until the file changes.
+
+    Raises
+    ------
+    InputError
+        As `Decoded`.
+    """
+    status = path.stat()
+    return _measure(path, status.st_size, status.st_mtime_ns)
+
+
 @lru_cache(maxsize=4096)
-def _count(path: Path, size: int, changed: int) -> int:
-    """Return how many samples a recording decodes to; kept as long as its size and time of change are the same."""
+def _measure(path: Path, size: int, changed: int) -> tuple[int, int, int]:
     count = 0
     with Decoded(path) as file:
         while len(block := file.read(_SKIP)):
             count += len(block)
-    return count
+        return count, file.samplerate, file.channels

@@ -120,7 +120,7 @@ def ids(recordings: Sequence[Recording]) -> list[str]:
     return found
 
 
-def beside(path: Path, endings: Iterable[str]) -> Path | None:
+def sibling_file(path: Path, endings: Iterable[str]) -> Path | None:
     """Return the file that is called like a recording and ends in the first of `endings` there is, in either case.
 
     ``a.mp3.TextGrid`` goes before ``a.TextGrid`` for the recording ``a.mp3``.

@@ -1,7 +1,8 @@
-"""Resampling between rates with a small common divisor, in bounded memory.
+"""Resampling of mono samples by a windowed sinc, in bounded memory.
 
-torchaudio's filter holds ``rate * wanted / gcd**2`` weights: 90 million from 22254 Hz to 16000 Hz, almost all 0.
-Here each output sample takes its own few weights, of the same windowed sinc.
+Common ratios of rates are filtered by torchaudio. Its filter has ``rate * wanted / gcd**2`` weights, for example
+90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
+non-zero weights of each output sample, from the same windowed sinc.
 """
 
 from __future__ import annotations
@@ -9,30 +10,89 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import torchaudio
+
 Samples = NDArray[np.float32]
 
-ROLLOFF = 0.99  # the cut-off as a share of the lower Nyquist frequency, as torchaudio's
-KEPT = 1 << 23  # weights that are computed once and kept, at most: 32 MiB
-AT_ONCE = 1 << 20  # weights that are applied at a time, at most
+ZERO_CROSSINGS = 32  # of the sinc on each side: the transition band is 1/32 of the pass band
+ROLLOFF = 0.99  # cut-off as a share of the lower Nyquist frequency, as in torchaudio
+LARGEST = 1 << 19  # weights of torchaudio's filter; all ratios of common rates have fewer
+KEPT = 1 << 23  # most weights of a `SincFilter` that are kept: 32 MiB
+AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
 HELD = 1 << 18  # input samples that wait for a piece to be complete, about
+PIECE = 0.25  # seconds resampled at a time; the delay of samples from a stream
+
+
+def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+    """Resample mono samples from `rate` to `wanted`, Hz; the result has ``ceil(n * wanted / rate)`` samples."""
+    pieces = list(resample_blocks([samples], rate, wanted))
+    return np.concatenate(pieces) if pieces else samples[:0]
+
+
+def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
+    """Resample blocks of mono samples; the result is the same to the bit for all ways to cut them into blocks.
+
+    torchaudio's filter turns each `step` input samples, with `context` on either side, into `group` output samples. The
+    input is filtered in pieces of a fixed number of steps, counted from its start, with the context on either side,
+    whose output is discarded. Pieces as long as the blocks would be summed in another order, and rounded differently.
+    """
+    if rate == wanted:
+        yield from blocks
+        return
+    common = math.gcd(rate, wanted)
+    step, group = rate // common, wanted // common
+    if step * group > LARGEST:
+        yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
+        return
+    context = -(-int(_resampler(rate, wanted).width) // step) * step
+    piece = max(round(PIECE * common), 1) * step
+    waiting: NDArray[np.float32] = np.zeros(0, np.float32)
+    before = 0  # samples at the start of `waiting` that are done and serve as context
+    for block in blocks:
+        waiting = np.concatenate([waiting, block])
+        start = 0
+        while len(waiting) - start >= before + piece + context:
+            resampled = _filter(waiting[start : start + before + piece + context], rate, wanted)
+            yield resampled[before // step * group : (before + piece) // step * group]
+            start += before + piece - min(context, before + piece)
+            before = min(context, before + piece)
+        waiting = waiting[start:]
+    if len(waiting) > before:
+        yield _filter(waiting, rate, wanted)[before // step * group :]
+
+
+def _filter(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+    import torch  # late: reading without resampling does not need it
+
+    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
+    return resampled
+
+
+@lru_cache(maxsize=16)
+def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
+    """Return torchaudio's filter, kept because making it takes longer than filtering a sentence."""
+    import torchaudio
+
+    return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
 
 
 class SincFilter:
     """A sinc in a Hann window, for one ratio of rates.
 
-    Output sample n lies at ``n * step / group`` in the input. Its `taps` weights depend on the remainder of that
-    alone.
+    Output sample n is at ``n * step / group`` in the input. Its `taps` weights depend only on the remainder of that.
 
     Parameters
     ----------
     step, group : int
         The rates of input and output, divided by their greatest common divisor.
     zero_crossings : int
-        Of the sinc on each side.
+        Zero crossings of the sinc on each side.
     """
 
     def __init__(self, step: int, group: int, zero_crossings: int) -> None:
@@ -47,9 +107,9 @@ class SincFilter:
             self._kept = np.concatenate([self._weights(remainders) for remainders in parts])
 
     def apply(self, samples: Samples, offset: int, first: int, count: int) -> Samples:
-        """Return `count` output samples from the `first` on; ``samples[0]`` is input sample `offset`.
+        """Return `count` output samples from number `first` on; ``samples[0]`` is input sample `offset`.
 
-        The sum of each is taken by itself, so it does not depend on how many are asked for.
+        Each is a sum of its own products, so that it does not depend on `count`.
         """
         windows = np.lib.stride_tricks.sliding_window_view(samples, self.taps)
         result = np.empty(count, np.float32)
@@ -63,7 +123,7 @@ class SincFilter:
         return result
 
     def begin(self, number: int) -> int:
-        """Return the first input sample that an output sample is made from."""
+        """Return the first input sample that an output sample depends on."""
         return number * self.step // self.group - self.width
 
     def _weights(self, remainders: NDArray[np.int64]) -> Samples:
@@ -77,19 +137,19 @@ class SincFilter:
 
 @lru_cache(maxsize=2)
 def sinc_filter(step: int, group: int, zero_crossings: int) -> SincFilter:
-    """Return the filter for one ratio, made once."""
+    """Return the filter for a ratio; the last two are kept."""
     return SincFilter(step, group, zero_crossings)
 
 
 def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iterator[Samples]:
-    """Resample samples that come in blocks, cut anywhere; the result does not depend on where, to the bit.
+    """Resample blocks of samples; the result is the same to the bit for all ways to cut them into blocks.
 
     Parameters
     ----------
     blocks : iterable of ndarray, float32
     sinc : SincFilter
     piece : int
-        Output samples made at a time, at most.
+        Most output samples computed at a time.
     """
     piece = max(min(piece, HELD * sinc.group // sinc.step), 1)
     offset, done = -sinc.width, 0

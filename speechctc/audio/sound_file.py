@@ -1,44 +1,35 @@
-"""Any recording to float32 mono samples at the rate wanted.
+"""Reads a recording as float32 mono samples at a given rate.
 
-WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more through libsndfile, M4A, WebM and the like through ffmpeg where it is
-installed; channels are averaged, or one is chosen; other rates are resampled by a windowed sinc.
+libsndfile reads WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; ffmpeg, where it is installed, M4A, WebM and other
+formats. Channels are averaged, or one is chosen. Other rates are resampled.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import truncation
-from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
-from speechctc.audio.resampling import sinc_blocks, sinc_filter
+from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
+from speechctc.audio.resampling import resample
 from speechctc.errors import InputError
 
-if TYPE_CHECKING:
-    import torchaudio
-
-BLOCK = 1 << 18  # frames decoded at a time: bounds what several channels or a wrong header can ask for
-ZERO_CROSSINGS = 32  # of the resampling sinc on each side: the transition band is 1/32 of the pass band
-LARGEST = (
-    1 << 19
-)  # weights of torchaudio's filter: it holds all common rates; see `speechctc.audio.sound_file.resampling` for others
-PIECE = 0.25  # seconds resampled at a time: as late as samples come from a stream
+BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"
 
 Sound: TypeAlias = soundfile.SoundFile | Decoded
+"""An open recording."""
 
 
 class AudioInfo(NamedTuple):
-    """What a recording's header says.
+    """The facts of a recording's header.
 
     Attributes
     ----------
@@ -55,118 +46,87 @@ class AudioInfo(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Duration."""
+        """Return the duration, s."""
         return self.frames / self.rate
 
 
 def info(path: Path) -> AudioInfo:
-    """Read a recording's header, and none of its samples.
+    """Read the header of a recording, without its samples; what ffmpeg reads is decoded to know its length.
 
     Raises
     ------
     InputError
-        The file is missing, a folder, empty, not audio, or holds no samples.
+        The file is missing, a folder, empty, not audio, or has no samples.
     """
-    with open_sound(path) as file:
+    file = _open_with_libsndfile(path)
+    if file is None:
+        return AudioInfo(*measure(path))
+    with file:
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
 def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.float32], float]:
     """Read a recording.
 
-    A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read as far as it goes; see `cut_short`.
+    A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read up to where it ends; see `cut_short`.
 
     Parameters
     ----------
     path : Path
     rate : int
-        Samples per second wanted, Hz.
+        Sample rate of the result, Hz.
     channel : int, optional
-        Which channel to read, counted from 1; None: the mean of all.
+        The channel to read, counted from 1; None: the mean of all channels.
 
     Returns
     -------
     samples : ndarray, float32, shape = (n,)
         Mono, within [-1, 1] for integer formats.
     seconds : float
-        Duration of the recording as it is in the file.
+        Duration of the recording in the file.
 
     Raises
     ------
     InputError
-        As `info`; or a compressed stream breaks off or is damaged, a sample is not a finite number, or there is no
-        such channel.
+        As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number, or the channel does
+        not exist.
     """
     with open_sound(path) as file:
         mono, file_rate = _mono(file, path, channel), int(file.samplerate)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
 
-def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """Change the rate of mono samples, Hz to Hz; ``ceil(n * wanted / rate)`` samples come back."""
-    pieces = list(resample_blocks([samples], rate, wanted))
-    return np.concatenate(pieces) if pieces else samples[:0]
-
-
-def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
-    """Change the rate of samples that come in blocks, cut anywhere; the result does not depend on where, to the bit.
-
-    The filter makes samples in groups, each from one step of the input and what lies within its width of that. Pieces
-    of a fixed number of whole steps, counted from the start, are filtered with that much on either side, which is then
-    left out again. Were the pieces as long as the blocks, sums of other lengths would round in another order.
-    """
-    if rate == wanted:
-        yield from blocks
-        return
-    common = math.gcd(rate, wanted)
-    step, group = rate // common, wanted // common
-    if step * group > LARGEST:
-        yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
-        return
-    context = -(-int(_resampler(rate, wanted).width) // step) * step
-    piece = max(round(PIECE * common), 1) * step
-    waiting: NDArray[np.float32] = np.zeros(0, np.float32)
-    before = 0  # samples at the head of `waiting` that are done: context of those that follow
-    for block in blocks:
-        waiting = np.concatenate([waiting, block])
-        start = 0
-        while len(waiting) - start >= before + piece + context:
-            resampled = _filter(waiting[start : start + before + piece + context], rate, wanted)
-            yield resampled[before // step * group : (before + piece) // step * group]
-            start += before + piece - min(context, before + piece)
-            before = min(context, before + piece)
-        waiting = waiting[start:]
-    if len(waiting) > before:
-        yield _filter(waiting, rate, wanted)[before // step * group :]
-
-
-def _filter(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    import torch  # late: those who read at the file's own rate should not wait for it
-
-    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
-    return resampled
-
-
 def cut_short(path: Path) -> str:
-    """Say in words how a WAV, AIFF, SPHERE or OGG file falls short of what it promises; ``""`` if it does not.
+    """Return in words by how much a WAV, AIFF, SPHERE or OGG file is shorter than its header says; ``""`` if it is not.
 
-    A header with the largest size that fits, as programs write that do not know the length yet, promises nothing.
+    A header with the largest possible size, as programs write it before they know the length, says nothing. Recordings
+    that ffmpeg decodes are not looked at.
+
+    Raises
+    ------
+    InputError
+        As `info`.
     """
-    with open_sound(path) as file:
-        return truncation.cut_short(path, file) if isinstance(file, soundfile.SoundFile) else ""
-
-
-@lru_cache(maxsize=16)
-def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
-    """Keep the filter: its making costs more than a sentence's filtering."""
-    import torchaudio
-
-    return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
+    file = _open_with_libsndfile(path)
+    if file is None:
+        return ""
+    with file:
+        return truncation.cut_short(path, file)
 
 
 def open_sound(path: Path) -> Sound:
-    """Open a recording that has samples, or say why not."""
-    path = Path(path)
+    """Open a recording that has samples.
+
+    Raises
+    ------
+    InputError
+        As `info`.
+    """
+    return _open_with_libsndfile(path) or Decoded(path)
+
+
+def _open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
+    """Open a recording; return None if its format is one for ffmpeg."""
     if not path.exists():
         raise InputError(f"{path}: no such file", "check the path")
     if path.is_dir():
@@ -174,31 +134,31 @@ def open_sound(path: Path) -> Sound:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
-        # As bytes: soundfile takes no text with bytes that are not UTF-8, and such file names exist.
+        # As bytes: soundfile does not accept names that are not UTF-8 as text, and such files exist.
         file = soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
     except PermissionError:
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     except soundfile.LibsndfileError as error:
         if is_for_ffmpeg(path):
-            return Decoded(path)
+            return None
         raise _not_audio(path, error) from None
     if file.frames == 0:
         file.close()
-        raise InputError(f"{path}: it holds 0 samples", "record or convert it again, or leave it out")
+        raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
     return file
 
 
 def _mono(file: Sound, path: Path, channel: int | None) -> NDArray[np.float32]:
-    """Decode all blocks to one array."""
+    """Decode the whole recording."""
     blocks = list(mono_blocks(file, path, BLOCK, channel))
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def mono_blocks(file: Sound, path: Path, size: int, channel: int | None = None) -> Iterator[NDArray[np.float32]]:
-    """Decode block by block: one channel, counted from 1, or the mean of all."""
+    """Decode a recording in blocks of at most `size` samples: one channel, counted from 1, or the mean of all."""
     if channel is not None and not 1 <= channel <= file.channels:
         there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
-        raise InputError(f"{path}: no channel {channel}, it has {there}", "choose a channel that is there")
+        raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
     done = 0
     while True:
         try:
@@ -219,11 +179,11 @@ def mono_blocks(file: Sound, path: Path, size: int, channel: int | None = None) 
         yield np.ascontiguousarray(block[:, 0]) if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         done += len(block)
     if done == 0:
-        raise InputError(f"{path}: no sample of it can be decoded", LEAVE_OUT)
+        raise InputError(f"{path}: none of its samples can be decoded", LEAVE_OUT)
 
 
 def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
-    """Tell apart what libsndfile does not."""
+    """Return the error for a file that libsndfile cannot read, with the reason where its first bytes show it."""
     with path.open("rb") as file:
         head = file.read(1024)
     if head.startswith(b"NIST_1A") and b"shorten" in head:
@@ -239,10 +199,10 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start >= len(head) - 3 and error.start > 0  # cut within a character
+        return error.start >= len(head) - 3 and error.start > 0  # the head ends within a character
     return True
 
 
 def words(error: soundfile.LibsndfileError) -> str:
-    """Return libsndfile's own words for what is wrong, to stand within a sentence."""
+    """Return libsndfile's description of an error, for use within a sentence."""
     return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"

@@ -14,7 +14,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.sound_file import BLOCK, Sound, mono_blocks, open_sound, resample_blocks, words
+from speechctc.audio.resampling import resample_blocks
+from speechctc.audio.sound_file import BLOCK, Sound, mono_blocks, open_sound, words
 from speechctc.errors import InputError
 
 STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # how files begin that libsndfile decodes from a pipe

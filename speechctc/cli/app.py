@@ -108,7 +108,6 @@ def train(
             typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
         raise typer.Exit(stop.status) from None
     if _speaks():
-        assert loaded.run is not None
         _calibrate(loaded.run)
         typer.echo(f"trained: {loaded.run}/best")
 

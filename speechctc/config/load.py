@@ -1,8 +1,8 @@
-"""The YAML config: read, overridden, and held against `speechctc.config.load.schema`, whose sections this offers too.
+"""The YAML config: read, laid over its bases, overridden and checked against the schema.
 
-A config file is a mapping of sections, laid over that of another file where ``base`` names one; each key may be
-overridden on the command line as ``section.key=value`` with the value read as YAML. A key that does not exist, or a
-value out of range, is an `InputError` that says which.
+A config file is a mapping of sections. It is laid over another file where ``base`` names one, and the command line
+overrides single keys as ``section.key=value``, the value in YAML. An unknown key or a value out of range is an
+`InputError` that names it.
 """
 
 from __future__ import annotations
@@ -14,83 +14,47 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from speechctc.config.schema import (
-    REMOVED,
-    AugmentConfig,
-    Config,
-    CorpusConfig,
-    DataConfig,
-    DecodeConfig,
-    DemoConfig,
-    FeatureConfig,
-    FinetuneConfig,
-    ModelConfig,
-    ScoreConfig,
-    TablesConfig,
-    TrainConfig,
-)
+from speechctc.config.corpus_config import KEYS_OF_KIND
+from speechctc.config.schema import NO_RUN, Config
+from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import parse_yaml, read_yaml
 from speechctc.errors import InputError
 
-__all__ = [
-    "AugmentConfig",
-    "Config",
-    "CorpusConfig",
-    "DataConfig",
-    "DecodeConfig",
-    "DemoConfig",
-    "FeatureConfig",
-    "FinetuneConfig",
-    "ModelConfig",
-    "ScoreConfig",
-    "TablesConfig",
-    "TrainConfig",
-    "find_config",
-    "known_keys",
-    "load_config",
-    "override",
-    "parse_config",
-]
-
-MOST_BASES = 20  # files one over the other
-
-
-KEYS_OF_KIND = {
-    "timit": ("root", "phones"),
-    "demo": ("root", "phones", "demo"),
-    "table": ("root", "tables"),
-    "textgrid": ("root", "tier"),
-}
-"""Keys of ``corpus`` that speak of one kind of corpus: another kind must not inherit them."""
+MOST_BASES = 20  # files in a chain of bases
 
 
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file and lay the overrides over it.
+    """Read a config file, with its bases and the overrides.
 
     Parameters
     ----------
     source : str or Path
-        A YAML file, or the name of one of the package's own (``"demo"``).
+        A YAML file, or the name of a config of the package (``"demo"``).
     overrides : sequence of str
-        ``"train.epochs=3"``; the value is read as YAML.
+        For example ``"train.epochs=3"``; the value is read as YAML.
+
+    Returns
+    -------
+    Config
+        Its `run` is ``runs/<name of the file>`` where neither the file nor an override sets it.
 
     Raises
     ------
     InputError
-        No such file, not YAML, an unknown key (with the nearest known), a value of the wrong kind or out of range, or
-        files that are each other's base.
+        The file does not exist or is not YAML, a key is unknown (the nearest known one is named), a value is of the
+        wrong type or out of range, or files name each other as base.
     """
     path = find_config(source)
     config = parse_config(override(_read(path, ()), overrides), str(path), overrides)
-    return config if config.run else config.model_copy(update={"run": Path("runs") / path.stem})
+    return config.model_copy(update={"run": Path("runs") / path.stem}) if config.run == NO_RUN else config
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """Read a file and lay it over its base; `above` are the files whose base it is, first of all the one asked for."""
+    """Read a file and lay it over its base; `above` are the files that lead to it, from the first."""
     if path.resolve() in above:
-        raise InputError(f"{path}: is its own base in the end", "let base: name a file that does not name this one")
+        raise InputError(f"{path}: its own base, through other files", "let base: name a file that does not name it")
     if len(above) > MOST_BASES:
-        raise InputError(f"{path}: the base of the base ... of {above[0]}, {len(above)} in all", "use fewer files")
+        raise InputError(f"{path}: {above[0]} has a chain of more than {MOST_BASES} bases", "use fewer files")
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
@@ -107,7 +71,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def find_config(source: str | Path, folder: Path = Path()) -> Path:
-    """Return the file a ``--config`` means: a path from a folder, or the name of a config that comes along."""
+    """Return the file that ``--config`` names: a path relative to `folder`, or a config of the package by its name."""
     path = Path(source)
     if (folder / path).is_file():
         return folder / path
@@ -129,14 +93,14 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
     ----------
     values : mapping
     where : str
-        Their source, for messages.
+        Their source, named in messages.
     typed : sequence of str
         The settings among them that were typed on the command line, as ``key=value``.
 
     Raises
     ------
     InputError
-        An unknown key, or a value of the wrong kind or out of range.
+        A key is unknown, or a value is of the wrong type or out of range.
     """
     try:
         return Config.model_validate(values)
@@ -145,9 +109,9 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
 
 
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `values` with each ``dotted.key=value`` laid over it, in order.
+    """Return a copy of `values` with each ``dotted.key=value`` set, in order.
 
-    Where they change ``corpus.kind``, the keys that `values` has for the old kind are dropped first.
+    Where they change ``corpus.kind``, the keys of the old kind are removed from the copy first.
     """
     settings = [_setting(text) for text in overrides]
     kinds = [value for key, value in settings if key == "corpus.kind"]
@@ -172,7 +136,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
-    """Drop what `values` says of its kind of corpus if a later layer says that the kind is another."""
+    """Return `values` without the keys of its kind of corpus where `kind`, from a later layer, is another one."""
     corpus = values.get("corpus")
     if not isinstance(corpus, dict) or kind is None or corpus.get("kind") in (None, kind):
         return values
@@ -191,7 +155,7 @@ def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]
 
 
 def _laid_over(under: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` and, where they say nothing, what is under them, section by section."""
+    """Return `under` with the keys of `values` set, section by section."""
     merged = _copy(under)
     for key, value in values.items():
         inner = merged.get(key)
@@ -204,7 +168,7 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, where: str, typed: Sequence[str]) -> tuple[str, str]:
-    """Put the first complaint of the schema in one line: what, and what to do."""
+    """Return the first error of the schema in one line, and what to do about it."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     setting = next((text for text in reversed(typed) if f"{key}.".startswith(f"{text.partition('=')[0].strip()}.")), "")

@@ -1,33 +1,33 @@
-"""What a corpus is: utterances in named splits, and what was left out of them and why."""
+"""The corpus: utterances in named splits, and those that were rejected with the reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from speechctc.phones.inventory import FOUND, Inventory, found, named_inventory
+from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
 
 SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """One recording and its phones.
+    """A recording and its phones.
 
     Attributes
     ----------
     id : str
-        Unique within its corpus, stable from run to run (``"dr1-fvmh0-sx206"``).
+        Unique within its corpus, the same in every run (``"dr1-fvmh0-sx206"``).
     audio : Path
         The recording, in any format that `speechctc.audio.sound_file` reads.
     phones : tuple of str
-        Its phones in order, as labelled. May be empty (a recording of silence).
+        Its phones in order, as labelled. Empty for a recording of silence.
     speaker : str
-        Who speaks; empty when not known.
+        The speaker; empty if not known.
     times : tuple of (float, float), optional
-        Start and end of each phone in seconds, where the corpus has them: as long as `phones`.
+        Start and end of each phone in seconds, where the corpus has them; as long as `phones`.
     channel : int, optional
-        Which channel of the recording it is, counted from 1; None: the mean of all.
+        The channel of the recording, counted from 1; None: the mean of all channels.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An utterance that cannot be used, and why, in words for the user."""
+    """An utterance that cannot be used, and the reason in words for the user."""
 
     id: str
     reason: str
@@ -48,21 +48,23 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The utterances of each split, in the order of their ids.
+    """The utterances of each split, sorted by id.
 
     Attributes
     ----------
     splits : dict of str to tuple of Utterance
-        Under ``"train"``, ``"dev"`` and ``"test"``; a split may be empty, `train` never is.
+        Under ``"train"``, ``"dev"`` and ``"test"``. A split may be empty, except `train`.
     phone_set : str
-        The name of the inventory of the labels (see `speechctc.phones.inventory.named_inventory`), or ``"found"``: the
+        Name of the inventory of the labels (see `speechctc.phones.inventory.named_inventory`), or ``"found"``: the
         labels of the training split.
     rejected : dict of str to tuple of Rejected
-        By split, what was left out and why.
+        By split, the utterances that cannot be used.
     notes : tuple of str
-        What the user should know of how the corpus was read: parts missing, how dev was chosen.
+        What the user should know about how the corpus was read: missing parts, how dev was chosen.
     warnings : tuple of str
-        What the user should look at, because it may be a mistake.
+        What the user should check, because it may be a mistake.
+    dev_from_train : bool
+        The corpus has no dev split, and a share of its training utterances became dev.
     """
 
     splits: dict[str, tuple[Utterance, ...]]
@@ -70,9 +72,10 @@ class Corpus:
     rejected: dict[str, tuple[Rejected, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    dev_from_train: bool = False
 
     def inventory(self) -> Inventory:
-        """Return the set of the labels: the named one, or the labels of the training split."""
+        """Return the phone set: the named one, or the labels of the training split."""
         if self.phone_set != FOUND:
             return named_inventory(self.phone_set)
-        return found(phone for utterance in self.splits["train"] for phone in utterance.phones)
+        return inventory_of(phone for utterance in self.splits["train"] for phone in utterance.phones)

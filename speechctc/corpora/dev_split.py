@@ -1,4 +1,4 @@
-"""A dev split out of the training utterances, where a corpus brings none."""
+"""Choice of a dev split among training utterances, for a corpus without one."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
+from speechctc.listing import some
+
 
 class Named(Protocol):
-    """An utterance, or what is known of it so far."""
+    """An utterance, of which only the id and the speaker are needed."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """Its id."""
 
     @property
     def speaker(self) -> str:
-        """Who speaks; empty when not known."""
+        """Its speaker; empty if not known."""
 
 
-def hold_out(utterances: Sequence[Named], share: float) -> tuple[frozenset[str], str]:
-    """Choose the training utterances that become dev: whole speakers, or single ones where speakers are not known.
+def choose_dev(utterances: Sequence[Named], share: float) -> tuple[frozenset[str], str]:
+    """Choose the training utterances that become dev: whole speakers, or utterances where speakers are not known.
 
-    The choice rests on the names alone, not on order or chance: a corpus is always divided alike, and another
-    speaker in it rarely moves the rest.
+    The choice depends only on the names, so that a corpus is always divided in the same way and a new speaker rarely
+    changes the split of the others.
 
     Parameters
     ----------
     utterances : sequence
     share : float
-        Of speakers, or of utterances; at least one is held out, and at least one kept.
+        Share of the speakers, or of the utterances. At least one becomes dev, and at least one stays in training.
 
     Returns
     -------
-    held : frozenset of str
-        The ids of dev.
+    dev : frozenset of str
+        The ids of the utterances of dev.
     note : str
-        What was done, for the user.
+        What was chosen, for the user.
     """
     speakers = {utterance.speaker for utterance in utterances}
     if len(speakers) > 1 and "" not in speakers:
         chosen = _choose(speakers, share)
-        held = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
-        return held, f"dev: {len(chosen)} of {len(speakers)} training speakers held out ({_some(sorted(chosen))})"
+        dev = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
+        return dev, f"dev: {len(chosen)} of {len(speakers)} training speakers held out ({some(sorted(chosen))})"
     ids = {utterance.id for utterance in utterances}
     if len(ids) < 2:
-        return frozenset(), "dev: none; a single training utterance cannot be divided"
-    held = _choose(ids, share)
-    why = "all are one speaker's" if len(speakers) == 1 and "" not in speakers else "not all name their speaker"
-    return held, f"dev: {len(held)} of {len(ids)} training utterances held out; {why}, so dev's voices are trained on"
+        return frozenset(), "dev: none, because there is only one training utterance"
+    dev = _choose(ids, share)
+    why = "all are by one speaker" if len(speakers) == 1 and "" not in speakers else "not all name their speaker"
+    return dev, (
+        f"dev: {len(dev)} of {len(ids)} training utterances held out; {why}, so the voices of dev are also in training"
+    )
 
 
 def _choose(names: set[str], share: float) -> frozenset[str]:
     count = min(max(round(share * len(names)), 1), len(names) - 1)
     return frozenset(sorted(names, key=lambda name: hashlib.sha256(name.encode("utf-8")).digest())[:count])
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

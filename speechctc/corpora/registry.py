@@ -12,7 +12,7 @@ from speechctc.corpora.demo import build
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
-    from speechctc.config.schema import CorpusConfig
+    from speechctc.config.corpus_config import CorpusConfig
 
 
 def read_corpus(config: CorpusConfig) -> Corpus:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import beside, find_recordings
-from speechctc.config.schema import CorpusConfig, TablesConfig
+from speechctc.audio.recordings import find_recordings, sibling_file
+from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_rows
-from speechctc.corpora.tiers import phone_tier
 from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
 
@@ -182,7 +182,7 @@ def _usable(config: CorpusConfig) -> int:
 
 def _as_textgrids(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
     """Return how to read the TextGrids beside recordings."""
-    grids = [grid for path in recordings if (grid := beside(path, [".textgrid"])) is not None]
+    grids = [grid for path in recordings if (grid := sibling_file(path, [".textgrid"])) is not None]
     if not grids:
         alone = sum(path.suffix.lower() == ".textgrid" for path in folder.rglob("*"))
         if alone:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.gathered import Gathered
+from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
-    from speechctc.config.schema import CorpusConfig
+    from speechctc.config.corpus_config import CorpusConfig
 
 
 class BadRow(Exception):
@@ -40,27 +40,27 @@ def read_tables(config: CorpusConfig) -> Corpus:
     """
     if config.tables.train is None:
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
-    gathered = Gathered(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
+    builder = CorpusBuilder(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
     owner: dict[str, str] = {}
     for split in SPLITS:
         path: Path | None = getattr(config.tables, split)
         if path is None:
             continue
-        _read(path, split, gathered, config)
-        _check_unique(gathered.utterances[split], path, owner)
-        if not gathered.utterances[split]:
-            rejected = gathered.rejected[split]
+        _read(path, split, builder, config)
+        _check_unique(builder.utterances[split], path, owner)
+        if not builder.utterances[split]:
+            rejected = builder.rejected[split]
             raise InputError(
                 f"{path}: none of {len(rejected)} rows can be used; the first, {rejected[0].reason}",
                 "correct the table",
             )
     if config.tables.test is None:
-        gathered.notes.append("test: none, corpus.tables.test is not set")
-    corpus = gathered.to_corpus(config.dev_share, hold_out_dev=config.tables.dev is None)
+        builder.notes.append("test: none, corpus.tables.test is not set")
+    corpus = builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None)
     return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus)))
 
 
-def _read(path: Path, split: str, gathered: Gathered, config: CorpusConfig) -> None:
+def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) -> None:
     """Read one table: the rows that can be used, and those that cannot."""
     base = config.root or path.parent
     lines: dict[str, int] = {}
@@ -72,21 +72,21 @@ def _read(path: Path, split: str, gathered: Gathered, config: CorpusConfig) -> N
                 raise BadRow(row.problem)
             if row.id in lines:
                 raise BadRow(f"the id {row.id!r} is already that of line {lines[row.id]}")
-            utterance = _utterance(row, base, gathered)
-            gathered.utterances[split].append(utterance)
+            utterance = _utterance(row, base, builder)
+            builder.utterances[split].append(utterance)
             recordings.append(utterance.audio)
             lines[row.id] = row.line
         except BadRow as error:
             if isinstance(error, NoRecording):
                 missing.append(Path(row.audio))
-            gathered.rejected[split].append(Rejected(row.id or f"line {row.line}", f"{path}, line {row.line}: {error}"))
+            builder.rejected[split].append(Rejected(row.id or f"line {row.line}", f"{path}, line {row.line}: {error}"))
     if table.note:
-        gathered.warnings.append(table.note)
-    gathered.warn_of(missing, f"{path}: rows left out, because their recordings are not there")
-    gathered.warn_of_formats(recordings)
+        builder.warnings.append(table.note)
+    builder.warn_of(missing, f"{path}: rows left out, because their recordings are not there")
+    builder.warn_of_formats(recordings)
 
 
-def _utterance(row: Row, base: Path, gathered: Gathered) -> Utterance:
+def _utterance(row: Row, base: Path, builder: CorpusBuilder) -> Utterance:
     if not row.id:
         raise BadRow("the id is empty")
     if not row.audio:
@@ -95,7 +95,7 @@ def _utterance(row: Row, base: Path, gathered: Gathered) -> Utterance:
         raise BadRow("no phones; a recording without speech is written as []")
     audio = _find(base, row.audio)
     try:
-        labels, _ = gathered.labels(row.phones)
+        labels, _ = builder.labels(row.phones)
     except InputError as error:
         raise BadRow(str(error)) from None
     return Utterance(row.id, audio, tuple(labels), row.speaker, channel=row.channel)

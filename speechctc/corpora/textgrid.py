@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import ENDINGS, Recording, beside, find_recordings
+from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, sibling_file
 from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.gathered import Gathered
+from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.errors import InputError
 from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
-    from speechctc.config.schema import CorpusConfig
+    from speechctc.config.corpus_config import CorpusConfig
 
 ENDING = ".textgrid"
 TAIL = 0.05  # seconds that labels may run past their recording
@@ -52,35 +52,35 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
-    gathered = Gathered(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
+    builder = CorpusBuilder(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
     recordings, grids = find_recordings([root]), _grids(root)
     all_read, without = [], []
     for recording, id, twin in _named(recordings):
         split = _split(recording.name)
         try:
-            grid = beside(recording.path, [ENDING])
+            grid = sibling_file(recording.path, [ENDING])
             if grid is None:
                 without.append(recording.path.relative_to(root))
                 raise InputError(f"{recording.path}: no TextGrid beside it", "add one, or leave the recording out")
             grids.discard(grid)
             if twin is not None:
                 raise InputError(f"{recording.path}: {twin.name} has the same name, and is used", "rename one of them")
-            all_read.append(_read(id, recording, grid, gathered, config))
-            gathered.utterances[split].append(all_read[-1].utterance)
+            all_read.append(_read(id, recording, grid, builder, config))
+            builder.utterances[split].append(all_read[-1].utterance)
         except InputError as error:
-            gathered.rejected[split].append(Rejected(id, str(error)))
+            builder.rejected[split].append(Rejected(id, str(error)))
     for grid in sorted(grids):
         name = grid.relative_to(root)
-        gathered.rejected[_split(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
-    gathered.warn_of(without, "recordings left out, because no TextGrid is beside them")
-    gathered.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
-    gathered.warn_of_formats(recording.path for recording in recordings)
-    if not gathered.utterances["train"]:
-        reasons = [each.reason for split in SPLITS for each in gathered.rejected[split]]
+        builder.rejected[_split(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
+    builder.warn_of(without, "recordings left out, because no TextGrid is beside them")
+    builder.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
+    builder.warn_of_formats(recording.path for recording in recordings)
+    if not builder.utterances["train"]:
+        reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         raise InputError(f"{root}: no recording can be used for training", reasons[0] if reasons else "add some")
-    gathered.notes.append(_speakers([read.utterance for read in all_read]))
-    _warn(all_read, gathered)
-    return gathered.to_corpus(config.dev_share, hold_out_dev=not gathered.utterances["dev"])
+    builder.notes.append(_speakers([read.utterance for read in all_read]))
+    _warn(all_read, builder)
+    return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
 
 
 def _grids(root: Path) -> set[Path]:
@@ -112,7 +112,7 @@ def _split(name: Path) -> str:
     return next((part.lower() for part in name.parts[:-1] if part.lower() in SPLITS), "train")
 
 
-def _read(id: str, recording: Recording, grid: Path, gathered: Gathered, config: CorpusConfig) -> Read:
+def _read(id: str, recording: Recording, grid: Path, builder: CorpusBuilder, config: CorpusConfig) -> Read:
     """Read one recording's labels."""
     textgrid = read_tiers(grid)
     tier = choose_tier(textgrid, grid, config.tier)
@@ -127,7 +127,7 @@ def _read(id: str, recording: Recording, grid: Path, gathered: Gathered, config:
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
         raise InputError(f"{grid}: {what}", "check that they belong together")
-    labels, kept = gathered.labels(entry.label for entry in entries)
+    labels, kept = builder.labels(entry.label for entry in entries)
     folders = [part for part in recording.name.parts[:-1] if part.lower() not in SPLITS]
     times = tuple((max(entries[k].start, 0.0), min(entries[k].end, seconds)) for k in kept)
     utterance = Utterance(id, recording.path, tuple(labels), "/".join(folders), None if tier.points else times)
@@ -148,20 +148,20 @@ def _speakers(utterances: Sequence[Utterance]) -> str:
     return f"speakers: {several}" + ("; recordings outside of them have none" if "" in speakers else "")
 
 
-def _warn(all_read: Sequence[Read], gathered: Gathered) -> None:
+def _warn(all_read: Sequence[Read], builder: CorpusBuilder) -> None:
     """Warn of what may be mistakes: encodings, long stretches without labels, long recordings."""
     notes = [read.note for read in all_read if read.note]
     if notes:
         more = f" (and {len(notes) - 1} more TextGrids)" if len(notes) > 1 else ""
-        gathered.warnings.append(notes[0] + more)
+        builder.warnings.append(notes[0] + more)
     gaps = [Path(read.utterance.audio.name) for read in all_read if read.gap >= LONG_GAP]
-    gathered.warn_of(
+    builder.warn_of(
         gaps,
         f"recordings with {LONG_GAP:.0f} s or more without a label; if someone speaks there, the model learns not to "
         "hear it",
     )
     long = [Path(read.utterance.audio.name) for read in all_read if read.seconds >= LONG]
-    gathered.warn_of(
+    builder.warn_of(
         long,
         f"recordings longer than {LONG:.0f} s; each is one utterance, and training takes memory for the longest, so "
         "cut them at pauses",

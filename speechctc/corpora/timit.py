@@ -11,10 +11,10 @@ from pathlib import Path
 
 from speechctc.audio import sound_file
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.dev_split import hold_out
+from speechctc.corpora.dev_split import choose_dev
 from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
 from speechctc.errors import InputError
-from speechctc.phones.inventory import fold_labels
+from speechctc.phones.folding import fold_labels
 
 # Two men and a woman of each dialect region, as the corpus's own documentation lists them.
 CORE_TEST = frozenset(
@@ -77,6 +77,7 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -
         phone_set,
         {split: tuple(rejected[split]) for split in SPLITS},
         tuple(notes + more),
+        dev_from_train=any(files in sides["train"] for files in members["dev"]),
     )
 
 
@@ -113,7 +114,7 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
     if dev:
         notes.append(f"dev: the usual speakers that are present ({len(dev)})")
         return members, notes
-    held, note = hold_out(sides["train"], dev_share)
+    held, note = choose_dev(sides["train"], dev_share)
     members["train"] = [files for files in sides["train"] if files.id not in held]
     members["dev"] = [files for files in sides["train"] if files.id in held]
     return members, [*notes, note]

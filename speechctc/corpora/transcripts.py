@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
-from speechctc.audio.recordings import Recording, beside
+from speechctc.audio.recordings import Recording, sibling_file
 from speechctc.corpora.table_rows import read_rows
 from speechctc.errors import InputError
 
@@ -90,7 +90,7 @@ def in_folder(folder: Path, recordings: Sequence[Recording], tier: str | None) -
 
 def _first(recording: Recording, places: Sequence[Path], where: str, tier: str | None) -> Found:
     endings = (".textgrid",) if tier else FILES
-    file = next((file for place in places if (file := beside(place, endings)) is not None), None)
+    file = next((file for place in places if (file := sibling_file(place, endings)) is not None), None)
     if file is None:
         names = ".TextGrid" if tier else NAMES
         return InputError(f"{recording.path}: no {names} file of its name {where}", "write its phones into one")

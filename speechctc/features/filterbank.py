@@ -11,7 +11,7 @@ import torch
 import torchaudio
 from torch import Tensor
 
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0

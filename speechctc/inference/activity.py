@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
 
 Levels = NDArray[np.float64]
 Flags = NDArray[np.bool_]

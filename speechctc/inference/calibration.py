@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.errors import InputError
-from speechctc.phones.inventory import Folding
+from speechctc.phones.folding import Folding
 from speechctc.storage import files
 
 FILE = "calibration.json"

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.audio.sound_file import BLOCK, resample_blocks
+from speechctc.audio.resampling import resample_blocks
+from speechctc.audio.sound_file import BLOCK
 from speechctc.errors import InputError
 
 Samples = NDArray[np.float32]

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import Config
 from speechctc.features.filterbank import frame_count, shift_samples, sliding_cmn_one, static_features
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field

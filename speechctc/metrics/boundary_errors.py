@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
-from speechctc.audio.recordings import ENDINGS, beside
+from speechctc.audio.recordings import ENDINGS, sibling_file
 from speechctc.errors import InputError
 from speechctc.phones.inventory import SILENCES
 
@@ -141,7 +141,7 @@ def _line(name: str, values: dict[str, Any]) -> str:
 def _read(path: Path, tier: str) -> list[Interval]:
     if path.suffix.lower() == ".textgrid":
         return read_textgrid(path, tier)
-    recording = beside(path, ENDINGS)  # whose rate the samples are counted in
+    recording = sibling_file(path, ENDINGS)  # whose rate the samples are counted in
     return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.phones.inventory import Folding
+from speechctc.phones.folding import Folding
 
 FEW_PHONES = 500  # fewer phones, or fewer speakers than the next, are little proof
 FEW_SPEAKERS = 3

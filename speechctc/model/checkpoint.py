@@ -21,7 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from speechctc.config.load import parse_config
-from speechctc.config.schema import Config, without_removed
+from speechctc.config.schema import Config
+from speechctc.config.train_config import without_removed
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.model.net import MaxoutNet

@@ -1,1 +1,1 @@
-"""Phones: inventories and foldings."""
+"""Phones: inventories, foldings, spellings, and matches between sets."""

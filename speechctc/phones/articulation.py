@@ -1,7 +1,7 @@
-"""IPA symbols as articulatory features, and how far two of them are apart.
+"""IPA symbols as articulatory features, and the distance of two symbols.
 
-A phone is where and how it is made: a consonant by place, manner and voicing, a vowel by height, backness and rounding,
-as on the chart of the International Phonetic Association (2020), which the two tables below copy.
+A consonant is described by place, manner and voicing, a vowel by height, backness and rounding, as on the chart of the
+International Phonetic Association (2020), which the two tables below copy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import unicodedata
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-# Pairs are voiceless, voiced; a dot is an empty cell.
+from speechctc.phones.labels import EQUIVALENTS, TIES
+
+# Pairs are voiceless and voiced; a dot is an empty cell.
 _PLACES = "bilabial labiodental dental alveolar postalveolar retroflex palatal velar uvular pharyngeal glottal".split()
 _CONSONANTS = """
 plosive     p b  . .  . .  t d  . .  ʈ ɖ  c ɟ  k g  q ɢ  ʡ .  ʔ .
@@ -37,22 +39,9 @@ e ø  ɘ ɵ  ɤ o
 æ .  ɐ .  . .
 a ɶ  . .  ɑ ɒ
 """
-_SAME = {
-    "ɡ": "g",
-    "ʧ": "tʃ",
-    "ʤ": "dʒ",
-    "ʦ": "ts",
-    "ʣ": "dz",
-    "ʨ": "tɕ",
-    "ʥ": "dʑ",
-    "ɚ": "ə˞",
-    "ɝ": "ɜ˞",
-    "ɫ": "l",
-    "ʍ": "w̥",
-}
+_APPROXIMATIONS = {"ɫ": "l", "ʍ": "w̥"}  # symbols that the tables do not have
 _STRESS = "ˈˌ'."
-_TIES = "\u0361\u035c"
-_MANNERS = {  # how close an obstruction, and whether it is a nasal's, a lateral's, a rhotic's, a sibilant's
+_MANNERS = {  # closeness; whether it is nasal, lateral, rhotic, sibilant
     "plosive": (6, 0, 0, 0, 0),
     "implosive": (6, 0, 0, 0, 0),
     "click": (7, 0, 0, 0, 0),
@@ -70,17 +59,17 @@ _MANNERS = {  # how close an obstruction, and whether it is a nasal's, a lateral
 
 @dataclass(frozen=True)
 class Sound:
-    """One sound: a consonant, or a vowel. Of an affricate or a diphthong there are two.
+    """A consonant or a vowel. An affricate or a diphthong consists of two.
 
     Attributes
     ----------
     vowel : bool
     closeness : float
-        0 for an open vowel up to 7 for a click: how far the mouth is closed.
+        How far the mouth is closed: from 0, an open vowel, to 7, a click.
     place : float
-        From the lips, 0, to the glottis, 10; of vowels front to back, in the same unit.
+        From 0, the lips, to 10, the glottis; for vowels from front to back, in the same unit.
     voiced, rounded, nasal, lateral, rhotic, sibilant, other : bool
-        `other` is a click's or an implosive's, or an ejective's way of moving air.
+        `other`: another airstream than from the lungs, as of clicks, implosives and ejectives.
     """
 
     vowel: bool
@@ -97,7 +86,7 @@ class Sound:
 
 _WEIGHTS = {"voiced": 1.0, "rounded": 0.7, "nasal": 1.5, "lateral": 1.5, "rhotic": 1.2, "sibilant": 1.2, "other": 0.7}
 FAR = 6.0
-"""A distance from which two phones have nothing in common that would help."""
+"""The distance from which a phone is no useful start for training another."""
 
 
 def _table() -> dict[str, Sound]:
@@ -135,18 +124,17 @@ _MARKS = {
 
 @lru_cache(maxsize=4096)
 def plain(label: str) -> str:
-    """Return an IPA label without stress, ties and other spellings of the same; length and diacritics stay."""
-    text = unicodedata.normalize("NFD", label)
-    text = text.replace("c\u0327", "ç")
-    text = "".join(_SAME.get(letter, letter) for letter in text if letter not in _STRESS + _TIES)
-    return text.replace(":", "ː")
+    """Return an IPA label in NFD without stress and ties, in one notation; length and diacritics are kept."""
+    letters = unicodedata.normalize("NFD", label).replace("c\u0327", "ç")
+    notation = EQUIVALENTS | _APPROXIMATIONS
+    return "".join(notation.get(letter, letter) for letter in letters if letter not in _STRESS + TIES)
 
 
 @lru_cache(maxsize=4096)
 def sounds_of(label: str) -> tuple[Sound, ...]:
-    """Return the first and the last sound of an IPA label, for most the same.
+    """Return the first and the last sound of an IPA label; for most labels they are the same.
 
-    There is none where a letter is not on the chart, or more than two are: a word, not a phone.
+    The result is empty if a letter is not on the chart, or if there are more than two sounds, as in a word.
     """
     sounds: list[Sound] = []
     for letter in plain(label):
@@ -160,7 +148,7 @@ def sounds_of(label: str) -> tuple[Sound, ...]:
 
 
 def distance(a: str, b: str) -> float:
-    """Return how far two IPA labels are apart in their features: 0 for the same, infinite for what is not IPA."""
+    """Return the distance of two IPA labels in their features: 0 if they are the same, infinite if one is not IPA."""
     first, second = sounds_of(a), sounds_of(b)
     if not first or not second:
         return float("inf")
@@ -168,7 +156,7 @@ def distance(a: str, b: str) -> float:
 
 
 def _apart(a: Sound, b: Sound) -> float:
-    """Return the distance of two sounds: a consonant and a vowel are far apart, but for glides and close vowels."""
+    """Return the distance of two sounds; glides are nearer to close vowels than other consonants are."""
     kinds = 3.0 if a.vowel != b.vowel else 0.0
     place = (1.2 if a.vowel and b.vowel else 0.6) * abs(a.place - b.place)
     close = (1.0 if a.vowel and b.vowel else 0.6) * abs(a.closeness - b.closeness)

@@ -1,20 +1,18 @@
-"""How labels are spelt: one Unicode form for all of them, and which ones look alike."""
+"""Spellings of phone labels: one Unicode form for all, and labels that may be one phone in several spellings."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-_TWINS = {
+from speechctc.listing import some
+
+TIES = "\u0361\u035c"
+"""The tie bars above and below two letters, as in ``t͡s``."""
+EQUIVALENTS = {
     "ɡ": "g",
     ":": "ː",
-    "’": "'",
-    "ʼ": "'",
-    "ʹ": "'",
-    "ˈ": "'",
-    "´": "'",
-    "`": "'",
     "ʦ": "ts",
     "ʣ": "dz",
     "ʧ": "tʃ",
@@ -23,6 +21,15 @@ _TWINS = {
     "ʥ": "dʑ",
     "ɚ": "ə˞",
     "ɝ": "ɜ˞",
+}
+"""Characters that are another way to write an IPA symbol, and that symbol."""
+_LOOK_ALIKES = {
+    "’": "'",
+    "ʼ": "'",
+    "ʹ": "'",
+    "ˈ": "'",
+    "´": "'",
+    "`": "'",
     "ε": "ɛ",
     "ǝ": "ə",
     "∫": "ʃ",
@@ -52,17 +59,18 @@ _TWINS = {
     "ϕ": "ɸ",
     "φ": "ɸ",
 }
-_UNSEEN = "\u0361\u035c\u200b\u200c\u200d\u2060\ufeff\u00ad"  # ties, and characters without width
-_SHAPES = str.maketrans(_TWINS | dict.fromkeys(_UNSEEN, ""))
+_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad"  # characters without width
+_SHAPES = str.maketrans(EQUIVALENTS | _LOOK_ALIKES | dict.fromkeys(TIES + _INVISIBLE, ""))
+_STRESS = "'ˌ"  # before a label; the shape of ˈ is '
 
 
 def nfc(label: str) -> str:
-    """Return the label in Unicode's composed form (NFC): ``ã`` is one character, not a letter and a tilde."""
+    """Return the label in Unicode's composed form, NFC: ``ã`` as one character, not as a letter and a tilde."""
     return label if label.isascii() else unicodedata.normalize("NFC", label)
 
 
 class Spellings:
-    """Brings labels to NFC, and counts those that were written otherwise."""
+    """Convert labels to NFC, and count those that were in another form."""
 
     def __init__(self) -> None:
         self._changed: Counter[str] = Counter()
@@ -80,48 +88,43 @@ class Spellings:
         return tuple(composed)
 
     def notes(self) -> list[str]:
-        """Say which labels were written otherwise, and how many; nothing where there were none."""
+        """Return which labels were in another form and how often, in words; nothing where there were none."""
         twofold = {label: count for label, count in self._changed.items() if label in self._plain}
         other = {label: count for label, count in self._changed.items() if label not in self._plain}
         notes = []
         if twofold:
             notes.append(
                 f"{sum(twofold.values())} labels were written in two ways, as one character and as letter and mark: "
-                f"{some(sorted(twofold))}; either is read as one phone (Unicode NFC)"
+                f"{some(sorted(twofold))}; both are read as one phone (Unicode NFC)"
             )
         if other:
             notes.append(
-                f"{sum(other.values())} labels were written as letter and mark and are read as one character "
+                f"{sum(other.values())} labels were written as a letter with a mark and are read as one character "
                 f"(Unicode NFC): {some(sorted(other))}"
             )
         return notes
 
 
-def look_alikes(labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of labels that differ, but look alike or are two ways to write a sound (``ʦ`` and ``t͡s``)."""
+def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the groups of different labels that may be one phone.
+
+    Labels of a group look alike (``g`` and ``ɡ``), are two notations of a sound (``ʦ`` and ``t͡s``), or differ only in a
+    stress mark before them or in capitals (``AA`` and ``aa``; but ``tS`` and ``ts`` are two phones of SAMPA).
+    """
     groups: dict[str, list[str]] = {}
     for label in sorted(set(labels)):
-        groups.setdefault(shape(label), []).append(label)
+        groups.setdefault(spelling_key(label), []).append(label)
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def shape(label: str) -> str:
-    """Return a label with look-alikes replaced by one of them: the same for labels that look alike."""
-    return nfc(unicodedata.normalize("NFD", label).translate(_SHAPES))
+def spelling_key(label: str) -> str:
+    """Return a form of the label that is the same for all spellings that `spelling_variants` groups."""
+    shape = nfc(unicodedata.normalize("NFD", label).translate(_SHAPES))
+    shape = shape.lstrip(_STRESS) or shape
+    capitals = len(shape) > 1 and shape.isascii() and (shape.isupper() or shape.istitle())
+    return shape.lower() if capitals else shape
 
 
-def spelt_out(label: str) -> str:
-    """Return a label with the numbers of its characters, to tell look-alikes apart: ``ɡ = U+0261``."""
+def with_code_points(label: str) -> str:
+    """Return a label with the code points of its characters, to tell look-alikes apart: ``ɡ = U+0261``."""
     return f"{label} = {' '.join(f'U+{ord(sign):04X}' for sign in label)}"
-
-
-def some(names: Sequence[str], most: int = 8) -> str:
-    """Return names in a line, at most so many, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def counted(counts: Counter[str], most: int = 8) -> str:
-    """Return names with their counts in a line, the most frequent first."""
-    return some(
-        [f"{name} ({count})" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))], most
-    )

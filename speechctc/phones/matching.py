@@ -1,4 +1,4 @@
-"""Which phone of one set is which of another: by name, by a table of notations, or by the nearest features."""
+"""Phones of one set matched with those of another: by name, by a table of notations, or by features."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from speechctc.phones.articulation import FAR, distance, plain
-from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, folding
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, TIMIT_TO_39
 
 How = Literal["name", "table", "nearness"]
 
-# ARPABET, as CMU's dictionary and TIMIT write it, in IPA; the first is the one distances are taken from.
+# ARPABET of the CMU dictionary and TIMIT in IPA; distances are measured from the first spelling.
 _ARPABET = """
 aa ɑ ɑː | ae æ | ah ʌ ə ɐ ə̥ | ao ɔ ɔː | aw aʊ aw | ax ə | ax-h ə̥ | axr ə˞ | ay aɪ aj | b b | bcl b̚
 ch tʃ | d d | dcl d̚ | dh ð | dx ɾ | eh ɛ | el l̩ | em m̩ | en n̩ | eng ŋ̩ ŋ̍ | er ɜ˞ ɜː ɜ ɜ˞ː əː ə˞
@@ -22,22 +22,21 @@ _IPA_OF = {
     entry.split()[0]: tuple(entry.split()[1:]) for line in _ARPABET.strip().splitlines() for entry in line.split("|")
 }
 ARPABET = frozenset(TIMIT61) | frozenset(CMU39)
-# What the distances of features would get wrong, or cannot know: phones that are parts of others.
+# Phones that are parts or variants of others, where distances of features would be wrong.
 _PARTS = dict(pair.split(":") for pair in "bcl:b dcl:d gcl:g pcl:p tcl:t kcl:k nx:n dx:t em:m en:n eng:ng el:l".split())
-_CLASSES = folding("timit39").mapping
 
 
 class Match(NamedTuple):
-    """The known phone that another begins as, and how it was found."""
+    """The known phone that a new phone starts from, and how it was found."""
 
     phone: str
     how: How
 
 
 def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match]:
-    """Find for each phone the known one that is the same, or the most like it.
+    """Return for each phone the known phone that is the same, or the most similar one.
 
-    Whether a set is written in ARPABET or in IPA is told by its labels: IPA's ``y`` is not CMU's.
+    Each set is taken for ARPABET or for IPA by its labels, since ``y`` in IPA is another phone than ``y`` in CMU's set.
 
     Parameters
     ----------
@@ -47,8 +46,8 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
     Returns
     -------
     dict of str to Match
-        Of those that have a match; what is not IPA or ARPABET, or unlike all that is known, has none. A silence is
-        matched with a silence only.
+        Phones without a match are not in it: those that are neither IPA nor ARPABET, or unlike all known phones.
+        A silence matches only a silence.
     """
     here, there = is_arpabet(phones), is_arpabet(known)
     matches = {phone: _match(phone, known, here, there) for phone in phones}
@@ -56,7 +55,10 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
 
 
 def is_arpabet(phones: Sequence[str]) -> bool:
-    """Tell whether most of a set's labels that are not silences are ARPABET of more than one letter, or all are."""
+    """Return whether at least 80 % of the labels are ARPABET, and some of them have several letters.
+
+    Silences are not counted.
+    """
     labels = [_arpabet(phone) for phone in phones if phone not in SILENCES]
     return (
         bool(labels)
@@ -83,12 +85,12 @@ def _match(phone: str, known: Sequence[str], here: bool, there: bool) -> Match |
 
 
 def _by_table(phone: str, known: Sequence[str], here: bool, there: bool) -> str | None:
-    """Return the known phone that the table gives for this one."""
+    """Return the known phone that the tables give for a phone, or None."""
     if here and there:
         label = _arpabet(phone)
         spelled = {_arpabet(each): each for each in known}
         return next(
-            (spelled[each] for each in (label, _CLASSES.get(label), _PARTS.get(label)) if each in spelled), None
+            (spelled[each] for each in (label, TIMIT_TO_39.get(label), _PARTS.get(label)) if each in spelled), None
         )
     if here == there and not here:
         return next((label for label in known if plain(label) == plain(phone)), None)
@@ -97,29 +99,29 @@ def _by_table(phone: str, known: Sequence[str], here: bool, there: bool) -> str 
     found = min(
         (label for label in known if ranks[label] is not None), key=lambda label: ranks[label] or 0, default=None
     )
-    if found is None and here:  # TIMIT's closures and syllabic consonants, for a set in IPA
+    if found is None and here:  # a closure or syllabic consonant of TIMIT, and a set in IPA
         part = _PARTS.get(_arpabet(phone))
         return _by_table(part, known, here, there) if part else None
     return found
 
 
 def _first_shared(spellings: Sequence[str], ours: Sequence[str]) -> int | None:
-    """Return how unusual the most usual spelling is that two phones share."""
+    """Return the rank of the most usual spelling that two phones share, or None."""
     shared = [place + ours.index(spelling) for place, spelling in enumerate(spellings) if spelling in ours]
     return min(shared, default=None)
 
 
 def ipa(label: str, arpabet: bool) -> tuple[str, ...]:
-    """Return a label's spellings in IPA, the most usual first."""
+    """Return the spellings of a label in IPA, the most usual first."""
     return _IPA_OF.get(_arpabet(label), (label,)) if arpabet else (label,)
 
 
 def _same_in_both(label: str) -> bool:
-    """Tell whether a label means the same in ARPABET as in IPA."""
+    """Return whether a label is the same phone in ARPABET and in IPA."""
     return plain(label) in {plain(each) for each in _IPA_OF.get(label, ())}
 
 
 def _arpabet(label: str) -> str:
-    """Return a label as the tables have it: in lower case, without a stress digit."""
+    """Return an ARPABET label as in the tables: in lower case, without a stress digit."""
     lower = label.lower()
     return lower[:-1] if lower[-1:] in {"0", "1", "2"} else lower

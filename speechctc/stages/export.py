@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from speechctc.config.schema import Config, CorpusConfig
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.model.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
@@ -93,4 +94,4 @@ def _portable(config: Config) -> Config:
     """Leave out what lies on this machine alone: the corpus, its features, the run."""
     plain = Config(corpus=CorpusConfig(kind=config.corpus.kind, phones=config.corpus.phones))
     train = config.train.model_copy(update={"init_from": None})
-    return config.model_copy(update={"run": None, "corpus": plain.corpus, "data": plain.data, "train": train})
+    return config.model_copy(update={"run": NO_RUN, "corpus": plain.corpus, "data": plain.data, "train": train})

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc import __version__
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_mask, sliding_cmn
 from speechctc.model.checkpoint import Checkpoint

@@ -22,10 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.schema import Config, FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.extraction_report import report_phones, report_recordings
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.report import report_phones, report_recordings
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments, frame_count, static_features
 from speechctc.features.shards import (

@@ -18,7 +18,7 @@ from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
-from speechctc.phones.inventory import Folding, choose_folding
+from speechctc.phones.folding import Folding, choose_folding
 from speechctc.progress import Reporter
 
 

@@ -1,4 +1,4 @@
-"""The first stage of all: what lies in a folder of recordings, and a config to train with it. No torch."""
+"""The start stage: looks at a folder of recordings and writes a config to train on them. No torch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.corpora.survey import Survey, survey
-from speechctc.corpora.survey_text import describe, is_held_out
+from speechctc.corpora.survey_report import describe
 from speechctc.errors import InputError
 from speechctc.storage import files
 
-FEW_SPEAKERS = 3  # of dev, below which a score says little of other speakers
+FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 
 @dataclass(frozen=True)
 class Advice:
-    """How to train on so much speech, and why.
+    """Settings for an amount of labelled speech.
 
     Attributes
     ----------
     amount : str
+        The amount in words.
     dev_share, epochs, minutes, lr : float
-        Of the config; `minutes` of training at the most.
+        Settings of the config; `minutes` is the longest duration of training.
     """
 
     amount: str
@@ -35,13 +36,13 @@ class Advice:
 
 @dataclass(frozen=True)
 class Start:
-    """What was found, the config that was written, and the commands that come next.
+    """The report on a folder, the config that was written, and the commands to run next.
 
     Attributes
     ----------
     description : str
     config : Path or None
-        None where nothing is labelled.
+        None if no recording is labelled.
     commands : tuple of str
     """
 
@@ -53,40 +54,37 @@ class Start:
         """Return the report for people."""
         lines = [self.description, ""]
         if self.config:
-            lines += [f"wrote {self.config}; every choice in it has its reason beside it, change what you like", ""]
-            lines += ["Next, from this folder:", ""]
+            lines += [f"wrote {self.config}; comments in it give the reason of each setting; change what you like", ""]
+            lines += ["Next, run in this folder:", ""]
         else:
-            lines += [
-                "There are no labels to train on. The bundled model can write first ones, to be corrected in Praat:",
-                "",
-            ]
+            lines += ["There are no labels to train on. The bundled model can write labels to correct in Praat:", ""]
         lines += [f"    {command}" for command in self.commands]
         if not self.config:
             lines += [
                 "",
-                "It is of English and errs often. Correct the tier 'phones' and delete the TextGrids that you did not",
-                "correct; then run the last command: it takes every TextGrid beside a recording as right.",
+                "It is a model of English and makes many errors. Correct the tier 'phones', and delete the TextGrids",
+                "that you did not correct. Then run the last command, which takes all remaining labels as correct.",
             ]
         return "\n".join(lines)
 
 
 def start(folder: Path, out: Path | None = None) -> Start:
-    """Look at a folder of recordings, and write a config with which to train on them.
+    """Look at a folder of recordings, and write a config to train on them.
 
     Parameters
     ----------
     folder : Path
         Nothing in it is changed.
     out : Path, optional
-        The config to write; without it one in the working directory, named after the folder.
+        The config to write; by default one in the working directory, named after the folder.
 
     Raises
     ------
     InputError
-        There is nothing to hear in the folder, or `out` exists.
+        The folder has no recordings, or `out` exists.
     """
     if out is not None and out.exists():
-        raise InputError(f"{out}: exists already, and is not overwritten", "give another name with --out")
+        raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")
     found = survey(folder)
     if found.config is None or found.corpus is None:
         name = shlex.quote(str(folder))
@@ -106,7 +104,7 @@ def start(folder: Path, out: Path | None = None) -> Start:
 
 
 def advise(minutes: float, speakers: int | None) -> Advice:
-    """Choose how to train on so many minutes of labelled speech of so many speakers; None: not known."""
+    """Return settings for an amount of labelled speech, in minutes, and a number of speakers; None: not known."""
     if minutes < 10:
         amount, dev_share, epochs, limit, lr = "a few minutes", 0.2, 60, 10, 1e-3
     elif minutes < 60:
@@ -119,7 +117,7 @@ def advise(minutes: float, speakers: int | None) -> Advice:
 
 
 def config_text(found: Survey, name: str) -> str:
-    """Return the config for what was found, with the reasons as comments."""
+    """Return the text of a config for the recordings found, with the reasons of the settings as comments."""
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
     speakers = {utterance.speaker for utterance in found.utterances}
@@ -128,10 +126,11 @@ def config_text(found: Survey, name: str) -> str:
     advice = advise(minutes, known)
     of = f" of {known} speaker{'s' if known != 1 else ''}" if known else ""
     lines = [
-        f"# Made by: speechctc start {shlex.quote(str(found.folder))}",
-        f"# for {minutes:.1f} minutes of labelled speech{of}. Paths begin in the folder where the commands are run.",
+        f"# Written by: speechctc start {shlex.quote(str(found.folder))}",
+        f"# for {minutes:.1f} minutes of labelled speech{of}.",
+        "# Paths are relative to the folder where you run the commands.",
         "",
-        "base: finetune          # on from the bundled model, with its net and its features",
+        "base: finetune          # training starts from the bundled model, with its net and its features",
         f"run: {_quoted(f'runs/{name}')}",
         "",
         "corpus:",
@@ -144,30 +143,29 @@ def config_text(found: Survey, name: str) -> str:
     if config.root is not None:
         lines += [f"  root: {_quoted(str(config.root))}"]
     if config.kind == "textgrid":
-        lines += [f"  tier: {_quoted(config.tier)}        # whose labels look like phones"]
-    why = "TIMIT's labels" if config.kind == "timit" else "the labels of the training split are the phones"
+        lines += [f"  tier: {_quoted(config.tier)}        # the tier whose labels look like phones"]
+    why = "TIMIT's labels" if config.kind == "timit" else "the phones are the labels found in the training split"
     lines += [f"  phones: {config.phones}         # {why}"]
-    if is_held_out(found):
+    if corpus.dev_from_train:
         what = "speakers" if known and known > 1 else "utterances"
-        lines += [
-            f"  dev_share: {advice.dev_share}        # of the {what}: they choose the best epoch and are not trained on"
-        ]
+        why = f"share of the {what} for dev, which chooses the best epoch and is not trained on"
+        lines += [f"  dev_share: {advice.dev_share}        # {why}"]
     lines += ["", "data:", f"  dir: {_quoted(f'data/features/{name}')}", "", "train:"]
     lines += [
         f"  epochs: {advice.epochs}            # for {advice.amount} of labelled speech",
-        f"  minutes: {advice.minutes}           # ends it then if that is sooner; the rate falls to 0 by then",
-        f"  lr: {advice.lr}             # of the recipe for little data",
+        f"  minutes: {advice.minutes}           # longest training; the learning rate falls to 0 by its end",
+        f"  lr: {advice.lr}             # the learning rate of the recipe for little data",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:
-    """Write a string as YAML, so that no name can be taken for something else."""
+    """Return a string in quotes, so that YAML cannot read a name as something else."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _free_name(folder: Path) -> Path:
-    """Return a name for the config that neither a config, nor a run, nor features have here."""
+    """Return a name for the config that no config, run or features folder here has."""
     stem = "-".join(folder.resolve().name.split()) or "recordings"
     for number in range(1, 1000):
         name = stem if number == 1 else f"{stem}-{number}"

@@ -38,7 +38,6 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
     Stopped
         SIGINT or SIGTERM: the state is saved in ``last/``.
     """
-    assert config.run is not None
     run = Run(config.run)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
@@ -59,7 +58,6 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
 
 def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
     """Take some steps and say where their time went; nothing is saved but a trace beside the run's folder."""
-    assert config.run is not None
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     trace = config.run.with_name(f"{config.run.name}.trace.json")

@@ -17,7 +17,8 @@ import math
 import torch
 from torch import Tensor
 
-from speechctc.config.schema import AugmentConfig, Config
+from speechctc.config.schema import Config
+from speechctc.config.train_config import AugmentConfig
 from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power

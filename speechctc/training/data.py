@@ -12,7 +12,8 @@ from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import read_split
-from speechctc.phones.inventory import Inventory, choose_folding
+from speechctc.phones.folding import choose_folding
+from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.batches import Loader
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits

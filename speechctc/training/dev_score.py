@@ -10,7 +10,8 @@ import torch
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import best_labels
 from speechctc.metrics.per import EditCounts, edit_counts
-from speechctc.phones.inventory import Folding, Inventory
+from speechctc.phones.folding import Folding
+from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.batches import Loader
 from speechctc.training.train_step import Learner

@@ -24,7 +24,6 @@ def is_finished(config: Config) -> bool:
     A finished run has the same config and features as now, has done its epochs or minutes, and has a calibrated
     ``best/``. A run with missing or unreadable files is not finished.
     """
-    assert config.run is not None
     run = Run(config.run)
     try:
         stored = yaml.safe_load(run.config.read_text(encoding="utf-8"))

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from speechctc.config.schema import REMOVED, Config
+from speechctc.config.schema import Config
+from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST

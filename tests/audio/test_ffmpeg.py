@@ -62,7 +62,7 @@ def test_what_ffmpeg_writes_is_what_is_read(tmp_path: Path, sound: Sound, monkey
     [
         ("sys.exit('a.m4a: moov atom not found')", "a.m4a: ffmpeg cannot decode it .*moov atom not found"),
         ("", "a.m4a: ffmpeg cannot decode it .it has no sound"),
-        (f"{WRITE[:-1]}[:200000])\nsys.exit(1)", "a.m4a: ffmpeg cannot decode it .it breaks off after 0.6 s"),
+        (f"{WRITE[:-1]}[:200000])\nsys.exit(1)", "a.m4a: ffmpeg cannot decode it .it is cut off after 0.6 s"),
     ],
 )
 def test_what_ffmpeg_cannot_decode_is_said_in_a_line(
@@ -72,6 +72,15 @@ def test_what_ffmpeg_cannot_decode_is_said_in_a_line(
     with pytest.raises(InputError, match=message) as caught:
         sound_file.read(tmp_path / "a.m4a", 16000)
     assert "\n" not in str(caught.value)
+
+
+def test_a_recording_is_decoded_once_to_be_measured(
+    tmp_path: Path, sound: Sound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch, f"(here / 'calls').open('a').write('x')\n{WRITE}")
+    for _ in range(3):
+        assert sound_file.info(tmp_path / "a.m4a") == (RATE, RATE, 2)
+    assert (tmp_path / "calls").read_text() == "x"
 
 
 def test_ffmpeg_is_ended_when_reading_stops(tmp_path: Path, sound: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +97,7 @@ def test_without_ffmpeg_the_advice_is_to_install_it(tmp_path: Path, monkeypatch:
         (tmp_path / name).write_bytes(b"\0\0\0 ftypM4A ")  # a.wav is m4a inside, as telephones name them
         with pytest.raises(InputError, match=f"{name}: .* ffmpeg is not installed; install ffmpeg .*or convert"):
             sound_file.info(tmp_path / name)
+    assert sound_file.cut_short(tmp_path / "a.m4a") == "", "it needs no ffmpeg"
     said = missing_for(sorted(tmp_path.iterdir()))
     assert said.startswith("3 recordings cannot be read without ffmpeg, which is not installed (1 .amr, 2 .m4a)")
     assert missing_for([tmp_path / "d.wav"]) == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import Recording, beside, find_recordings, ids, left_out
+from speechctc.audio.recordings import Recording, find_recordings, ids, left_out, sibling_file
 from speechctc.errors import InputError
 
 
@@ -53,6 +53,6 @@ def test_ids_are_unique_and_without_blanks() -> None:
 
 def test_the_file_beside_is_first_the_one_with_the_whole_name(here: Path) -> None:
     touch("a.mp3", "a.TextGrid")
-    assert beside(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
+    assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
     touch("a.mp3.TextGrid")
-    assert beside(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")
+    assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")

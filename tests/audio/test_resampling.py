@@ -7,7 +7,7 @@ import torch
 import torchaudio
 from numpy.typing import NDArray
 
-from speechctc.audio import resampling, sound_file
+from speechctc.audio import resampling
 
 RATES = [(22254, 16000), (16001, 16000), (44101, 16000), (7919, 16000), (15999, 47999), (1_000_003, 16000)]
 
@@ -22,7 +22,7 @@ def by_the_book(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray
     cutoff = min(rate, wanted) * resampling.ROLLOFF
     crossings = (times[:, None] - np.arange(len(samples)) / rate) * cutoff
     hann = np.where(
-        np.abs(crossings) < sound_file.ZERO_CROSSINGS, np.cos(crossings * np.pi / 2 / sound_file.ZERO_CROSSINGS), 0
+        np.abs(crossings) < resampling.ZERO_CROSSINGS, np.cos(crossings * np.pi / 2 / resampling.ZERO_CROSSINGS), 0
     )
     result: NDArray[np.float64] = (np.sinc(crossings) * hann**2) @ samples.astype(np.float64) * cutoff / rate
     return result
@@ -33,7 +33,7 @@ def by_the_book(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray
 def test_each_sample_is_the_windowed_sinc_sum(rate: int, wanted: int, length: int) -> None:
     samples = noise(length, rate)
     expected = by_the_book(samples, rate, wanted)
-    found = sound_file.resample(samples, rate, wanted)
+    found = resampling.resample(samples, rate, wanted)
     assert found.shape == expected.shape and found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
@@ -42,9 +42,9 @@ def test_each_sample_is_the_windowed_sinc_sum(rate: int, wanted: int, length: in
 def test_it_is_torchaudios_filter(rate: int, wanted: int) -> None:
     samples = noise(9000)
     common = int(np.gcd(rate, wanted))
-    sinc = resampling.sinc_filter(rate // common, wanted // common, sound_file.ZERO_CROSSINGS)
+    sinc = resampling.sinc_filter(rate // common, wanted // common, resampling.ZERO_CROSSINGS)
     found = np.concatenate(list(resampling.sinc_blocks([samples], sinc, 4000)))
-    exact = torchaudio.functional.resample(torch.from_numpy(samples).double(), rate, wanted, sound_file.ZERO_CROSSINGS)
+    exact = torchaudio.functional.resample(torch.from_numpy(samples).double(), rate, wanted, resampling.ZERO_CROSSINGS)
     np.testing.assert_allclose(found, exact.numpy(), rtol=0, atol=1e-6)
 
 
@@ -56,11 +56,11 @@ def test_where_blocks_are_cut_changes_no_bit(
     monkeypatch.setattr(resampling, "KEPT", kept)
     resampling.sinc_filter.cache_clear()
     samples = noise(7_001)
-    whole = sound_file.resample(samples, rate, wanted)
+    whole = resampling.resample(samples, rate, wanted)
     for size in (1, 97, 4096):
         cuts = [*accumulate([size] * 10), 7_001]
         blocks = [samples[start:end] for start, end in pairwise([0, *cuts])]
-        np.testing.assert_array_equal(np.concatenate(list(sound_file.resample_blocks(blocks, rate, wanted))), whole)
+        np.testing.assert_array_equal(np.concatenate(list(resampling.resample_blocks(blocks, rate, wanted))), whole)
     resampling.sinc_filter.cache_clear()
 
 
@@ -69,7 +69,7 @@ def test_memory_does_not_grow_with_the_rates(rate: int) -> None:
     samples = noise(60_000)
     resampling.sinc_filter.cache_clear()
     tracemalloc.start()
-    found = sound_file.resample(samples, rate, 16000)
+    found = resampling.resample(samples, rate, 16000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(found) == -(-60_000 * 16000 // rate)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.config.schema import CorpusConfig
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.registry import read_corpus
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
@@ -73,7 +73,7 @@ def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     [
         (
             ("a.wav", "--phones", "low hgih"),
-            "a.wav: the label 'hgih' is not of the phone set found; the model's are: high low mid top",
+            "a.wav: the label 'hgih' is not in the phone set found; the model's are: high low mid top",
         ),
         (
             ("a.wav", "--phones", "low " * 50),

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config.load import find_config, known_keys, load_config, override
+from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
+from speechctc.config.load import find_config, known_keys, load_config, override, parse_config
+from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -148,6 +150,23 @@ def test_another_kind_of_corpus_inherits_nothing_of_the_old_kind(tmp_path: Path)
     (tmp_path / "own.yaml").write_text("base: timit\ncorpus: {kind: textgrid, root: grids, dev_share: 0.2}")
     own = load_config(tmp_path / "own.yaml")
     assert (own.corpus.root, own.corpus.phones, own.corpus.dev_share) == (Path("grids"), "auto", 0.2)
+
+
+def test_every_key_of_the_corpus_is_known_to_belong_to_a_kind_or_to_all() -> None:
+    assert set(CorpusConfig.model_fields) == {"kind", "dev_share"}.union(*KEYS_OF_KIND.values())
+
+
+def test_another_kind_of_corpus_inherits_no_channel_and_no_labels_to_ignore(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("corpus: {kind: table, channel: 2, ignore: [sil]}")
+    kept = load_config(tmp_path / "a.yaml", ["corpus.kind=table"]).corpus
+    other = load_config(tmp_path / "a.yaml", ["corpus.kind=timit"]).corpus
+    assert (kept.channel, kept.ignore, other.channel, other.ignore) == (2, ("sil",), None, ())
+
+
+def test_a_config_without_a_run_is_stored_as_null() -> None:
+    plain = Config(corpus=CorpusConfig(kind="demo")).to_dict()
+    assert plain["run"] is None and parse_config(plain, "here").run == NO_RUN
+    assert load_config("demo", ["run=null"]).run == Path("runs/demo")
     assert load_config("demo", ["corpus.kind=demo"]).corpus.root == Path("data/demo")
     assert load_config("small-data", ["corpus.kind=textgrid"]).corpus.phones == "cmu39"
 

@@ -11,7 +11,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.schema import DemoConfig
+from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.schema import CorpusConfig, TablesConfig
+from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
@@ -192,8 +192,8 @@ def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
     corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "3\tc.wav\ta\u0303\n4\td.wav\tɡ ts x:\n")
     assert corpus.inventory().phones == ("g", "x", "\u00e3", "ɡ")
     assert any("2 labels were written in two ways" in note for note in corpus.notes)
-    assert "different phones: g = U+0067 (1 times) and ɡ = U+0261 (1 times)" in "".join(corpus.warnings)
-    assert "dev: 1 utterances are left out, for labels that the training" in "".join(corpus.warnings)
+    assert "different phones: g = U+0067 (1) and ɡ = U+0261 (1)" in "".join(corpus.warnings)
+    assert "dev: 1 utterances are left out, because they have labels that are not in the training" in "".join(corpus.warnings)
 
 
 def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings:
     corpus = read(recordings, train_tsv=HEADER + "1\ta.wav\tx y\n2\tb.wav\tz\n", dev_tsv=dev)
     assert corpus.inventory().phones == ("x", "y", "z")
     assert [entry.id for entry in corpus.splits["dev"]] == ["3"]
-    assert reasons(corpus, "dev") == {"4": "labels that the training split does not have: q"}
+    assert reasons(corpus, "dev") == {"4": "labels that are not in the training split: q"}
 
 
 def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> N
     corpus = read(recordings, "cmu39", train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tz\n")
     assert corpus.phone_set == "cmu39"
     assert [entry.phones for entry in corpus.splits["train"]] == [("hh", "ah")]
-    assert "line 3: the label 'ax' is not of the phone set cmu39" in reasons(corpus)["2"]
+    assert "line 3: the label 'ax' is not in the phone set cmu39" in reasons(corpus)["2"]
 
 
 @pytest.mark.shared

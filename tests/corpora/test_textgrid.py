@@ -10,7 +10,7 @@ import soundfile
 from praatio import textgrid
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.config.schema import CorpusConfig
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError

@@ -137,7 +137,7 @@ def test_a_last_label_a_little_late_is_cut_to_the_recording(tmp_path: Path) -> N
     [
         ("0 100 h#\n300 200 aa\n", "line 2: times run backwards, aa ends at 200 and starts at 300"),
         ("0 100 h#\n50 200 aa\n", "line 2: times overlap, aa starts at 50, before the end of the last, 100"),
-        ("0 100 h#\n\n100 200 zz\n", "line 3: the label 'zz' is not of the phone set timit61"),
+        ("0 100 h#\n\n100 200 zz\n", "line 3: the label 'zz' is not in the phone set timit61"),
         ("0 100 h#\n100 aa\n", "line 2: '100 aa' is not a start, an end in samples and a phone"),
         ("0.0 0.5 h#\n", "line 1: '0.0 0.5 h#' is not a start"),
         ("-5 100 h#\n", "line 1: '-5 100 h#' is not a start"),

@@ -8,7 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import shards
 from speechctc.features.filterbank import Moments

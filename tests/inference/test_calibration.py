@@ -18,7 +18,7 @@ from speechctc.inference.calibration import (
     log_odds,
     right_phones,
 )
-from speechctc.phones.inventory import folding
+from speechctc.phones.folding import parse_folding
 
 
 def overconfident(count: int, seed: int = 0) -> tuple[Floats, Floats]:
@@ -75,11 +75,11 @@ def test_calibrating_lowers_the_error_on_phones_not_learned_from() -> None:
 
 
 def test_right_phones_follow_the_minimal_alignment_after_folding() -> None:
-    timit = folding("timit39")
+    timit = parse_folding("timit39")
     assert right_phones(["sh", "iy"], ["zh", "iy"], timit) == [True, True]
     assert right_phones(["s", "iy", "t"], ["s", "q", "t"], timit) == [True, None, True]
-    assert right_phones(["s", "iy"], ["s", "aa", "iy", "m"], folding("none")) == [True, False, True, False]
-    assert right_phones([], ["s"], folding("none")) == [False]
+    assert right_phones(["s", "iy"], ["s", "aa", "iy", "m"], parse_folding("none")) == [True, False, True, False]
+    assert right_phones([], ["s"], parse_folding("none")) == [False]
 
 
 def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.model_config import ModelConfig
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
-from speechctc.phones.inventory import found, named_inventory
+from speechctc.phones.inventory import inventory_of, named_inventory
 
-PHONES = found("abc")
+PHONES = inventory_of("abc")
 CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))
 
 
@@ -97,7 +98,7 @@ def test_a_phone_ends_at_a_pause_and_a_silence_fills_it() -> None:
     for each, frame in ((first, 100), (second, 301)):
         assert each.end - CLOCK.seconds(frame) == pytest.approx(EDGE)
         assert CLOCK.seconds(frame) - each.start == pytest.approx(EDGE)
-    silent = Segmenter(found(["h#", "a", "b"]), CLOCK, Calibration())
+    silent = Segmenter(inventory_of(["h#", "a", "b"]), CLOCK, Calibration())
     order = {phone: k for k, phone in enumerate(["-", "a", "b", "h#"])}
     path = ["-"] * 50 + ["h#"] + ["-"] * 90 + ["a"] + ["-"] * 90 + ["h#"] + ["-"] * 50
     rows = np.log(np.full((len(path), 4), 0.01, np.float32))

@@ -14,9 +14,10 @@ import torchaudio
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.audio import sound_file, stream
+from speechctc.audio import resampling, sound_file, stream
+from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.load import load_config
-from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.config.model_config import ModelConfig
 from speechctc.features.filterbank import (
     Moments,
     frame_count,
@@ -157,13 +158,13 @@ def test_the_configs_that_come_along(name: str) -> None:
 def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, length: int) -> None:
     samples = noise(length, rate)
     exact = torch.from_numpy(samples).double()
-    at_once = torchaudio.functional.resample(exact, rate, wanted, sound_file.ZERO_CROSSINGS).numpy()
-    whole = sound_file.resample(samples, rate, wanted)
+    at_once = torchaudio.functional.resample(exact, rate, wanted, resampling.ZERO_CROSSINGS).numpy()
+    whole = resampling.resample(samples, rate, wanted)
     assert whole.shape == at_once.shape
     scale = float(np.abs(samples).max())  # the filter itself is made in float32
     np.testing.assert_allclose(whole, at_once, rtol=0, atol=2e-5 * scale)
     for sizes in ([777, 1, 5000], [length]):
-        found = np.concatenate(list(sound_file.resample_blocks(cut(samples, sizes), rate, wanted)))
+        found = np.concatenate(list(resampling.resample_blocks(cut(samples, sizes), rate, wanted)))
         np.testing.assert_array_equal(found, whole)
 
 
@@ -196,7 +197,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
     recogniser = Recogniser(random_model("demo"), torch.device("cpu"))
     for rate in (16000, 44100):
         path = tmp_path / f"{rate}.wav"
-        soundfile.write(path, sound_file.resample(speech, 16000, rate), rate)
+        soundfile.write(path, resampling.resample(speech, 16000, rate), rate)
         with stream.opened(path, 16000) as opened:
             blocks = list(recogniser.logit_blocks(opened, block_frames=700))
         samples, seconds = sound_file.read(path, 16000)

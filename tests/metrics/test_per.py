@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from speechctc.metrics.per import EditCounts, edit_counts, reliability, score
-from speechctc.phones.inventory import folding
+from speechctc.phones.folding import parse_folding
 
 
 def distance_by_hand(a: list[str], b: list[str]) -> int:
@@ -34,15 +34,15 @@ def test_errors_are_the_edit_distance() -> None:
 
 def test_counts_add_up_over_utterances() -> None:
     pairs = [(["a", "b"], ["a"]), (["a"], ["a", "c"]), ([], [])]
-    total = score(pairs, folding("none"))
+    total = score(pairs, parse_folding("none"))
     assert total == EditCounts(0, 1, 1, 3, 3)
     assert total.per == pytest.approx(200 / 3)
 
 
 def test_both_sides_are_folded() -> None:
     pairs = [("h# sh ix q axr pau".split(), "pau zh ih er h#".split())]
-    assert score(pairs, folding("timit39")).errors == 0
-    assert score(pairs, folding("none")).errors > 0
+    assert score(pairs, parse_folding("timit39")).errors == 0
+    assert score(pairs, parse_folding("none")).errors > 0
 
 
 def test_nothing_to_find_has_no_errors_unless_something_was_heard() -> None:

@@ -8,17 +8,8 @@ from hypothesis import strategies as st
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.errors import InputError
 from speechctc.phones import inventory
-from speechctc.phones.inventory import (
-    CMU39,
-    TIMIT39,
-    TIMIT48,
-    TIMIT61,
-    Inventory,
-    choose_folding,
-    folding,
-    found,
-    named_inventory,
-)
+from speechctc.phones.folding import choose_folding, parse_folding
+from speechctc.phones.inventory import CMU39, TIMIT39, TIMIT48, TIMIT61, Inventory, inventory_of, named_inventory
 
 # The 39 classes as the literature prints them: those of more than one label; q belongs to none.
 CLASSES = """
@@ -39,56 +30,56 @@ def test_the_sets_have_their_published_sizes() -> None:
 
 def test_61_labels_fold_to_the_published_39_classes() -> None:
     expected = {label: published_classes().get(label, label) for label in TIMIT61 if label != "q"}
-    fold = folding("timit39")
+    fold = parse_folding("timit39")
     assert {label: fold.apply([label])[0] for label in expected} == expected
     assert set(expected.values()) == set(TIMIT39)
     assert fold.apply(["q"]) == []
 
 
 def test_48_lies_between_61_and_39() -> None:
-    by_48 = [folding("timit48").apply([label]) for label in TIMIT61]
-    assert [folding("timit39").apply(labels) for labels in by_48] == [
-        folding("timit39").apply([label]) for label in TIMIT61
+    by_48 = [parse_folding("timit48").apply([label]) for label in TIMIT61]
+    assert [parse_folding("timit39").apply(labels) for labels in by_48] == [
+        parse_folding("timit39").apply([label]) for label in TIMIT61
     ]
     assert {label for labels in by_48 for label in labels} == set(TIMIT48)
 
 
 @given(st.lists(st.sampled_from(TIMIT61)), st.sampled_from(["none", "timit48", "timit39", "cmu37"]))
 def test_folding_twice_is_folding_once(labels: list[str], name: str) -> None:
-    fold = folding(name)
+    fold = parse_folding(name)
     assert fold.apply(fold.apply(labels)) == fold.apply(labels)
 
 
 def test_neighbours_made_alike_are_not_merged() -> None:
-    assert folding("timit39").apply(["tcl", "q", "h#", "ix", "ih"]) == ["sil", "sil", "ih", "ih"]
+    assert parse_folding("timit39").apply(["tcl", "q", "h#", "ix", "ih"]) == ["sil", "sil", "ih", "ih"]
 
 
 def test_cmu_folds_to_37() -> None:
-    assert len({label for phone in CMU39 for label in folding("cmu37").apply([phone])}) == 37
-    assert folding("cmu37").apply(["ao", "zh", "aa"]) == ["aa", "sh", "aa"]
+    assert len({label for phone in CMU39 for label in parse_folding("cmu37").apply([phone])}) == 37
+    assert parse_folding("cmu37").apply(["ao", "zh", "aa"]) == ["aa", "sh", "aa"]
 
 
 def test_a_mapping_of_the_users_folds_and_drops() -> None:
-    fold = folding({"a:": "a", "sil": None})
+    fold = parse_folding({"a:": "a", "sil": None})
     assert fold.apply(["sil", "a:", "b", "a"]) == ["a", "b", "a"]
     assert "a: as a" in fold.protocol and "sil dropped" in fold.protocol
 
 
 @pytest.mark.parametrize("mapping", [{"a": "b", "b": "c"}, {"a": "b", "b": None}])
 def test_a_mapping_that_chains_is_refused(mapping: dict[str, str | None]) -> None:
-    with pytest.raises(InputError, match="'a' to 'b', which it maps further"):
-        folding(mapping)
+    with pytest.raises(InputError, match="'a' to 'b', which is folded itself"):
+        parse_folding(mapping)
 
 
 def test_every_folding_says_its_protocol_in_one_line() -> None:
     for name in ("none", "timit48", "timit39", "cmu37"):
-        assert folding(name).name == name
-        assert folding(name).protocol and "\n" not in folding(name).protocol
+        assert parse_folding(name).name == name
+        assert parse_folding(name).protocol and "\n" not in parse_folding(name).protocol
 
 
 def test_an_unknown_folding_names_those_there_are() -> None:
     with pytest.raises(InputError, match="timit39, cmu37"):
-        folding("timit40")
+        parse_folding("timit40")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +87,7 @@ def test_an_unknown_folding_names_those_there_are() -> None:
     [("auto", "timit61", "timit39"), ("auto", "cmu39", "none"), ("auto", "found", "none"), ("cmu37", "cmu39", "cmu37")],
 )
 def test_auto_chooses_the_folding_of_the_set(spec: str, name: str, expected: str) -> None:
-    phones_of_it = found(["a"]) if name == "found" else named_inventory(name)
+    phones_of_it = inventory_of(["a"]) if name == "found" else named_inventory(name)
     assert choose_folding(spec, phones_of_it).name == expected
 
 
@@ -114,12 +105,12 @@ def test_decoding_refuses_what_is_no_phone(number: int) -> None:
 
 
 def test_an_unknown_label_is_named_with_its_nearest() -> None:
-    with pytest.raises(InputError, match=r"'axx' is not of the phone set timit61; .*ax"):
+    with pytest.raises(InputError, match=r"'axx' is not in the phone set timit61; .*ax"):
         named_inventory("timit61").encode(["aa", "axx"])
 
 
 def test_a_label_of_another_set_says_which() -> None:
-    with pytest.raises(InputError, match="corpus.phones to a set that has it: timit48, timit39"):
+    with pytest.raises(InputError, match="corpus.phones to a set that contains it: timit48, timit39"):
         named_inventory("timit61").encode(["sil"])
 
 
@@ -136,7 +127,7 @@ def test_cmu_labels_lose_case_and_stress() -> None:
 def test_stress_digits_are_cmus_alone() -> None:
     with pytest.raises(InputError, match="'ah0'"):
         named_inventory("timit61").encode(["AH0"])
-    assert found(["AH0", "ah"]).encode(["AH0"]) == [1]
+    assert inventory_of(["AH0", "ah"]).encode(["AH0"]) == [1]
 
 
 def test_an_unknown_set_is_named_with_its_nearest() -> None:
@@ -145,7 +136,7 @@ def test_an_unknown_set_is_named_with_its_nearest() -> None:
 
 
 def test_a_found_set_is_in_order_whatever_the_labels_order() -> None:
-    assert found(["b", "a", "b", "ʃ"]) == found(["ʃ", "a", "b"]) == Inventory("found", ("a", "b", "ʃ"))
+    assert inventory_of(["b", "a", "b", "ʃ"]) == inventory_of(["ʃ", "a", "b"]) == Inventory("found", ("a", "b", "ʃ"))
 
 
 def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
@@ -165,10 +156,10 @@ def test_labels_and_readers_load_no_torch() -> None:
 
 def test_a_named_folding_of_another_phone_set_is_refused() -> None:
     with pytest.raises(InputError, match="score.fold=cmu37 does not fit: 2 of the 3 phones .*ɑ ʃ.*score.fold=auto"):
-        choose_folding("cmu37", found(["ɑ", "ʃ", "k"]))
+        choose_folding("cmu37", inventory_of(["ɑ", "ʃ", "k"]))
     with pytest.raises(InputError, match="does not fit"):
-        choose_folding("timit39", found(["x"]))
+        choose_folding("timit39", inventory_of(["x"]))
     for name in ("timit61", "timit48", "timit39"):
         assert choose_folding("timit39", named_inventory(name)).name == "timit39"
-    assert choose_folding("cmu37", found(["aa", "k", "sil"])).name == "cmu37"
-    assert choose_folding({"ɑ": "a"}, found(["ɑ", "ʃ"])).name == "custom"
+    assert choose_folding("cmu37", inventory_of(["aa", "k", "sil"])).name == "cmu37"
+    assert choose_folding({"ɑ": "a"}, inventory_of(["ɑ", "ʃ"])).name == "custom"

@@ -10,7 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import Config
+from speechctc.config.train_config import AugmentConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import static_features
 from speechctc.training.augment import Augmenter, least_frames

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from speechctc.config.schema import FinetuneConfig, TrainConfig
+from speechctc.config.train_config import FinetuneConfig, TrainConfig
 from speechctc.training.optimise import build_optimizer, optimizer_tensors, restore_optimizer, set_rate, stages
 
 

@@ -23,8 +23,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import sound_file
-from speechctc.config.schema import DemoConfig
+from speechctc.audio import resampling
+from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo.espeak import Speech, Synthesiser
 from speechctc.corpora.demo.labels import label
@@ -181,7 +181,7 @@ def _record(
     edges = [0, *(before + round(phone.start * RATE / rate) for phone in phones[1:])]
     length = edges[-1] + after
     recording = rng.standard_normal(length, np.float32) * np.float32(10 ** (noise_db / 20))
-    sound = sound_file.resample(np.divide(speech.samples, 2**15, dtype=np.float32), rate, RATE)[: length - before]
+    sound = resampling.resample(np.divide(speech.samples, 2**15, dtype=np.float32), rate, RATE)[: length - before]
     gain = 10 ** (voice.level / 20) / float(np.sqrt(np.mean(sound**2)))
     recording[before : before + len(sound)] += sound * min(gain, 0.95 / float(np.abs(sound).max()))
     segments = list(zip(edges, [*edges[1:], length], [phone.label for phone in phones], strict=True))

@@ -9,7 +9,7 @@ from importlib import resources
 from itertools import count, cycle
 from typing import Literal
 
-from speechctc.config.schema import DemoConfig
+from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS
 
 Sex = Literal["F", "M"]

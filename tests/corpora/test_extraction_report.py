@@ -62,8 +62,8 @@ def test_phones_are_counted_by_split_and_rare_ones_told(tmp_path: Path) -> None:
         "th": ["0", "1", "0"],
     }
     text = "\n".join(said)
-    assert "phones, and how often they are in train: aa (5), b (2), zh (1); all in" in text
-    assert "warning: fewer than 5 times in train, so hardly learned: b (2), zh (1)" in text
+    assert "phones and their counts in train: aa (5), b (2), zh (1); all in" in text
+    assert "warning: phones with fewer than 5 occurrences in train, hardly learned: b (2), zh (1)" in text
     assert "never recognised: th (1)" in text
 
 

@@ -1,4 +1,4 @@
-"""A corpus in the making: what a reader has found so far, and what is the same for every kind of labels."""
+"""Builds a corpus: checks labels, chooses dev and the phone set, collects warnings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 from speechctc.audio import ffmpeg
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.dev_split import hold_out
-from speechctc.phones.inventory import SILENCES, Inventory, found
-from speechctc.phones.labels import Spellings, counted, look_alikes, nfc, shape, some, spelt_out
+from speechctc.corpora.dev_split import choose_dev
+from speechctc.listing import counted, some
+from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
+from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
@@ -26,15 +27,15 @@ def _rejected_per_split() -> dict[str, list[Rejected]]:
 
 
 @dataclass
-class Gathered:
-    """Utterances and what was left out, by split, while a corpus is read.
+class CorpusBuilder:
+    """Collects the utterances and rejected utterances of each split while a corpus is read.
 
     Parameters
     ----------
     phones : Inventory, optional
-        The set of the labels; None: what the training split holds.
+        The phone set of the labels; None: the labels of the training split.
     ignored : sequence of str
-        Labels that are no phones.
+        Labels that are not phones and are left out.
     """
 
     phones: Inventory | None
@@ -50,12 +51,12 @@ class Gathered:
         self._left_out: Counter[str] = Counter()
 
     def labels(self, raw: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Return the labels as the set spells them, less those to ignore, and where in `raw` each was.
+        """Return the labels in the spelling of the phone set, without ignored ones, and the index in `raw` of each.
 
         Raises
         ------
         InputError
-            A label that is not of the set.
+            A label is not in the phone set.
         """
         labels = self._spellings.read(raw)
         kept = [k for k, label in enumerate(labels) if label not in self._ignored]
@@ -65,10 +66,10 @@ class Gathered:
             chosen = self.phones.decode(self.phones.encode(chosen))
         return chosen, kept
 
-    def to_corpus(self, dev_share: float, hold_out_dev: bool) -> Corpus:
-        """Hold out dev where asked to, settle the phone set, and return the corpus with all there is to say of it."""
-        if hold_out_dev:
-            held, note = hold_out(self.utterances["train"], dev_share)
+    def to_corpus(self, dev_share: float, without_dev: bool) -> Corpus:
+        """Return the corpus; where `without_dev`, a share of the training utterances becomes dev."""
+        if without_dev:
+            held, note = choose_dev(self.utterances["train"], dev_share)
             train = self.utterances["train"]
             self.utterances["dev"] = [utterance for utterance in train if utterance.id in held]
             self.utterances["train"] = [utterance for utterance in train if utterance.id not in held]
@@ -88,23 +89,24 @@ class Gathered:
             {split: tuple(self.rejected[split]) for split in SPLITS},
             tuple(self.notes),
             tuple(self.warnings),
+            dev_from_train=without_dev and bool(self.utterances["dev"]),
         )
 
     def warn_of(self, paths: Sequence[Path], what: str) -> None:
-        """Warn of files: what is with them, how many they are, and a few by name."""
+        """Add a warning: what is wrong with some files, how many they are, and the names of a few."""
         if paths:
             self.warnings.append(f"{what} ({len(paths)}): {some([str(path) for path in paths], 5)}")
 
     def warn_of_formats(self, paths: Iterable[Path]) -> None:
-        """Warn of recordings that only ffmpeg reads, where it is not installed."""
+        """Add a warning if recordings need ffmpeg and it is not installed."""
         if missing := ffmpeg.missing_for(paths):
             self.warnings.append(missing)
 
     def _find_phones(self) -> Inventory:
-        """Return the labels of the training split; utterances of the other splits with further labels are left out."""
-        phones = found(phone for utterance in self.utterances["train"] for phone in utterance.phones)
+        """Return the labels of the training split; reject utterances of other splits that have other labels."""
+        phones = inventory_of(phone for utterance in self.utterances["train"] for phone in utterance.phones)
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
-        looks = {shape(phone): phone for phone in phones.phones}
+        looks = {spelling_key(phone): phone for phone in phones.phones}
         for split in ("dev", "test"):
             known, unknown = [], Counter[str]()
             for utterance in self.utterances[split]:
@@ -114,27 +116,33 @@ class Gathered:
                     continue
                 unknown.update(missing)
                 said = [
-                    f"{label} (looks like {looks[shape(label)]})" if shape(label) in looks else label
+                    f"{label} (looks like {looks[spelling_key(label)]})" if spelling_key(label) in looks else label
                     for label in missing
                 ]
-                reason = f"labels that the training split does not have: {' '.join(said)}"
+                reason = f"labels that are not in the training split: {' '.join(said)}"
                 self.rejected[split].append(Rejected(utterance.id, reason))
             if unknown:
                 count = len(self.utterances[split]) - len(known)
                 self.warnings.append(
-                    f"{split}: {count} utterances are left out, for labels that the training split does not have "
-                    f"(in how many utterances): {counted(unknown)}"
+                    f"{split}: {count} utterances are left out, because they have labels that are not in the training "
+                    f"split (in how many utterances): {counted(unknown)}"
                 )
             self.utterances[split] = known
         return phones
 
 
 def _doubtful(counts: Counter[str]) -> list[str]:
-    """Warn of labels that may be mistakes: look-alikes, pauses, and what is said not to be understood."""
+    """Return warnings of labels that may be mistakes: several spellings of a phone, pauses, and unclear speech."""
     warnings = []
-    for group in look_alikes(counts):
-        said = " and ".join(f"{spelt_out(label)} ({counts[label]} times)" for label in group)
-        warnings.append(f"these labels look alike, but are read as different phones: {said}")
+    groups = [
+        " and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group)
+        for group in spelling_variants(counts)
+    ]
+    if groups:
+        warnings.append(
+            f"labels that may be one phone in several spellings, but are learned as different phones: {some(groups)}; "
+            "correct them if they are one phone"
+        )
     for kind, labels in (("pauses", PAUSES), ("unclear speech", UNCLEAR)):
         if there := Counter({label: count for label, count in counts.items() if label in labels}):
             names = ", ".join(f"'{label}'" for label in sorted(there))

@@ -1,0 +1,97 @@
+"""The section `corpus` of the config: recordings and their labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from speechctc.config.section import Section
+
+KEYS_OF_KIND = {
+    "timit": ("root", "phones", "channel"),
+    "demo": ("root", "phones", "channel", "demo"),
+    "table": ("root", "channel", "ignore", "tables"),
+    "textgrid": ("root", "channel", "ignore", "tier"),
+}
+"""By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
+
+
+class TablesConfig(Section):
+    """The table of each split (`corpus.kind: table`)."""
+
+    train: Path | None = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file")
+    dev: Path | None = Field(None, description="table of dev; null: a share of the training speakers becomes dev")
+    test: Path | None = Field(None, description="table of test; null: no test split")
+
+
+class DemoConfig(Section):
+    """Size and variety of the demo corpus.
+
+    Voices and sentences are divided in the same way: a share `held_out` of each for dev, the same share for test, the
+    rest for training.
+    """
+
+    voices: int = Field(48, ge=3, le=400, description="speakers: each an eSpeak NG variant with a pitch and a rate")
+    sentences: int = Field(320, ge=3, le=330, description="distinct sentences, at most the 330 of the package")
+    held_out: float = Field(0.125, gt=0, le=0.3, description="share of voices and sentences for dev, and for test")
+    utterances_per_voice: int = Field(36, ge=1, le=330, description="most sentences that a training voice speaks")
+    evaluation_utterances_per_voice: int = Field(
+        16, ge=1, le=330, description="most sentences that a voice of dev or test speaks"
+    )
+    words_per_minute: tuple[int, int] = Field((140, 190), description="slowest and fastest voice; 80 to 450")
+    pitch: tuple[int, int] = Field(
+        (35, 65), description="lowest and highest pitch setting of eSpeak NG, 0 to 99; 50: the variant's default"
+    )
+    noise_db: float = Field(
+        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
+    )
+    seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
+
+    @field_validator("words_per_minute", "pitch")
+    @classmethod
+    def _in_order(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if value[0] > value[1]:
+            raise ValueError("the first must not exceed the second")
+        return value
+
+    @field_validator("words_per_minute")
+    @classmethod
+    def _rates(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 80 <= value[0] <= value[1] <= 450:
+            raise ValueError("must lie within 80 to 450")
+        return value
+
+    @field_validator("pitch")
+    @classmethod
+    def _pitches(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if not 0 <= value[0] <= value[1] <= 99:
+            raise ValueError("must lie within 0 to 99")
+        return value
+
+
+class CorpusConfig(Section):
+    """The recordings and their labels."""
+
+    kind: Literal["timit", "table", "textgrid", "demo"] = Field(description="how the corpus is laid out on disk")
+    root: Path | None = Field(
+        None, description="folder of the corpus; for tables, the folder that audio paths are relative to"
+    )
+    tables: TablesConfig = TablesConfig()
+    phones: str = Field(
+        "auto",
+        description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
+        " for tables and TextGrids, timit61 for timit and demo",
+    )
+    tier: str = Field("phones", description="tier of the TextGrids that holds the phones (`corpus.kind: textgrid`)")
+    channel: int | None = Field(
+        None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
+    )
+    ignore: tuple[str, ...] = Field(
+        (), description="labels to leave out because they are not phones (`corpus.kind: table` and `textgrid`)"
+    )
+    dev_share: float = Field(
+        0.1, gt=0, lt=1, description="share of the training speakers that become dev where the corpus has no dev split"
+    )
+    demo: DemoConfig = DemoConfig()
