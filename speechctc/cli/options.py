@@ -37,6 +37,13 @@ class Format(str, Enum):
 
 
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
+ConfigOption = Annotated[
+    str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
+]
+SettingsArgument = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the config: train.epochs=3"),
+]
 ModelOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
@@ -126,6 +133,15 @@ LmWeightOption = Annotated[
         metavar="WEIGHT",
         help="How much the model's n-gram of phones counts, if it has one; 0: the sound alone decides. Without it,"
         " the weight the model was made with.",
+    ),
+]
+MinModulationOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--min-modulation-db",
+        metavar="DB",
+        help="No phones are found where no band's level changes by more than DB within 1.5 s: in pauses and steady"
+        " noise. 0 finds phones anywhere. Without it, the model's own setting (decode.min_modulation_db).",
     ),
 ]
 PhonesOption = Annotated[

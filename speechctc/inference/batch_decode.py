@@ -25,7 +25,9 @@ BUNDLE = 256  # recordings that are sorted by length together
 BATCH_FRAMES = 40_000  # of static features in a batch on a GPU, padding included
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0) -> Iterator[Result | InputError]:
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0
+) -> Iterator[Result | InputError]:
     """Yield ``work(item)`` of each item in order, or the `InputError` it raised.
 
     Parameters
@@ -53,7 +55,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 
         torch.set_num_threads(threads)
 
 
-def decode_many(
+def decode_files(
     recogniser: Recogniser,
     paths: Iterable[Path],
     jobs: int = 0,
@@ -62,8 +64,10 @@ def decode_many(
 ) -> Iterator[Recognition | InputError]:
     """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
     if recogniser.device.type == "cpu":
-        return in_order(lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs)
-    return decode_batched(recogniser, paths, jobs, alternatives, channel)
+        return map_in_threads(
+            lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs
+        )
+    return decode_in_batches(recogniser, paths, jobs, alternatives, channel)
 
 
 class _Prepared(NamedTuple):
@@ -72,7 +76,7 @@ class _Prepared(NamedTuple):
     static: Tensor | None  # None of what is too long to be in a batch
 
 
-def decode_batched(
+def decode_in_batches(
     recogniser: Recogniser,
     paths: Iterable[Path],
     jobs: int = 0,
@@ -82,9 +86,9 @@ def decode_batched(
     """Decode recordings in batches of like length; threads read and make features ahead."""
 
     def prepare(path: Path) -> _Prepared:
-        return _Prepared(path, *recogniser.static(path, BATCH_FRAMES, channel))
+        return _Prepared(path, *recogniser.forward.static(path, BATCH_FRAMES, channel))
 
-    prepared = in_order(prepare, paths, jobs)
+    prepared = map_in_threads(prepare, paths, jobs)
     while bundle := list(islice(prepared, BUNDLE)):
         short = [each for each in bundle if isinstance(each, _Prepared) and each.static is not None]
         done = {id(each): result for each, result in _batches(recogniser, short, alternatives)}
@@ -113,7 +117,7 @@ def _batches(
         size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
         batch, left = left[:size], left[size:]
         statics = [item.static for item in batch if item.static is not None]
-        for item, static, rows in zip(batch, statics, recogniser.apply_batch(statics), strict=True):
+        for item, static, rows in zip(batch, statics, recogniser.forward.batch(statics), strict=True):
             logits = gate.whole(static, rows.numpy())
             segments = recogniser.segments_of(logits, item.seconds, alternatives)
             yield item, Recognition(str(item.path), item.seconds, tuple(segments))

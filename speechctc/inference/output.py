@@ -16,7 +16,7 @@ _FORMATS: dict[str, Format] = {ending.lower(): form for form, ending in ENDINGS.
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OutputOptions:
     """How results are to be made and written.
 
     Attributes
@@ -91,7 +91,7 @@ def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | 
     return form or meant or "text", path, None
 
 
-def check_out(recordings: Sequence[Recording], wanted: Wanted) -> None:
+def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
     """See that there is a place for each result before any is made.
 
     Raises
@@ -100,25 +100,25 @@ def check_out(recordings: Sequence[Recording], wanted: Wanted) -> None:
         Several TextGrids in one file, two results of one name, a place that cannot be written, or files there that a
         person made or changed.
     """
-    if wanted.folder is None:
-        if wanted.form == "textgrid" and len(recordings) > 1:
+    if options.folder is None:
+        if options.form == "textgrid" and len(recordings) > 1:
             raise InputError(f"{len(recordings)} TextGrids do not go into one file", "name a folder with --out FOLDER")
-        if wanted.skip_existing:
+        if options.skip_existing:
             raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
-        if wanted.file is not None:
-            check_place(wanted.file, wanted.overwrite)
+        if options.file is not None:
+            check_place(options.file, options.overwrite)
         return
     owner: dict[Path, Path] = {}
     for recording in recordings:
-        file = wanted.file_of(recording)
+        file = options.file_of(recording)
         other = owner.setdefault(file, recording.path)
         if other != recording.path:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
             raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
-    _check_folder(wanted.folder)
-    if not wanted.skip_existing:
+    _check_folder(options.folder)
+    if not options.skip_existing:
         advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
-        written.refuse_changed(owner, wanted.overwrite, advice)
+        written.refuse_changed(owner, options.overwrite, advice)
 
 
 def check_place(file: Path | None, overwrite: bool = False) -> None:

@@ -12,8 +12,8 @@ from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Found, Transcript
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import in_order
-from speechctc.inference.output import Wanted, check_out
+from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.writer import Delivery, deliver, say_if_uncalibrated, to_do
@@ -31,7 +31,7 @@ class Task(NamedTuple):
     transcript: Found
 
 
-def align(recogniser: Recogniser, tasks: Sequence[Task], wanted: Wanted, reporter: Reporter) -> int:
+def align(recogniser: Recogniser, tasks: Sequence[Task], options: OutputOptions, reporter: Reporter) -> int:
     """Align recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did.
 
     Raises
@@ -39,13 +39,13 @@ def align(recogniser: Recogniser, tasks: Sequence[Task], wanted: Wanted, reporte
     InputError
         The results do not fit into the output named, or would replace a person's files.
     """
-    check_out([task.recording for task in tasks], wanted)
-    say_if_uncalibrated(recogniser, wanted, reporter)
-    left = {recording.path for recording in to_do([task.recording for task in tasks], wanted, reporter)}
+    check_out([task.recording for task in tasks], options)
+    say_if_uncalibrated(recogniser, options, reporter)
+    left = {recording.path for recording in to_do([task.recording for task in tasks], options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
     errors: dict[str, float] = {}
-    results = in_order(lambda task: _place(recogniser, task, wanted.channel), tasks, wanted.jobs)
-    delivery = Delivery([task.recording for task in tasks], _noted(results, errors), wanted)
+    results = map_in_threads(lambda task: _place(recogniser, task, options.channel), tasks, options.jobs)
+    delivery = Delivery([task.recording for task in tasks], _noted(results, errors), options)
     status = deliver(delivery, "aligning", reporter, aligned=True)
     if errors:
         reporter.note(_errors_in_words(errors))

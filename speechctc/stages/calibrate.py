@@ -9,12 +9,12 @@ import numpy as np
 
 from speechctc.corpora.corpus import Utterance
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import in_order
+from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
-from speechctc.stages.split_scoring import judge
+from speechctc.stages.split_scoring import score_split
 
 FEWEST = 50  # phones that two numbers can be learned from
 
@@ -44,24 +44,24 @@ def calibrate(
     folder = find_checkpoint(model)
     recogniser = Recogniser.load(folder, device)
     recogniser.calibration = Calibration()
-    judged = judge(recogniser, split, overrides, reporter, "calibrating on")
-    reporter.note(f"PER on {split}: {judged.counts.per:.2f} % ({judged.reliability.to_text()})")
-    if judged.reliability.caution:
-        reporter.note(f"  {judged.reliability.caution}")
-    posteriors, right = judged.confidences, judged.right
+    scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
+    reporter.note(f"PER on {split}: {scored.counts.per:.2f} % ({scored.reliability.to_text()})")
+    if scored.reliability.caution:
+        reporter.note(f"  {scored.reliability.caution}")
+    posteriors, right = scored.confidences, scored.right
     if len(right) < FEWEST:
         raise InputError(f"{split}: the model finds {len(right)} phones in it, calibration needs {FEWEST}", "train on")
     slope, intercept = fit(posteriors, right)
-    told = cross_validated(posteriors, right, judged.numbers)
+    told = cross_validated(posteriors, right, scored.numbers)
     calibration = Calibration(
         slope,
         intercept,
-        boundary_shift(recogniser, judged.utterances),
+        boundary_shift(recogniser, scored.utterances),
         len(right),
         expected_calibration_error(posteriors, right),
         expected_calibration_error(told, right),
         float(right.mean()),
-        f"{split}; {judged.protocol}",
+        f"{split}; {scored.protocol}",
     )
     calibration.save(folder)
     return calibration
@@ -77,7 +77,7 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     """
     timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
     lags: list[float] = []
-    results = in_order(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
+    results = map_in_threads(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError) and utterance.times:
             starts = zip(utterance.times[1:], result.segments[1:], strict=True)

@@ -10,7 +10,7 @@ from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.progress import Reporter
-from speechctc.stages.split_scoring import judge
+from speechctc.stages.split_scoring import score_split
 
 ERROR_MEANS = "how far a phone's confidence lies, on average, from the share of such phones that are right"
 
@@ -95,9 +95,9 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     """
     if not reporter.quiet:
         reporter.note(f"{PER_MEANS}; the expected calibration error says {ERROR_MEANS}")
-    judged = judge(recogniser, split, overrides, reporter, "evaluating")
-    error = expected_calibration_error(judged.confidences, judged.right)
+    scored = score_split(recogniser, split, overrides, reporter, "evaluating")
+    error = expected_calibration_error(scored.confidences, scored.right)
     calibrated = recogniser.calibration.phones > 0
     return Evaluation(
-        split, judged.counts, judged.reliability, judged.protocol, tuple(judged.skipped), error, calibrated
+        split, scored.counts, scored.reliability, scored.protocol, tuple(scored.skipped), error, calibrated
     )

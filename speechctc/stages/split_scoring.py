@@ -1,4 +1,4 @@
-"""A split's recordings decoded as a user's would be, and every phone of them judged by the labels."""
+"""A split's recordings decoded as a user's would be, and every phone of them scored by the labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import decode_many, in_order
+from speechctc.inference.batch_decode import decode_files, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -23,7 +23,7 @@ from speechctc.progress import Reporter
 
 
 @dataclass
-class Judged:
+class ScoredSplit:
     """What came of a split.
 
     Attributes
@@ -77,7 +77,9 @@ class Judged:
         return np.array([number for _, _, number in self._phones], dtype=np.int64)
 
 
-def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str) -> Judged:
+def score_split(
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str
+) -> ScoredSplit:
     """Decode a split of the model's corpus and compare.
 
     Parameters
@@ -100,31 +102,31 @@ def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter
     folding = choose_folding(config.score.fold, recogniser.inventory)
     recogniser = recogniser.configured(config)
     protocol = f"{folding.protocol}; {recogniser.method}; minimal edit distance, every phone counted alike"
-    judged = Judged(corpus.splits[split], protocol)
-    judged.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
-    if not judged.utterances:
+    scored = ScoredSplit(corpus.splits[split], protocol)
+    scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
+    if not scored.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
-    results = _decode(recogniser, judged.utterances)
-    with reporter.progress(f"{what} {split}", len(judged.utterances)) as advance:
+    results = _decode(recogniser, scored.utterances)
+    with reporter.progress(f"{what} {split}", len(scored.utterances)) as advance:
         for number, result in enumerate(results):
             if isinstance(result, InputError):
-                judged.skipped.append((judged.utterances[number].id, result.what))
+                scored.skipped.append((scored.utterances[number].id, result.what))
             else:
                 confidences = [segment.confidence for segment in result.segments]
-                judged.add(number, result.phones, confidences, folding)
-            advance(1, f"PER {judged.counts.per:.2f} %")
-    if not judged.counts.utterances:
-        reason = judged.skipped[-1][1]
-        raise InputError(f"none of the {len(judged.utterances)} recordings of {split} can be decoded", reason)
-    return judged
+                scored.add(number, result.phones, confidences, folding)
+            advance(1, f"PER {scored.counts.per:.2f} %")
+    if not scored.counts.utterances:
+        reason = scored.skipped[-1][1]
+        raise InputError(f"none of the {len(scored.utterances)} recordings of {split} can be decoded", reason)
+    return scored
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
     """Decode utterances in order, each from its channel."""
     channels = {utterance.channel for utterance in utterances}
     if len(channels) == 1:
-        return decode_many(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
-    return in_order(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
+        return decode_files(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
+    return map_in_threads(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
 
 
 def _with(config: Config, overrides: Sequence[str]) -> Config:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
@@ -159,7 +160,7 @@ class Augmenter:
 
 
 def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
-    """Return the fewest frames that hold the labels: one for each, and a blank between equal neighbours.
+    """Return the fewest input frames that hold the labels (see `frames_needed`).
 
     Parameters
     ----------
@@ -168,10 +169,7 @@ def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
     stride : int
         Frames of input per frame of output.
     """
-    pairs = torch.arange(1, max(labels.shape[1], 1), device=labels.device) < counts[:, None]
-    repeats = ((labels[:, 1:] == labels[:, :-1]) & pairs).sum(1)
-    least: Tensor = (counts + repeats - 1).clamp(min=0) * stride + 1
-    return least
+    return (frames_needed(labels, counts) - 1).clamp(min=0) * stride + 1
 
 
 def _interpolate(values: Tensor, places: Tensor, last: Tensor) -> Tensor:
