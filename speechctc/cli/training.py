@@ -52,11 +52,13 @@ def train_command(
     from speechctc.progress import Reporter
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
-    from speechctc.stages.train import Stopped, profile, train
-
     if profile_steps:
+        from speechctc.stages.profile import profile
+
         typer.echo(profile(loaded, profile_steps, Reporter()).to_text())
         return
+    from speechctc.stages.train import Stopped, train
+
     try:
         trained = train(loaded, resume, Reporter())
     except Stopped as stop:
