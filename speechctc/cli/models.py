@@ -12,16 +12,20 @@ from speechctc.cli.options import ConfigOption, ModelOption, SettingsArgument
 
 
 def export_command(
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; a name that ends in .onnx is an ONNX file.")],
     model: ModelOption = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace the folder, if it holds an exported model and nothing else."),
+        typer.Option(
+            "--overwrite",
+            help="Replace the folder if it holds an exported model and nothing else; an .onnx file is never replaced.",
+        ),
     ] = False,
 ) -> None:
-    """Write a model to give away.
+    """Write a model to give to others: as a folder for speechctc, or as an .onnx file for other programs.
 
-    It is half the size, and has no training state and no paths of this machine.
+    A folder has half the size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An
+    ONNX file maps static features to logits.
     """
     from speechctc.stages.export import check_out, export
 
@@ -31,10 +35,7 @@ def export_command(
 
 
 def config_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
-    """Check a config and print all of its keys.
-
-    Defaults are filled in.
-    """
+    """Check a config and print all its keys, defaults included."""
     import yaml
 
     from speechctc.config.load import load_config

@@ -51,7 +51,7 @@ def decode_command(
 ) -> None:
     """Recognise the phones of recordings.
 
-    One recording as text is a line of phones; several are a line for each: the file, a tab, the phones.
+    As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
@@ -87,9 +87,9 @@ def align_command(
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Place known phones in recordings.
+    """Find the times of known phones in recordings.
 
-    Where the phones came with times (.PHN, TextGrid), how far those are from the times found is said, too.
+    If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
     """
     from speechctc.inference.output import OutputOptions, choose_output
     from speechctc.progress import Reporter

@@ -23,7 +23,7 @@ def evaluate_command(
     settings: SettingsArgument = None,
     model: ModelOption = None,
     split: Annotated[
-        Split, typer.Option("--split", help="Which part of the corpus to score; dev was held back from training.")
+        Split, typer.Option("--split", help="The part of the corpus to score; dev is never trained on.")
     ] = Split.test,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
@@ -31,8 +31,8 @@ def evaluate_command(
     """Score a model on a split of its corpus.
 
     Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
-    the reference, divided by the number of reference phones. Below it stand the protocol, and the calibration error:
-    how far confidences are from the share of phones that are right, on average.
+    the reference, divided by the number of reference phones. Also prints the protocol, and the calibration error: the
+    mean distance between the confidences and the share of phones that are right.
     """
     from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
@@ -51,14 +51,14 @@ def calibrate_command(
     settings: SettingsArgument = None,
     model: ModelOption = None,
     split: Annotated[
-        Split, typer.Option("--split", help="What to learn from: a split that the model was not trained on.")
+        Split, typer.Option("--split", help="The split to calibrate on; the model must not be trained on it.")
     ] = Split.dev,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Learn how far a model's confidences can be believed.
+    """Calibrate a model: make its confidences probabilities, and correct its boundaries.
 
-    Confidences are then the share of such phones that are right, and boundaries are moved by how much they are early
-    or late as a whole. Both are learned on dev, the split held back from training, and kept in the model's folder.
+    After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries are moved by the median error
+    of the model's boundaries. Both are estimated on dev, which is never trained on, and saved in the model's folder.
     """
     from speechctc.progress import Reporter
     from speechctc.stages.calibrate import calibrate
@@ -68,7 +68,9 @@ def calibrate_command(
 
 def score_boundaries_command(
     reference: Annotated[Path, typer.Argument(help="A TextGrid or .PHN file, or a folder of them.")],
-    hypothesis: Annotated[Path, typer.Argument(help="What to compare with it: files of the same names.")],
+    hypothesis: Annotated[
+        Path, typer.Argument(help="A file, or a folder with files of the same names, to compare with the reference.")
+    ],
     tier: Annotated[
         str, typer.Option("--tier", metavar="NAME", help="The tier of the TextGrids to compare.")
     ] = "phones",
@@ -77,7 +79,7 @@ def score_boundaries_command(
 ) -> None:
     """Compare the boundaries of two sets of files.
 
-    Prints the median error, and the shares of boundaries within 10, 20 and 50 ms, for each class of phones.
+    Prints, for each class of phones, the median error and the share of boundaries within 10, 20 and 50 ms.
     """
     from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries

@@ -15,17 +15,17 @@ def start_command(
     folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--out", metavar="CONFIG", help="The config to write; without it one named after the folder."),
+        typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
     ] = None,
 ) -> None:
-    """Look at a folder of recordings, say what is there, and write a config to train with it."""
+    """Describe a folder of recordings, and write a config to train on it."""
     from speechctc.stages.start import start
 
     typer.echo(start(folder, out).to_text())
 
 
 def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
-    """Turn a corpus's recordings into features on disk. Interrupted, it goes on where it was."""
+    """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.config.load import load_config
     from speechctc.progress import Reporter
     from speechctc.stages.extract import extract
@@ -39,15 +39,13 @@ def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> 
 def train_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Optional[Path], typer.Option("--run", help="The run's folder.")] = None,  # noqa: UP045
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
-    ] = False,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder of the run.")] = None,  # noqa: UP045
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
     profile_steps: Annotated[
-        int, typer.Option("--profile", metavar="N", min=0, help="Only take N steps and say where the time goes.")
+        int, typer.Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
     ] = 0,
 ) -> None:
-    """Train a net on extracted features. Ctrl-C saves; --resume goes on from there."""
+    """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     from speechctc.config.load import load_config
     from speechctc.progress import Reporter
 
@@ -74,13 +72,13 @@ def train_command(
 def sweep_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Optional[Path], typer.Option("--run", help="Folder of the run folders.")] = None,  # noqa: UP045
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many train at a time.")] = 1,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder for the runs.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of runs to train at a time.")] = 1,
 ) -> None:
     """Train every combination of some settings.
 
-    train.lr=1e-4,3e-4 tries both values. The runs are printed by their PER (phone error rate) on dev, best first.
-    Stopped or cut off, the same command goes on where it was.
+    train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
+    interruption, the same command continues.
     """
     from speechctc.config.load import load_config
     from speechctc.progress import Reporter

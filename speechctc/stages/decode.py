@@ -1,4 +1,4 @@
-"""The decoding stage: recordings to phones, in the format asked for."""
+"""Decode recordings or standard input, and write the phones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from speechctc.inference.segmenter import Segment
 from speechctc.inference.writer import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
 from speechctc.progress import Reporter
 
-LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording goes out phone by phone, and none is kept
-LIVE_FRAMES = 50  # of static features at a time from standard input: phones come half a second late, and a bit
+LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording is written phone by phone
+LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
 
 
 def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOptions, reporter: Reporter) -> int:
-    """Decode recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did.
+    """Decode recordings and write each result when it is ready; return the exit status.
+
+    The status is 0 if all recordings were decoded, 1 if some failed, 2 if all failed.
 
     Parameters
     ----------
@@ -31,13 +33,13 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOpt
         Files, folders, patterns.
     options : OutputOptions
     reporter : Reporter
-        Hears of those that failed, at the end.
+        Receives the failures, at the end.
 
     Raises
     ------
     InputError
-        A folder without recordings, or results that do not fit into the output named, or would replace a person's
-        files.
+        A folder has no recordings, the output cannot hold the results, or files that a person made or changed would
+        be replaced.
     """
     recordings = find_recordings(arguments)
     check_out(recordings, options)
@@ -54,7 +56,7 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOpt
 
 
 def _decode_live(recogniser: Recogniser, recording: Recording, options: OutputOptions, reporter: Reporter) -> None:
-    """Decode one recording, phone by phone."""
+    """Decode one recording and write it phone by phone."""
     path = recording.path
     (source,) = options.sources([recording])
     with stream.opened(path, recogniser.config.features.sample_rate, options.channel) as blocks:
@@ -66,21 +68,21 @@ def _decode_live(recogniser: Recogniser, recording: Recording, options: OutputOp
 
 
 def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int | None, reporter: Reporter) -> None:
-    """Decode standard input as it comes: text, CTM, TSV and CSV go out phone by phone, JSON and TextGrid at the end.
+    """Decode standard input while it is read; write text, CTM, TSV and CSV by phone, JSON and TextGrid at the end.
 
     Parameters
     ----------
     recogniser : Recogniser
     options : OutputOptions
     raw_rate : int or None
-        Rate of raw 16-bit little-endian mono samples, Hz; None: it is a sound file, of which only WAV is decoded while
-        it comes.
+        Rate of raw 16-bit little-endian mono samples, Hz; None: standard input is a sound file. Only a WAV file is
+        decoded while it is read.
     reporter : Reporter
 
     Raises
     ------
     InputError
-        It is not sound, or what is at the output named was made by a person.
+        Standard input is not sound, or the output would replace a file that a person made or changed.
     """
     if options.folder is not None:
         raise InputError(
@@ -101,7 +103,7 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
 
 
 def _write_live(segments: Iterator[Segment], source: Source, options: OutputOptions) -> None:
-    """Write each phone as it comes, and keep none."""
+    """Write each phone when it is known, and keep none in memory."""
     with opened_out(options) as out:
         out.write(header(options.form))
         between, end = "", "\n" if options.form == "text" else ""

@@ -1,4 +1,4 @@
-"""A split's recordings decoded as a user's would be, and every phone of them scored by the labels."""
+"""Decode a split of the corpus, and mark each phone as right or wrong."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from speechctc.progress import Reporter
 
 @dataclass
 class ScoredSplit:
-    """What came of a split.
+    """The scores of a split.
 
     Attributes
     ----------
     utterances : tuple of Utterance
-        The split's, decoded or not.
+        All utterances of the split, decoded or not.
+    protocol : str
+        How phones were decoded, folded and compared, in words.
     counts : EditCounts
     skipped : list of (str, str)
-        Utterances that could not be scored, and why.
-    protocol : str
-        How phones were folded and aligned, in words.
+        Ids of utterances that could not be scored, and the reasons.
     """
 
     utterances: tuple[Utterance, ...]
@@ -46,7 +46,7 @@ class ScoredSplit:
     _phones: list[tuple[float, bool, int]] = field(default_factory=list)
 
     def add(self, number: int, phones: Sequence[str], confidences: Sequence[float], folding: Folding) -> None:
-        """Take in the phones of utterance `number`."""
+        """Score the phones recognised in utterance `number`."""
         reference = self.utterances[number].phones
         counts = edit_counts(folding.apply(reference), folding.apply(phones))
         self.counts += counts
@@ -58,46 +58,46 @@ class ScoredSplit:
 
     @property
     def reliability(self) -> Reliability:
-        """How far the PER can be trusted."""
+        """The PER's interval."""
         return reliability(self._each, self._speakers)
 
     @property
     def confidences(self) -> NDArray[np.float64]:
-        """Of each scored phone, its confidence."""
+        """The confidence of each scored phone, shape = (n_phones,)."""
         return np.array([confidence for confidence, _, _ in self._phones], dtype=np.float64)
 
     @property
     def right(self) -> NDArray[np.float64]:
-        """Of each scored phone, 1 if it is right, else 0."""
+        """1 for each scored phone that is right, 0 for others, shape = (n_phones,)."""
         return np.array([right for _, right, _ in self._phones], dtype=np.float64)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Of each scored phone, the number of its utterance."""
+        """The number of each scored phone's utterance, shape = (n_phones,)."""
         return np.array([number for _, _, number in self._phones], dtype=np.int64)
 
 
 def score_split(
     recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str
 ) -> ScoredSplit:
-    """Decode a split of the model's corpus and compare.
+    """Decode a split of the model's corpus and compare with the labels.
 
     Parameters
     ----------
     recogniser : Recogniser
     split : str
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding, another way to decode.
+        Settings that replace those of the model's config: another corpus, folding or decoding.
     reporter : Reporter
     what : str
-        What is being done, for the progress bar.
+        The text of the progress bar.
 
     Raises
     ------
     InputError
-        The split is empty, or nothing of it can be decoded.
+        The split is empty, or none of its recordings can be decoded.
     """
-    config = _with(recogniser.config, overrides)
+    config = _override(recogniser.config, overrides)
     corpus = read_corpus(config.corpus)
     folding = choose_folding(config.score.fold, recogniser.inventory)
     recogniser = recogniser.configured(config)
@@ -129,5 +129,5 @@ def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator
     return map_in_threads(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
 
 
-def _with(config: Config, overrides: Sequence[str]) -> Config:
+def _override(config: Config, overrides: Sequence[str]) -> Config:
     return parse_config(override(config.to_dict(), overrides), "the model's config with these settings")

@@ -1,4 +1,4 @@
-"""The first stage of all: what lies in a folder of recordings, and a config to train with it. No torch."""
+"""Describe a folder of recordings, and write a config to train on it. Loads no torch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from speechctc.corpora.survey_text import describe, is_held_out
 from speechctc.errors import InputError
 from speechctc.storage import files
 
-FEW_SPEAKERS = 3  # of dev, below which a score says little of other speakers
+FEW_SPEAKERS = 3  # in dev; a score on fewer says little about other speakers
 
 
 @dataclass(frozen=True)
 class Advice:
-    """How to train on so much speech, and why.
+    """Settings for an amount of speech.
 
     Attributes
     ----------
     amount : str
     dev_share, epochs, minutes, lr : float
-        Of the config; `minutes` of training at the most.
+        Values for the config; training takes `minutes` at most.
     """
 
     amount: str
@@ -35,13 +35,13 @@ class Advice:
 
 @dataclass(frozen=True)
 class Start:
-    """What was found, the config that was written, and the commands that come next.
+    """The result of `start`: what was found, the config that was written, and the next commands.
 
     Attributes
     ----------
     description : str
     config : Path or None
-        None where nothing is labelled.
+        None if no recording is labelled.
     commands : tuple of str
     """
 
@@ -50,40 +50,40 @@ class Start:
     commands: tuple[str, ...]
 
     def to_text(self) -> str:
-        """Return the report for people."""
+        """Return the report."""
         lines = [self.description, ""]
         if self.config:
-            lines += [f"wrote {self.config}; every choice in it has its reason beside it, change what you like", ""]
+            lines += [f"wrote {self.config}; comments in it give the reason for each setting", ""]
             lines += ["Next, from this folder:", ""]
         else:
             lines += [
-                "There are no labels to train on. The bundled model can write first ones, to be corrected in Praat:",
+                "There are no labels to train on. The bundled model can write first labels, which you correct in Praat:",
                 "",
             ]
         lines += [f"    {command}" for command in self.commands]
         if not self.config:
             lines += [
                 "",
-                "It is of English and errs often. Correct the tier 'phones' and delete the TextGrids that you did not",
-                "correct; then run the last command: it takes every TextGrid beside a recording as right.",
+                "The model is for English and makes many errors. Correct the tier 'phones', and delete the TextGrids that",
+                "you did not correct. Then run the last command: it takes all TextGrids in the folder as correct.",
             ]
         return "\n".join(lines)
 
 
 def start(folder: Path, out: Path | None = None) -> Start:
-    """Look at a folder of recordings, and write a config with which to train on them.
+    """Describe a folder of recordings, and write a config to train on them.
 
     Parameters
     ----------
     folder : Path
         Nothing in it is changed.
     out : Path, optional
-        The config to write; without it one in the working directory, named after the folder.
+        The config to write; by default in the working directory, named after the folder.
 
     Raises
     ------
     InputError
-        There is nothing to hear in the folder, or `out` exists.
+        There are no recordings in the folder, or `out` exists.
     """
     if out is not None and out.exists():
         raise InputError(f"{out}: exists already, and is not overwritten", "give another name with --out")
@@ -106,7 +106,7 @@ def start(folder: Path, out: Path | None = None) -> Start:
 
 
 def advise(minutes: float, speakers: int | None) -> Advice:
-    """Choose how to train on so many minutes of labelled speech of so many speakers; None: not known."""
+    """Choose settings for some minutes of labelled speech by some speakers; None: an unknown number."""
     if minutes < 10:
         amount, dev_share, epochs, limit, lr = "a few minutes", 0.2, 60, 10, 1e-3
     elif minutes < 60:
@@ -119,7 +119,7 @@ def advise(minutes: float, speakers: int | None) -> Advice:
 
 
 def config_text(found: Survey, name: str) -> str:
-    """Return the config for what was found, with the reasons as comments."""
+    """Return the text of the config, with the reasons as comments."""
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
     speakers = {utterance.speaker for utterance in found.utterances}
@@ -162,16 +162,16 @@ def config_text(found: Survey, name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a string as YAML, so that no name can be taken for something else."""
+    """Quote a string for YAML, so that it is not read as another type."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _free_name(folder: Path) -> Path:
-    """Return a name for the config that neither a config, nor a run, nor features have here."""
+    """Return a name for the config that no config, run or features have here."""
     stem = "-".join(folder.resolve().name.split()) or "recordings"
     for number in range(1, 1000):
         name = stem if number == 1 else f"{stem}-{number}"
         taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
         if not any(path.exists() for path in taken):
             return taken[0]
-    raise InputError(f"{stem}.yaml: that name and 999 more are taken here", "give another with --out")
+    raise InputError(f"{stem}.yaml: exists, as do {stem}-2 to {stem}-999", "give another name with --out")
