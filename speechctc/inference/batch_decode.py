@@ -1,4 +1,4 @@
-"""Many recordings: several at a time, results in order, failures as values."""
+"""Decode many recordings at a time; yield results in order, and errors as values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from speechctc.inference.streaming import ActivityGate
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 4  # results in hand for each thread, at most
-BUNDLE = 256  # recordings that are sorted by length together
-BATCH_FRAMES = 40_000  # of static features in a batch on a GPU, padding included
+AHEAD = 4  # most results that wait to be taken, per thread
+BUNDLE = 256  # recordings to sort by length together
+BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding included
 
 
 def map_in_threads(
@@ -33,10 +33,10 @@ def map_in_threads(
     Parameters
     ----------
     work : callable
-        Most of its time must go by outside the interpreter's lock, as in torch and libsndfile.
+        Should spend most of its time without the interpreter's lock, as torch and libsndfile do.
     items : iterable
     jobs : int
-        Threads; torch's own are divided among them. 0: as many as torch has.
+        Number of threads, which share torch's own threads; 0: the number of torch's threads.
     """
     threads = torch.get_num_threads()
     jobs = jobs or threads
@@ -62,7 +62,7 @@ def decode_files(
     alternatives: int = 0,
     channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
-    """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
+    """Decode recordings: on a CPU several at a time, on a GPU in batches of similar length."""
     if recogniser.device.type == "cpu":
         return map_in_threads(
             lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs
@@ -73,7 +73,7 @@ def decode_files(
 class _Prepared(NamedTuple):
     path: Path
     seconds: float
-    static: Tensor | None  # None of what is too long to be in a batch
+    static: Tensor | None  # None if it is too long for a batch
 
 
 def decode_in_batches(
@@ -83,7 +83,7 @@ def decode_in_batches(
     alternatives: int = 0,
     channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
-    """Decode recordings in batches of like length; threads read and make features ahead."""
+    """Decode recordings in batches of similar length; threads read files and compute features in advance."""
 
     def prepare(path: Path) -> _Prepared:
         return _Prepared(path, *recogniser.forward.static(path, BATCH_FRAMES, channel))
@@ -106,7 +106,7 @@ def decode_in_batches(
 def _batches(
     recogniser: Recogniser, items: list[_Prepared], alternatives: int
 ) -> Iterator[tuple[_Prepared, Recognition]]:
-    """Run recordings through the net in batches of like length."""
+    """Decode short recordings in batches of similar length."""
 
     def frames(item: _Prepared) -> int:
         return 0 if item.static is None else len(item.static)

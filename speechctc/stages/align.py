@@ -16,7 +16,7 @@ from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.inference.writer import Delivery, deliver, say_if_uncalibrated, to_do
+from speechctc.inference.writer import Delivery, deliver, left_to_do, say_if_uncalibrated
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 
@@ -43,7 +43,7 @@ def align(recogniser: Recogniser, tasks: Sequence[Task], options: OutputOptions,
     """
     check_out([task.recording for task in tasks], options)
     say_if_uncalibrated(recogniser, options, reporter)
-    left = {recording.path for recording in to_do([task.recording for task in tasks], options, reporter)}
+    left = {recording.path for recording in left_to_do([task.recording for task in tasks], options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
     errors: dict[str, float] = {}
     results = map_in_threads(lambda task: _place(recogniser, task, options.channel), tasks, options.jobs)

@@ -14,7 +14,7 @@ from speechctc.inference.output import OutputOptions, check_out, check_place
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.writer import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
+from speechctc.inference.writer import Delivery, channel_hint, deliver, left_to_do, opened_out, say_if_uncalibrated
 from speechctc.progress import Reporter
 
 LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording is written phone by phone
@@ -46,7 +46,7 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOpt
     for line in left_out(arguments):
         reporter.note(line)
     say_if_uncalibrated(recogniser, options, reporter)
-    recordings = to_do(recordings, options, reporter)
+    recordings = left_to_do(recordings, options, reporter)
     if len(recordings) == 1 and options.folder is None and options.form in LIVE:
         _decode_live(recogniser, recordings[0], options, reporter)
         return 0

@@ -57,15 +57,15 @@ class Start:
             lines += ["Next, from this folder:", ""]
         else:
             lines += [
-                "There are no labels to train on. The bundled model can write first labels, which you correct in Praat:",
+                "There are no labels to train on. The bundled model can write first ones, which you correct in Praat:",
                 "",
             ]
         lines += [f"    {command}" for command in self.commands]
         if not self.config:
             lines += [
                 "",
-                "The model is for English and makes many errors. Correct the tier 'phones', and delete the TextGrids that",
-                "you did not correct. Then run the last command: it takes all TextGrids in the folder as correct.",
+                "The model is for English and makes many errors. Correct the tier 'phones', and delete the TextGrids",
+                "that you did not correct. Then run the last command: it takes all TextGrids in the folder as correct.",
             ]
         return "\n".join(lines)
 
