@@ -12,7 +12,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.progress import Reporter
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
-from speechctc.stages.train import train
+from speechctc.stages.train import train_net
 
 pytestmark = pytest.mark.shared
 
@@ -30,7 +30,7 @@ def test_overfitting_four_real_utterances(shared_data: Path, tmp_path: Path, mon
     settings += ["model.convs=[16, 16]", "model.dense=[64]", "model.dropout=0", "train.lr=0.01", "train.batch_size=4"]
     config = load_config("demo", settings)
     extract(config, Reporter(quiet=True))
-    train(config, False, Reporter(quiet=True))
+    train_net(config, False, Reporter(quiet=True))
     result = evaluate(Recogniser.load(Path("run")), "test", [], Reporter(quiet=True))
     assert result.counts.per < 5
 
@@ -43,6 +43,6 @@ def test_the_timit_sample_goes_through(shared_data: Path, tmp_path: Path, monkey
     summaries = {summary.split: summary for summary in extract(config, Reporter(quiet=True))}
     assert summaries["train"].utterances and summaries["dev"].utterances and summaries["test"].utterances
     assert not any(summary.skipped for summary in summaries.values())
-    train(config, False, Reporter(quiet=True))
+    train_net(config, False, Reporter(quiet=True))
     result = evaluate(Recogniser.load(Path("run")), "test", [], Reporter(quiet=True))
     assert "39 phones" in result.protocol and result.counts.reference_phones > 100

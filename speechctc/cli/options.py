@@ -1,4 +1,4 @@
-"""The options that several commands of the command line share, and the values some of them can have."""
+"""Options that several commands share, and their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Split(str, Enum):
 
 
 class Device(str, Enum):
-    """Where to compute; auto is a CUDA GPU where there is one."""
+    """Devices to compute on; auto is a CUDA GPU if there is one."""
 
     auto = "auto"
     cpu = "cpu"
@@ -26,7 +26,7 @@ class Device(str, Enum):
 
 
 class Format(str, Enum):
-    """How phones in time are written."""
+    """Formats of results."""
 
     text = "text"
     json = "json"
@@ -37,13 +37,20 @@ class Format(str, Enum):
 
 
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
+ConfigOption = Annotated[
+    str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
+]
+SettingsArgument = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the config: train.epochs=3"),
+]
 ModelOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--model",
         metavar="DIR",
-        help="The model: a run's folder (its best checkpoint) or a checkpoint. Without it the latest run in runs/"
-        " is used, which is then named on standard error.",
+        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint. Default: the latest run"
+        " in runs/, which is named on standard error.",
     ),
 ]
 ModelOrBundledOption = Annotated[
@@ -51,16 +58,16 @@ ModelOrBundledOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="The model: a run's folder (its best checkpoint) or a checkpoint. Without it the latest run in runs/"
-        " is used, or else the bundled model; which it is is said on standard error.",
+        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint. Default: the latest run"
+        " in runs/, or else the bundled model; standard error names it.",
     ),
 ]
 FormatOption = Annotated[
     Optional[Format],  # noqa: UP045
     typer.Option(
         "--format",
-        help="How to write the phones. Without it the ending of --out decides (.txt .json .ctm .TextGrid .tsv .csv),"
-        " and text where there is none.",
+        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv), else"
+        " text.",
     ),
 ]
 OutOption = Annotated[
@@ -68,21 +75,22 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="PLACE",
-        help="Where to write. A name with an ending is one file for all recordings; a name without an ending, one that"
-        " ends in a slash, or a folder that exists gets a file for each recording. Without it, standard output.",
+        help="Where to write. A name with an ending is one file for all recordings. A name without an ending, with a"
+        " slash at its end, or of an existing folder is a folder, with a file for each recording. Default: standard"
+        " output.",
     ),
 ]
 OverwriteOption = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Replace files that were made or changed by hand. Without it they are kept, and the command stops"
-        " before it begins; files that are as speechctc wrote them are replaced in any case.",
+        help="Also replace files that were made or changed by hand. Without it, the command stops if there are any;"
+        " files that are as speechctc wrote them are always replaced.",
     ),
 ]
 SkipOption = Annotated[
     bool,
-    typer.Option("--skip-existing", help="Leave out recordings that have a file in the folder --out already."),
+    typer.Option("--skip-existing", help="Skip recordings that already have a file in the folder --out."),
 ]
 ChannelOption = Annotated[
     Optional[int],  # noqa: UP045
@@ -90,24 +98,24 @@ ChannelOption = Annotated[
         "--channel",
         metavar="N",
         min=1,
-        help="Read this channel of the recordings alone; 1 is the first (left). Without it, the mean of all.",
+        help="Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.",
     ),
 ]
 JobsOption = Annotated[
     int,
-    typer.Option("--jobs", metavar="N", min=0, help="How many recordings to work on at a time; 0: one for each core."),
+    typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
 ]
 DeviceOption = Annotated[
-    Device, typer.Option("--device", help="Where to compute; auto takes a CUDA GPU if there is one.")
+    Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")
 ]
 JsonOption = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--json", metavar="FILE", help="Write the scores to this JSON file, too."),
+    typer.Option("--json", metavar="FILE", help="Also write the scores to this JSON file."),
 ]
 AlternativesOption = Annotated[
     int,
     typer.Option(
-        "--alternatives", metavar="N", min=0, help="Name the N next most probable phones, in JSON and TextGrid."
+        "--alternatives", metavar="N", min=0, help="In JSON and TextGrid, also name the N next most probable phones."
     ),
 ]
 RawOption = Annotated[
@@ -116,7 +124,7 @@ RawOption = Annotated[
         "--raw",
         metavar="RATE",
         min=1,
-        help="Standard input has no header: 16-bit little-endian mono samples, RATE of them a second.",
+        help="Standard input has no header: 16-bit little-endian mono samples at RATE Hz.",
     ),
 ]
 LmWeightOption = Annotated[
@@ -124,22 +132,31 @@ LmWeightOption = Annotated[
     typer.Option(
         "--lm-weight",
         metavar="WEIGHT",
-        help="How much the model's n-gram of phones counts, if it has one; 0: the sound alone decides. Without it,"
-        " the weight the model was made with.",
+        help="Weight of the model's n-gram of phones, if it has one; 0: decode without it. Default: the model's own"
+        " setting (decode.lm_weight).",
+    ),
+]
+MinModulationOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--min-modulation-db",
+        metavar="DB",
+        help="Find no phones where no band's level changes by more than DB within 1.5 s: in pauses and steady noise."
+        " 0: find phones anywhere. Default: the model's own setting (decode.min_modulation_db).",
     ),
 ]
 PhonesOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--phones", metavar="PHONES", help='The phones of the one recording: "sh iy hh ae d".'),
+    typer.Option("--phones", metavar="PHONES", help='The phones of a single recording: "sh iy hh ae d".'),
 ]
 TranscriptsOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--transcripts",
         metavar="PLACE",
-        help="Where the phones are: a table with the columns id, audio and phones; a folder of files named like"
-        " the recordings; or the file of the one recording. Without it, files beside the recordings: .PHN, .lab,"
-        " .txt, .TextGrid, in this order.",
+        help="The phones: a table with the columns id, audio and phones; a folder of files named like the recordings;"
+        " or the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt or"
+        " .TextGrid, in this order.",
     ),
 ]
 TierOption = Annotated[
@@ -147,6 +164,6 @@ TierOption = Annotated[
     typer.Option(
         "--tier",
         metavar="NAME",
-        help="Read the phones from TextGrids alone, from this tier. Without it, the tier is phones.",
+        help="Read the phones only from TextGrids, from this tier. Default: the tier phones, and other files too.",
     ),
 ]

@@ -1,7 +1,7 @@
-"""Features on disk: one safetensors file per shard, memory-mapped when read, checked when opened.
+"""Shards: the features and labels of utterances on disk, memory-mapped when read.
 
-A shard holds the static features of some utterances end to end, their labels, and what is needed to tell whether it
-is the shard wanted: the feature config, the phone set, what it was made from, and a checksum over its tensors.
+A shard is a safetensors file. It holds the static features of some utterances one after the other, their labels, and
+in its header the recipe (feature config, phone set, hash of the sources) and a checksum of its tensors.
 
     static          (total_frames, static_dims)  float16 or float32
     frames          (n_utterances,)              int64
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
-from speechctc.features.verified import Stamps
+from speechctc.features.verified import Verified
 from speechctc.phones.inventory import check_labels
 from speechctc.storage import files
 from speechctc.storage.tensor_file import save_tensors
@@ -51,7 +51,7 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a shard was made with: the feature config, the phone set, and a digest of its sources."""
+    """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels."""
 
     features: dict[str, Any]
     phone_set: str
@@ -59,7 +59,7 @@ class Recipe:
     sources: str
 
     def to_json(self) -> dict[str, str]:
-        """Return it as the strings that a safetensors header holds."""
+        """Return the recipe as strings, for the header of a safetensors file."""
         return {
             "features": json.dumps(self.features, sort_keys=True),
             "phone_set": self.phone_set,
@@ -86,8 +86,8 @@ class Shard:
     mapping: mmap.mmap
 
     def release(self) -> None:
-        """Give back the memory of what was read; the next use reads it from the file again."""
-        if hasattr(self.mapping, "madvise"):  # not on Windows, which takes pages back by itself
+        """Free the mapped pages; the next access reads them from the file again."""
+        if hasattr(self.mapping, "madvise"):  # not on Windows, which frees mapped pages by itself
             self.mapping.madvise(mmap.MADV_DONTNEED)
 
 
@@ -98,7 +98,7 @@ def write_shard(
     recipe: Recipe,
     dtype: torch.dtype,
 ) -> None:
-    """Write utterances, and which were skipped and why, as one file; whole or not at all."""
+    """Write utterances, and the ids and reasons of the skipped ones, as one file; whole or not at all."""
     dims = recipe.features["mels"] + int(recipe.features["energy"])
     moments = [utterance.moments for utterance in utterances]
     empty = torch.zeros(0, dims)
@@ -125,13 +125,13 @@ def write_shard(
 
 
 def read_shard(path: Path, checked: bool = False) -> Shard:
-    """Open a shard and check that it is whole.
+    """Open a shard and verify it.
 
     Parameters
     ----------
     path : Path
     checked : bool
-        Its checksum is known to be right; only its form is looked at.
+        The checksum was verified before; do not compute it again.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def read_shard(path: Path, checked: bool = False) -> Shard:
 
 
 def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
-    """Map a file that safetensors has found well-formed: 8 bytes of length, a header in JSON, then the tensors."""
+    """Map a valid safetensors file: 8 bytes with the header's length, the header in JSON, then the tensors."""
     dtypes = {"F16": torch.float16, "F32": torch.float32, "F64": torch.float64, "I32": torch.int32, "I64": torch.int64}
     with open(path, "rb") as file:
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -178,7 +178,7 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
-    """Raise an `InputError` if the shard was made with another feature config; it names what differs."""
+    """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
     made = shard.recipe.features
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing:
@@ -192,8 +192,8 @@ def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
     Raises
     ------
     InputError
-        As `read_shard`; there are none, one is missing from the numbered sequence, or one was made with other features
-        or another phone set than the rest.
+        There are no shards, one of the numbered sequence is missing or damaged, or they were made with different
+        features or phone sets.
     """
     paths = sorted(folder.glob("*-of-*.safetensors"))
     if not paths:
@@ -203,20 +203,15 @@ def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: missing", REMAKE)
-    stamps = Stamps(folder, paths)
+    verified = Verified(folder, paths)
     with ThreadPoolExecutor(2) as readers:  # the checksums of a large corpus take seconds
-        shards = list(readers.map(lambda path: read_shard(path, checked=path in stamps), paths))
+        shards = list(readers.map(lambda path: read_shard(path, checked=path in verified), paths))
     for shard in shards:
         check_features(shard, features)
         if shard.recipe.phones != shards[0].recipe.phones:
             raise InputError(f"{shard.path}: made with another phone set than {shards[0].path.name}", REMAKE)
-    stamps.save()
+    verified.save()
     return shards
-
-
-def frames_needed(labels: Sequence[int]) -> int:
-    """Return the fewest output frames that can carry these labels: a blank must part two that are alike."""
-    return len(labels) + sum(left == right for left, right in zip(labels, labels[1:], strict=False))
 
 
 def shard_path(folder: Path, number: int, total: int) -> Path:
@@ -250,12 +245,12 @@ def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor], ma
 
 
 def _check_whole(shard: Shard) -> None:
-    """See that the parts of a shard fit each other.
+    """Check that the parts of a shard agree.
 
     Raises
     ------
     ValueError
-        They do not.
+        The parts disagree, or a number is out of range.
     """
     check_labels(shard.recipe.phones)
     counts = (shard.frames, 1), (shard.label_counts, 0)
@@ -276,7 +271,7 @@ def _check_whole(shard: Shard) -> None:
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:
-    """CRC-32 over the tensors in the order of their names: catches damage, at the speed of the disk."""
+    """Return the CRC-32 of the tensors, in the order of their names."""
     value = 0
     for name in sorted(tensors):
         value = zlib.crc32(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data, value)

@@ -1,4 +1,4 @@
-"""Which files of a folder were found whole before, told by size and time of change, so that no checksum is needed."""
+"""Remember which files have a verified checksum, by size and time of modification."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 
 from speechctc.storage import files
 
-CHECKED = "checked.json"  # beside the files
-SETTLED = 2.0  # seconds after which a file's time of change tells it from a later version of itself
+CHECKED = "checked.json"  # in the files' folder
+SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
 
-class Stamps:
-    """The files of a folder as they are now, and as they were when they were last found whole.
+class Verified:
+    """The files of a folder whose checksum was verified and that have not changed since.
 
     Parameters
     ----------
     folder : Path
     paths : sequence of Path
-        Files in it. They are looked at here, so that one that changes while it is being checked is not taken for whole.
+        Files in it. Their sizes and times are read here, before their checksums are computed, so that a file that
+        changes meanwhile does not count as verified.
     """
 
     def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
@@ -29,22 +30,22 @@ class Stamps:
         self._now = {path.name: stamp for path in paths if (stamp := _stamp(path))}
 
     def __contains__(self, path: Path) -> bool:
-        """Tell whether a file is the one that was found whole."""
+        """Return whether a file was verified and has not changed."""
         now = self._now.get(path.name)
         return now is not None and now == self._known.get(path.name)
 
     def save(self) -> None:
-        """Remember all the files as whole, where the folder may be written to."""
+        """Record all the files as verified, if the folder is writable."""
         if self._now == self._known:
             return
         try:
             files.write_json(self._checked, self._now)
-        except OSError:  # a folder that may only be read: they are checked again next time
+        except OSError:  # read-only folder: the checksums are computed again next time
             pass
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return what tells a file from other versions of itself; nothing where it is too new to tell."""
+    """Return a file's size and time of modification; nothing if it was modified a moment ago."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns] if time.time() - status.st_mtime > SETTLED else []
 

@@ -1,1 +1,1 @@
-"""A trained model applied to recordings."""
+"""Use a trained model: decode, align, write results."""

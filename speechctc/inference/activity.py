@@ -1,8 +1,8 @@
-"""Voice activity: where a recording may hold speech, from how much its level changes.
+"""Detect where a recording may hold speech, by how much its level changes.
 
-Features from which a mean was subtracted no longer tell noise from speech by its level, and a search with an n-gram
-finds phones in any noise. What sets speech apart at every level is modulation: syllables and pauses move the level of
-some frequency band by tens of dB within a second, while background noise, hum and digital silence are steady.
+After CMN, the level no longer separates noise from speech, and a search with an n-gram finds phones in any noise.
+Speech differs from noise by its modulation: syllables and pauses change the level of some frequency band by tens of dB
+within a second, while background noise, hum and digital silence are steady.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ Flags = NDArray[np.bool_]
 Rows = NDArray[np.float32]
 
 BEHIND, AHEAD = 1.0, 0.5
-"""Seconds before and after a frame in which levels are compared; speech further away does not count."""
+"""Seconds before and after a frame in which levels are compared."""
 SHORTEST = 1.0
-"""Seconds: of a shorter recording only digital silence is inactive, as a vowel cut out of its word is steady too."""
+"""Seconds. In a shorter recording only digital silence is inactive: a vowel cut from a word is steady too."""
 SMOOTHING = 0.09
-"""Seconds of the median, which removes clicks, and of the mean after it, which steadies the level of noise."""
-GROUPS = 5  # of mel bands: noise is steady in the mean over several bands, and speech moves at least one of them
+"""Seconds of the median filter, which removes clicks, and of the mean after it, which smooths the level of noise."""
+GROUPS = 5  # groups of mel bands: the mean over several bands is steady in noise, and speech changes at least one
 FLOOR = 5.0
-"""Log mel energy that quieter bands are raised to: below that of white noise in the last bit of 16."""
+"""Smallest log mel energy; lower ones are raised to it. White noise in the last of 16 bits is above it."""
 DB = 10 / np.log(10)
-FAR_BELOW = 30.0  # log probability of a phone in an inactive frame, below that of the blank
+FAR_BELOW = 30.0  # distance of a phone's log probability below that of the blank, in an inactive frame
 
 
 class ActivityDetector:
-    """Finds the frames of a recording that may hold speech; the frames may come in blocks cut anywhere.
+    """Finds the frames of a recording that may hold speech; they may come in blocks, cut anywhere.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ class ActivityDetector:
         self._shortest = round(SHORTEST / step)
         self._threshold = min_modulation_db
         self._first: Levels | None = None
-        self._raw: Levels = np.zeros((0, len(self._bands)))  # levels not smoothed yet, and their context
+        self._raw: Levels = np.zeros((0, len(self._bands)))  # levels to be smoothed, and their context
         self._smooth: Levels = np.zeros((0, len(self._bands)))  # smoothed levels that undecided frames need
         self._start = 0  # frame of the first row of `_smooth`
         self._decided = 0
 
     def push(self, static: Rows) -> Flags:
-        """Take in the next static features, shape (n, static_dims); return the flags of the next frames, in order."""
+        """Process the next static features, (n, static_dims); return the flags of the frames now decided."""
         levels = self._levels(static)
         if len(levels) and self._first is None:
             self._first = levels[0]
@@ -65,7 +65,7 @@ class ActivityDetector:
         return self._decide(windows, windows + self._behind if windows else 0)
 
     def finish(self) -> Flags:
-        """Return the flags of the frames that are left, at the end of the recording."""
+        """End the recording; return the flags of the remaining frames."""
         if self._first is None:
             return np.zeros(0, np.bool_)
         self._take(np.repeat(self._raw[-1:], 2 * self._half, axis=0))
@@ -83,39 +83,39 @@ class ActivityDetector:
         return levels
 
     def _take(self, levels: Levels) -> None:
-        """Smooth what the levels so far allow."""
+        """Append levels, and smooth those whose context is known."""
         self._raw = np.concatenate([self._raw, levels])
         width = 2 * self._half + 1
         count = len(self._raw) - 2 * (width - 1)
         if count <= 0:
             return
         median = np.median(_windows(self._raw, width), axis=-1)
-        # Added up one by one: numpy's sum may round otherwise in blocks of another length.
+        # Not numpy's sum, whose rounding depends on the length of the block.
         mean = sum(median[k : k + count] for k in range(width)) / width
         self._smooth = np.concatenate([self._smooth, mean])
         self._raw = self._raw[count:]
 
     def _decide(self, windows: int, until: int) -> Flags:
-        """Return the flags of the frames before `until`, of so many windows counted from the recording's start."""
+        """Return the flags of the undecided frames before `until`; `windows`: windows known since the start."""
         if until <= self._decided:
             return np.zeros(0, np.bool_)
         begins = np.clip(np.arange(self._decided, until) - self._behind, 0, windows - 1) - self._start
         levels = _windows(self._smooth[begins[0] :], min(self._window, len(self._smooth)))
         modulation = (levels.max(axis=-1) - levels.min(axis=-1)).max(axis=-1)
         self._decided = until
-        # The last window of the recording may begin earlier than that of the next frame.
+        # The last window of the recording may start before the next frame's.
         done = max(min(until - self._behind - self._start, len(self._smooth) - self._window), 0)
         self._smooth, self._start = self._smooth[done:], self._start + done
         return np.asarray(modulation[begins - begins[0]] > self._threshold)
 
 
 def _windows(values: Levels, width: int) -> Levels:
-    """Return all windows of this many rows, shape (n - width + 1, columns, width)."""
+    """Return all windows of `width` rows, shape (n - width + 1, columns, width)."""
     return np.lib.stride_tricks.sliding_window_view(values, width, axis=0)
 
 
 def without_phones(logits: Rows, active: Flags, phones: NDArray[np.int64]) -> Rows:
-    """Return logits that leave only the blank, and labels of silence, in the frames that are not active.
+    """Return logits that leave only the blank and labels of silence in inactive frames.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def without_phones(logits: Rows, active: Flags, phones: NDArray[np.int64]) -> Ro
         Class 0 is the blank.
     active : ndarray of bool, shape = (n_frames,)
     phones : ndarray of int
-        The classes that are neither the blank nor a label of silence.
+        Classes other than the blank and labels of silence.
     """
     if active.all():
         return logits

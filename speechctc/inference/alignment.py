@@ -1,4 +1,4 @@
-"""Phones that are known, placed in a recording by the best path through their lattice."""
+"""Forced alignment: the Viterbi path of known phones through a recording's posteriors."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.errors import InputError
-from speechctc.features.shards import frames_needed
 from speechctc.phones.inventory import BLANK
 
 LATTICE_STATES = 250_000_000
-"""Frames x states of the largest lattice that is tried, at nine bytes each: some five minutes of speech."""
+"""Limit on frames x states of a lattice, which takes nine bytes for each: about five minutes of speech."""
 
 
 def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> None:
-    """See that the phones can be in the recording.
+    """Check that phones fit into a recording.
+
+    Parameters
+    ----------
+    file : str
+        Named in the error.
+    labels : sequence of int
+    frames : int
+        Output frames of the recording.
+    seconds : float
+        Its length.
 
     Raises
     ------
     InputError
-        They need more frames than there are, or more memory than is sensible.
+        The phones need more frames than there are, or their lattice is larger than `LATTICE_STATES`.
     """
-    needed = frames_needed(labels)
+    needed = int(frames_needed(torch.tensor(labels, dtype=torch.int64), torch.tensor([len(labels)])))
     if needed > frames:
         repeats = needed - len(labels)
         apart = f" and {repeats} blanks between repeated ones" if repeats else ""
@@ -47,7 +57,7 @@ def align_frames(log_probs: NDArray[np.float32], labels: Sequence[int]) -> tuple
     ----------
     log_probs : ndarray, shape = (n_frames, classes)
     labels : sequence of int
-        At least one, and they fit (see `check_fit`).
+        At least one; they must fit (see `check_fit`).
 
     Returns
     -------

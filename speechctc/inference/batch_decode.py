@@ -1,4 +1,4 @@
-"""Many recordings: several at a time, results in order, failures as values."""
+"""Decode many recordings at a time; yield results in order, and errors as values."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from speechctc.inference.streaming import ActivityGate
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 4  # results in hand for each thread, at most
-BUNDLE = 256  # recordings that are sorted by length together
-BATCH_FRAMES = 40_000  # of static features in a batch on a GPU, padding included
+AHEAD = 4  # most results that wait to be taken, per thread
+BUNDLE = 256  # recordings to sort by length together
+BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding included
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0) -> Iterator[Result | InputError]:
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0
+) -> Iterator[Result | InputError]:
     """Yield ``work(item)`` of each item in order, or the `InputError` it raised.
 
     Parameters
     ----------
     work : callable
-        Most of its time must go by outside the interpreter's lock, as in torch and libsndfile.
+        Should spend most of its time without the interpreter's lock, as torch and libsndfile do.
     items : iterable
     jobs : int
-        Threads; torch's own are divided among them. 0: as many as torch has.
+        Number of threads, which share torch's own threads; 0: the number of torch's threads.
     """
     threads = torch.get_num_threads()
     jobs = jobs or threads
@@ -53,38 +55,40 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 
         torch.set_num_threads(threads)
 
 
-def decode_many(
+def decode_files(
     recogniser: Recogniser,
     paths: Iterable[Path],
     jobs: int = 0,
     alternatives: int = 0,
     channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
-    """Decode recordings: on a CPU several at a time, on a GPU in batches of like length."""
+    """Decode recordings: on a CPU several at a time, on a GPU in batches of similar length."""
     if recogniser.device.type == "cpu":
-        return in_order(lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs)
-    return decode_batched(recogniser, paths, jobs, alternatives, channel)
+        return map_in_threads(
+            lambda path: recogniser.decode(path, alternatives=alternatives, channel=channel), paths, jobs
+        )
+    return decode_in_batches(recogniser, paths, jobs, alternatives, channel)
 
 
 class _Prepared(NamedTuple):
     path: Path
     seconds: float
-    static: Tensor | None  # None of what is too long to be in a batch
+    static: Tensor | None  # None if it is too long for a batch
 
 
-def decode_batched(
+def decode_in_batches(
     recogniser: Recogniser,
     paths: Iterable[Path],
     jobs: int = 0,
     alternatives: int = 0,
     channel: int | None = None,
 ) -> Iterator[Recognition | InputError]:
-    """Decode recordings in batches of like length; threads read and make features ahead."""
+    """Decode recordings in batches of similar length; threads read files and compute features in advance."""
 
     def prepare(path: Path) -> _Prepared:
-        return _Prepared(path, *recogniser.static(path, BATCH_FRAMES, channel))
+        return _Prepared(path, *recogniser.forward.static(path, BATCH_FRAMES, channel))
 
-    prepared = in_order(prepare, paths, jobs)
+    prepared = map_in_threads(prepare, paths, jobs)
     while bundle := list(islice(prepared, BUNDLE)):
         short = [each for each in bundle if isinstance(each, _Prepared) and each.static is not None]
         done = {id(each): result for each, result in _batches(recogniser, short, alternatives)}
@@ -102,7 +106,7 @@ def decode_batched(
 def _batches(
     recogniser: Recogniser, items: list[_Prepared], alternatives: int
 ) -> Iterator[tuple[_Prepared, Recognition]]:
-    """Run recordings through the net in batches of like length."""
+    """Decode short recordings in batches of similar length."""
 
     def frames(item: _Prepared) -> int:
         return 0 if item.static is None else len(item.static)
@@ -113,7 +117,7 @@ def _batches(
         size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
         batch, left = left[:size], left[size:]
         statics = [item.static for item in batch if item.static is not None]
-        for item, static, rows in zip(batch, statics, recogniser.apply_batch(statics), strict=True):
+        for item, static, rows in zip(batch, statics, recogniser.forward.batch(statics), strict=True):
             logits = gate.whole(static, rows.numpy())
             segments = recogniser.segments_of(logits, item.seconds, alternatives)
             yield item, Recognition(str(item.path), item.seconds, tuple(segments))

@@ -1,7 +1,7 @@
-"""From a posterior to the probability that the phone is right, and the model's lead or lag, learned on dev.
+"""Calibration: from a posterior to the probability that a phone is right.
 
-A net that was trained well is usually too sure of itself [1]_. Platt's scaling [2]_, a logistic regression of "this
-phone is right" on the log odds of its posterior, mends that with two numbers, so a small dev split is enough.
+A well-trained net is usually overconfident [1]_. Platt scaling [2]_, a logistic regression of "this phone is right" on
+the log odds of its posterior, corrects that with two numbers, for which a small dev split is enough.
 
 References
 ----------
@@ -26,8 +26,8 @@ from speechctc.storage import files
 
 FILE = "calibration.json"
 FORMAT = 1
-BINS = 15  # as Guo et al.
-TINY = 1e-6  # posteriors are kept this far from 0 and 1
+BINS = 15  # as in Guo et al.
+TINY = 1e-6  # smallest distance of a posterior from 0 and 1
 FOLDS = 5
 
 Floats = NDArray[np.float64]
@@ -35,23 +35,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What turns a phone's highest posterior into a probability, and frames' times into the labellers' times.
+    """Parameters that map a phone's highest posterior to a probability, and correct boundaries.
 
     Attributes
     ----------
     slope, intercept : float
-        Of the log odds; 1 and 0 leave a posterior as it is.
+        Of the logistic regression on the log odds; 1 and 0 do not change a posterior.
     shift : float
-        Seconds added to every boundary: by how much the net's boundaries come too early on dev, in the median; 0 for
-        a corpus without times.
+        Seconds added to every boundary: the median error of the net's boundaries on dev; 0 for a corpus without times.
     phones : int
-        Phones of dev it was learned from; 0: not calibrated.
+        Number of phones of dev used to fit; 0: not calibrated.
     error_before, error_after : float
-        Expected calibration error on dev, from 0 to 1; after, each fifth of dev was told by the other four.
+        Expected calibration error on dev, from 0 to 1; `error_after` is by cross-validation with `FOLDS` folds.
     correct : float
         Share of the phones that were right.
     protocol : str
-        What "right" means, in words.
+        How phones were compared, in words.
     """
 
     slope: float = 1.0
@@ -68,7 +67,7 @@ class Calibration:
         return float(self.probabilities(np.array([posterior]))[0]) if self.phones else posterior
 
     def probabilities(self, posteriors: Floats) -> Floats:
-        """Return those of many."""
+        """Return the probabilities for many posteriors, shape = (n,)."""
         odds: Floats = 1.0 / (1.0 + np.exp(-(self.slope * log_odds(posteriors) + self.intercept)))
         return odds
 
@@ -82,17 +81,17 @@ class Calibration:
         )
 
     def save(self, folder: Path) -> None:
-        """Write it into a checkpoint's folder."""
+        """Write the calibration into a checkpoint's folder."""
         files.write_json(folder / FILE, {"format": FORMAT, **asdict(self)})
 
     @classmethod
     def load(cls, folder: Path) -> Calibration:
-        """Read that of a checkpoint's folder; one that leaves posteriors as they are where there is none.
+        """Read the calibration in a checkpoint's folder; without one, posteriors are not changed.
 
         Raises
         ------
         InputError
-            It is damaged, or of another version.
+            The file is damaged, or of another version.
         """
         path = folder / FILE
         if not path.exists():
@@ -109,7 +108,7 @@ class Calibration:
             raise InputError(f"{path}: not a calibration that this version reads", fix) from None
 
     def _check(self) -> None:
-        """See that it is one that `speechctc calibrate` may have written; raise a `ValueError` if not."""
+        """Check the values; raise a `TypeError` or `ValueError` if `speechctc calibrate` cannot have written them."""
         errors = (self.error_before, self.error_after, self.correct)
         numbers = (self.slope, self.intercept, self.shift)
         if any(type(value) not in (int, float) for value in (*numbers, *errors)) or type(self.phones) is not int:
@@ -126,8 +125,8 @@ def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
     Parameters
     ----------
     posteriors, correct : ndarray, shape = (n,)
-        Each phone's posterior, and 1 where it is right, 0 where not. As Platt does, targets are drawn in by one
-        imagined phone of each kind, so that phones that are all right do not become certain.
+        Each phone's posterior, and 1 if it is right, else 0. As in Platt, the targets are not 0 and 1: one imagined
+        phone of each kind is added, so that no phone becomes certain if all are right.
     """
     right = float(correct.sum())
     high, low = (right + 1) / (right + 2), 1 / (len(correct) - right + 2)
@@ -135,9 +134,9 @@ def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
     inputs = np.column_stack([log_odds(posteriors), np.ones(len(posteriors))])
     weights = np.array([1.0, 0.0])
     for _ in range(50):
-        told = 1.0 / (1.0 + np.exp(-inputs @ weights))
-        curvature = (inputs * (told * (1 - told))[:, None]).T @ inputs + 1e-6 * np.eye(2)
-        step = np.linalg.solve(curvature, inputs.T @ (targets - told))
+        fitted = 1.0 / (1.0 + np.exp(-inputs @ weights))
+        curvature = (inputs * (fitted * (1 - fitted))[:, None]).T @ inputs + 1e-6 * np.eye(2)
+        step = np.linalg.solve(curvature, inputs.T @ (targets - fitted))
         weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
         if np.abs(step).max() < 1e-8:
             break
@@ -145,20 +144,20 @@ def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
 
 
 def cross_validated(posteriors: Floats, correct: Floats, utterances: NDArray[np.int64]) -> Floats:
-    """Return each phone's probability as told from the phones of other utterances."""
-    told = np.zeros(len(posteriors))
+    """Return each phone's probability, fitted on the phones of other utterances."""
+    probabilities = np.zeros(len(posteriors))
     for fold in range(FOLDS):
         left_out = utterances % FOLDS == fold
         if left_out.any() and not left_out.all():
             slope, intercept = fit(posteriors[~left_out], correct[~left_out])
-            told[left_out] = Calibration(slope, intercept).probabilities(posteriors[left_out])
+            probabilities[left_out] = Calibration(slope, intercept).probabilities(posteriors[left_out])
         elif left_out.all():
-            told[left_out] = posteriors[left_out]
-    return told
+            probabilities[left_out] = posteriors[left_out]
+    return probabilities
 
 
 def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
-    """Return how far, on average, probability and share of right phones lie apart, over 15 bins of equal width."""
+    """Return the mean distance between probability and share of right phones, over 15 bins of equal width."""
     if not len(probabilities):
         return 0.0
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
@@ -167,12 +166,12 @@ def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
 
 
 def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: Folding) -> list[bool | None]:
-    """Say of each phone of a hypothesis whether a minimal alignment leaves it as it is.
+    """Return for each phone of a hypothesis whether it is right in an alignment of minimal edit distance.
 
     Returns
     -------
     list of bool or None
-        As long as `hypothesis`; None of a phone that the folding drops from scoring.
+        As long as `hypothesis`; None for a phone that the folding excludes from scoring.
     """
     from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
 
@@ -185,7 +184,7 @@ def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: F
 
 
 def log_odds(probabilities: Floats) -> Floats:
-    """Return ``log(p / (1 - p))``, of 0 and 1 too."""
+    """Return ``log(p / (1 - p))``, finite for 0 and 1 too."""
     inside = np.clip(probabilities, TINY, 1 - TINY)
     odds: Floats = np.log(inside) - np.log1p(-inside)
     return odds

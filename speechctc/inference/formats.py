@@ -1,4 +1,4 @@
-"""How recognised and aligned phones are written: text, JSON, CTM, Praat TextGrid, TSV, CSV."""
+"""Write phones as text, JSON, CTM, Praat TextGrid, TSV or CSV."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ COLUMNS = ("file", "start", "end", "phone", "confidence")
 
 
 class Source(NamedTuple):
-    """What a recording is called in the results.
+    """The name of a recording in the results.
 
     Attributes
     ----------
     file : str
-        As it was named; in TSV, CSV, JSON and text.
+        As the user named it; in TSV, CSV, JSON and text.
     id : str
-        Without blanks, and no other recording's; in CTM.
+        Unique, without spaces; in CTM.
     channel : int, optional
-        The one that was read, from 1; None: the mean of all.
+        The channel that was read, from 1; None: the mean of all.
     """
 
     file: str
@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 
 def header(form: Format, aligned: bool = False) -> str:
-    """Return what stands before the first result; in CSV an alignment has a column for its score."""
+    """Return the header of TSV and CSV, else ``""``; in CSV an alignment has a column for its score."""
     if form == "csv":
         return _csv((*COLUMNS, "score") if aligned else COLUMNS)
     return "\t".join(COLUMNS) + "\n" if form == "tsv" else ""
@@ -62,19 +62,19 @@ def row(form: Format, source: Source, segment: Segment, score: float | None = No
 
 
 def _csv(fields: Iterable[str]) -> str:
-    """Return a line of CSV as RFC 4180 has it."""
+    """Return a line of CSV (RFC 4180)."""
     line = io.StringIO()
     csv.writer(line).writerow(fields)
     return line.getvalue()
 
 
 def _one_field(text: str) -> str:
-    """Return text without tabs and line ends, which TSV has no way to write."""
+    """Replace tabs and line ends, which TSV cannot hold."""
     return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def lines(form: Format, source: Source, result: Recognition, named: bool = False) -> Iterator[str]:
-    """Yield a recording's results in text, CTM, TSV or CSV (less its header); `named` text begins with the file."""
+    """Yield the lines of a result in text, CTM, TSV or CSV, without the header; `named` text begins with the file."""
     if form != "text":
         if result.score is not None and form != "csv":
             yield f"{';;' if form == 'ctm' else '#'} {source.file}: log probability {result.score:.4f} per phone\n"
@@ -88,12 +88,12 @@ def lines(form: Format, source: Source, result: Recognition, named: bool = False
 
 
 def textgrid(result: Recognition) -> str:
-    """Return a recording's results as a TextGrid."""
+    """Return a result as a TextGrid."""
     return result.to_textgrid()
 
 
 def json_pieces(result: Recognition, channel: int | None = None) -> Iterator[str]:
-    """Yield a recording's results as one JSON object, piece by piece: an hour has some 40,000 phones."""
+    """Yield the text of a result as a JSON object, phone by phone: an hour has some 40,000 phones."""
     head = replace(result, segments=()).to_dict() | {"phones": list(result.phones)}
     if channel is not None:
         head = {"file": result.file, "channel": channel} | head
@@ -110,7 +110,7 @@ def write_stream(
     named: bool = False,
     aligned: bool = False,
 ) -> None:
-    """Write results one after the other, each when it is ready; JSON is one list.
+    """Write results to one stream, each when it is ready; in JSON as one list.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def write_stream(
 
 
 def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
-    """Write a JSON list whose end is written in any case, so that what is there can be read."""
+    """Write a JSON list; its end is written even after an error, so that the file can be read."""
     between = "[\n"
     try:
         for source, result in results:
@@ -149,7 +149,7 @@ def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> N
 
 
 def whole(form: Format, source: Source, result: Recognition) -> str:
-    """Return a recording's results as the text of its own file."""
+    """Return the text of a file with one result."""
     if form == "textgrid":
         return textgrid(result)
     if form == "json":

@@ -1,4 +1,4 @@
-"""Where results go and in which format: what the options of a command ask for, checked before any work is done."""
+"""The output options of a command: format, file or folder; checked before any work."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FORMATS: dict[str, Format] = {ending.lower(): form for form, ending in ENDINGS.
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """How results are to be made and written.
+class OutputOptions:
+    """Options for computing and writing results.
 
     Attributes
     ----------
@@ -26,17 +26,17 @@ class Wanted:
     file : Path, optional
         One file for all results.
     folder : Path, optional
-        A folder for a file of each recording; without both, results go to standard output.
+        A folder with one file for each recording. Without `file` and `folder`, results go to standard output.
     jobs : int
-        Recordings worked on at a time; 0: as many as torch has threads.
+        Number of recordings to work on at a time; 0: the number of torch's threads.
     alternatives : int
-        How many other phones to name for each, in JSON and TextGrid.
+        Number of other phones to name for each phone, in JSON and TextGrid.
     channel : int, optional
         The channel to read, from 1; None: the mean of all.
     overwrite : bool
-        Replace files that a person made or changed.
+        Also replace files that a person made or changed.
     skip_existing : bool
-        Leave out recordings whose file in `folder` is there.
+        Skip recordings whose file in `folder` exists.
     """
 
     form: Format = "text"
@@ -54,7 +54,7 @@ class Wanted:
         return self.folder / recording.name.with_name(recording.name.name + ENDINGS[self.form])
 
     def sources(self, recordings: Sequence[Recording]) -> list[Source]:
-        """Return what the recordings are called in the results; bytes of a name that are not UTF-8 become U+FFFD."""
+        """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
         names = [str(recording.path) for recording in recordings]
         clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names]
         found = ids(recordings)
@@ -63,14 +63,14 @@ class Wanted:
 
 
 def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | None, Path | None]:
-    """Return the format, and the file or the folder that ``--format`` and ``--out`` mean.
+    """Return the format, and the file or the folder, from ``--format`` and ``--out``.
 
-    The ending of a file decides on the format. A folder is one that exists, ends in a slash, or has no ending.
+    The ending of a file decides the format. A name is a folder if it exists as one, ends in a slash, or has no ending.
 
     Raises
     ------
     InputError
-        The ending is that of another format, or of none and no format is given.
+        The ending belongs to another format, or to none and `form` is None.
     """
     if out is None:
         return form or "text", None, None
@@ -91,43 +91,43 @@ def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | 
     return form or meant or "text", path, None
 
 
-def check_out(recordings: Sequence[Recording], wanted: Wanted) -> None:
-    """See that there is a place for each result before any is made.
+def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
+    """Check before any work that each result can be written.
 
     Raises
     ------
     InputError
-        Several TextGrids in one file, two results of one name, a place that cannot be written, or files there that a
-        person made or changed.
+        Several TextGrids for one file, two results of the same name, a folder without permission to write, or files
+        that a person made or changed.
     """
-    if wanted.folder is None:
-        if wanted.form == "textgrid" and len(recordings) > 1:
+    if options.folder is None:
+        if options.form == "textgrid" and len(recordings) > 1:
             raise InputError(f"{len(recordings)} TextGrids do not go into one file", "name a folder with --out FOLDER")
-        if wanted.skip_existing:
+        if options.skip_existing:
             raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
-        if wanted.file is not None:
-            check_place(wanted.file, wanted.overwrite)
+        if options.file is not None:
+            check_place(options.file, options.overwrite)
         return
     owner: dict[Path, Path] = {}
     for recording in recordings:
-        file = wanted.file_of(recording)
+        file = options.file_of(recording)
         other = owner.setdefault(file, recording.path)
         if other != recording.path:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
             raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
-    _check_folder(wanted.folder)
-    if not wanted.skip_existing:
+    _check_folder(options.folder)
+    if not options.skip_existing:
         advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
-        written.refuse_changed(owner, wanted.overwrite, advice)
+        written.refuse_changed(owner, options.overwrite, advice)
 
 
 def check_place(file: Path | None, overwrite: bool = False) -> None:
-    """See that a file can be written, and that nothing is lost by it; None is no file.
+    """Check that a file can be written, and that no work of a person is lost; None: no file.
 
     Raises
     ------
     InputError
-        Its folder cannot be written, or it was made or changed by a person.
+        There is no permission to write in its folder, or a person made or changed the file.
     """
     if file is not None:
         _check_folder(file.parent)
@@ -135,11 +135,11 @@ def check_place(file: Path | None, overwrite: bool = False) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """See that files can be made in a folder, which need not exist."""
+    """Check that files can be created in a folder, which need not exist."""
     there = folder
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        raise InputError(f"{there}: a file, where a folder is to be", "name another place with --out")
+        raise InputError(f"{there}: a file, where a folder is needed", "name another place with --out")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"{there}: this user may not write there", "name another place, or change its permissions")
+        raise InputError(f"{there}: no permission to write there", "name another place, or change its permissions")

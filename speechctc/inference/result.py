@@ -1,4 +1,4 @@
-"""What was recognised, or aligned, in one recording."""
+"""The phones recognised or aligned in one recording."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SHOWN = 12  # phones in the repr of a result
 
 @dataclass(frozen=True, repr=False)
 class Recognition:
-    """What was recognised, or aligned, in one recording.
+    """The phones recognised or aligned in one recording.
 
     Attributes
     ----------
     file : str
-        As it was named.
+        As the user named it.
     seconds : float
         Length of the recording.
     segments : tuple of Segment
-        Phones in order, none overlapping another.
+        The phones in order, without overlap.
     score : float, optional
-        Of an alignment: log probability of its path, divided by the number of phones.
+        Of an alignment: the log probability of its path, divided by the number of phones.
     given_error : float, optional
-        Of an alignment of phones that had times: how far their boundaries are from those found, in the median; seconds.
+        Of an alignment of phones with given times: the median distance of given and found boundaries, seconds.
     """
 
     file: str
@@ -41,11 +41,11 @@ class Recognition:
 
     @property
     def phones(self) -> tuple[str, ...]:
-        """The phones alone."""
+        """The phones without times."""
         return tuple(segment.phone for segment in self.segments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as the JSON has them: times to 0.1 ms."""
+        """Return the values of the JSON output, times rounded to 0.1 ms."""
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
         if self.score is not None:
             values["score"] = round(self.score, 4)
@@ -59,9 +59,9 @@ class Recognition:
         Parameters
         ----------
         path : str or Path, optional
-            Write it there too, in UTF-8.
+            Also write it to this file, in UTF-8.
         overwrite : bool
-            Replace a file that is there.
+            Replace an existing file.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Recognition:
         return pandas.DataFrame(rows, columns=["file", "start", "end", "phone", "confidence"])
 
     def __repr__(self) -> str:
-        """Return what was found in short: the file, its length, the first phones."""
+        """Return a summary: the file, its length, the first phones."""
         phones = " ".join(self.phones[:SHOWN]) + (" ..." if len(self.phones) > SHOWN else "")
         score = "" if self.score is None else f", score {self.score:.2f}"
         return f"<Recognition of {self.file!r}, {self.seconds:.2f} s, {len(self.phones)} phones{score}: {phones}>"

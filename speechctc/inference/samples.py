@@ -1,27 +1,36 @@
-"""Samples in memory as a recording: checked, averaged over channels, resampled."""
+"""Read recordings and samples in memory alike: in blocks, mono, at the model's rate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio import stream
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.sound_file import BLOCK
 from speechctc.errors import InputError
 
 Samples = NDArray[np.float32]
 
-LOUDEST = 8.0  # a sample beyond this is not on a scale where full scale is 1
-LOWEST_RATE = 1000  # Hz; below it a rate was given in kHz
+LOUDEST = 8.0  # a larger sample shows that full scale is not 1
+LOWEST_RATE = 1000  # Hz; a lower number is a rate in kHz
 MOST_CHANNELS = 64
-NAME = "samples"  # what a recording without a file is called in results
+NAME = "samples"  # name of a recording without a file, in results
 
 
 class Source(Protocol):
-    """A recording that is read in blocks: an opened file, standard input, or samples in memory."""
+    """A recording that is read in blocks: an opened file, standard input, or samples in memory.
+
+    Attributes
+    ----------
+    seconds : float
+        Length of what was read; known at the end.
+    """
 
     seconds: float
 
@@ -29,16 +38,55 @@ class Source(Protocol):
         """Yield mono samples at the model's rate."""
 
 
+@contextmanager
+def opened(
+    recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int
+) -> Iterator[tuple[str, Source]]:
+    """Open a file, or samples in memory.
+
+    Parameters
+    ----------
+    recording : str, Path, array_like or Tensor
+        A file, or samples as for `SampleBlocks`.
+    rate : int or None
+        Hz, of samples; None for a file.
+    channel : int or None
+        The channel of a file to read, counted from 1; None: the mean of all.
+    model_rate : int
+        Rate of the blocks, Hz.
+
+    Yields
+    ------
+    name : str
+        The recording's name in results.
+    blocks : Source
+
+    Raises
+    ------
+    InputError
+        The file cannot be read as audio, a rate is given for a file or none for samples, or a channel of samples.
+    """
+    if not isinstance(recording, (str, Path)):
+        if channel is not None:
+            raise InputError("a channel of samples, which are averaged", "give that channel's samples alone")
+        yield NAME, SampleBlocks(recording, rate, model_rate)
+        return
+    if rate is not None:
+        raise InputError(f"{recording}: a rate for a file, which has its own", "leave rate out")
+    with stream.opened(Path(recording), model_rate, channel) as blocks:
+        yield str(recording), blocks
+
+
 class SampleBlocks:
-    """Samples in memory, read in the blocks in which a file is read.
+    """Samples in memory, read in blocks as a file is.
 
     Parameters
     ----------
     samples : array_like or Tensor, shape = (n,) or (n, channels)
-        Floating-point samples in [-1, 1]; or int16, int32 or uint8, whose full scale is that of their type.
+        Floating-point samples in [-1, 1]; or int16, int32 or uint8, scaled by the range of their type.
     rate : int
         Hz.
-    wanted : int
+    model_rate : int
         Rate of the blocks, Hz.
 
     Attributes
@@ -51,14 +99,14 @@ class SampleBlocks:
         The samples or the rate cannot be those of a recording.
     """
 
-    def __init__(self, samples: Any, rate: Any, wanted: int) -> None:
-        self._rate, self._wanted = checked_rate(rate), wanted
+    def __init__(self, samples: Any, rate: Any, model_rate: int) -> None:
+        self._rate, self._model_rate = checked_rate(rate), model_rate
         self._samples = checked_samples(samples)
         self.seconds = len(self._samples) / self._rate
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield mono samples at the rate wanted."""
-        return resample_blocks(self._blocks(), self._rate, self._wanted)
+        """Yield mono samples at the model's rate."""
+        return resample_blocks(self._blocks(), self._rate, self._model_rate)
 
     def _blocks(self) -> Iterator[Samples]:
         for start in range(0, len(self._samples), BLOCK):
@@ -67,16 +115,16 @@ class SampleBlocks:
 
 
 def checked_rate(rate: Any) -> int:
-    """Return a rate in Hz as a whole number.
+    """Return a rate in Hz as an int.
 
     Raises
     ------
     InputError
-        It is none, not a whole number, or below 1 kHz.
+        The rate is None, not a whole number, or below 1 kHz.
     """
     fix = "give the samples a second as a whole number: decode(samples, 16000)"
     if rate is None:
-        raise InputError("samples without their rate", fix)
+        raise InputError("samples without a rate", fix)
     try:
         whole = int(rate)
         right = whole == rate and not isinstance(rate, (bool, str))
@@ -93,7 +141,7 @@ def checked_samples(samples: Any) -> Samples:
     Raises
     ------
     InputError
-        They are not numbers in one of the forms that `SampleBlocks` takes, or not all finite.
+        The samples have no type or shape that `SampleBlocks` takes, or are not all finite.
     """
     wave = np.asarray(samples.detach().cpu() if hasattr(samples, "detach") else samples)
     if wave.ndim not in (1, 2):

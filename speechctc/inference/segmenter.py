@@ -1,8 +1,8 @@
-"""From frame posteriors to phones with start, end and confidence, as the frames come.
+"""Turn frame posteriors into phones with start, end and confidence, frame by frame.
 
-The best path gives each phone a spike: a run of frames whose best class it is. The boundary between two phones lies
-between their spikes, where a lattice of just these two, the first and then the second, has its best path: before it
-the frames are more probably of the first phone, after it of the second, blanks left aside.
+On the best path each phone has a spike: a run of frames whose class is the phone. The boundary between two phones lies
+between their spikes, where the best path through a lattice of only these two phones, without blanks, changes from the
+first to the second.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 Rows = NDArray[np.float32]
 
 REACH = 0.25
-"""Seconds: further from its spike than this no phone begins or ends, silences aside, which may fill all there is. On
-TIMIT's own boundaries 999 of 1000 phones reach less far."""
+"""Longest distance of a phone's start or end from its spike, seconds; silences have no limit. Of TIMIT's labelled
+phones, 999 of 1000 stay within it."""
 EDGE = 0.1
-"""Seconds that a phone extends beyond its spike where nothing is within twice `REACH`: a pause that has no label. 19 of
-20 of TIMIT's phones begin less than this before their spike."""
-MARGIN = 0.25  # of a frame: a boundary stays so far from the spikes beside it, so that every phone lasts
+"""Seconds that a phone extends beyond its spike at a pause without a label: where no other spike is within twice
+`REACH`. Of TIMIT's labelled phones, 19 of 20 begin less than this before their spike."""
+MARGIN = 0.25  # shortest distance of a boundary from a spike, in frames: no phone has zero duration
 
 
 class Segment(NamedTuple):
@@ -41,10 +41,10 @@ class Segment(NamedTuple):
     start, end : float
         Seconds from the recording's start.
     confidence : float
-        Probability that the phone is right, as far as the model's dev split could tell (see `Calibration`); of a
-        model that is not calibrated, the highest posterior of the phone's frames.
+        Probability that the phone is right (see `Calibration`); without a calibration, the highest posterior of the
+        phone's frames.
     alternatives : tuple of (str, float)
-        The next most probable phones where this one peaks, with their posteriors there; as many as were asked for.
+        The next most probable phones at the peak of this one, with their posteriors.
     """
 
     phone: str
@@ -54,7 +54,7 @@ class Segment(NamedTuple):
     alternatives: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as the JSON has them: times to 0.1 ms."""
+        """Return the values of the JSON output, times rounded to 0.1 ms."""
         values: dict[str, Any] = {
             "phone": self.phone,
             "start": round(self.start, 4),
@@ -75,7 +75,7 @@ class FrameClock:
     step : float
         Seconds from one frame to the next.
     half : float
-        Half of the analysis window: frame 0 stands for the moment at its middle.
+        Half of the analysis window: the time of frame 0.
     """
 
     step: float
@@ -88,13 +88,13 @@ class FrameClock:
         return cls(shift * model.time_stride, features.window_ms * 0.0005)
 
     def seconds(self, position: float) -> float:
-        """Return the moment of a frame, or of a place between two."""
+        """Return the time of a frame; a fraction is between two frames."""
         return position * self.step + self.half
 
 
 @dataclass
 class _Spike:
-    """A run of frames of one phone: where it is, its outermost rows of log posteriors, and that of its peak."""
+    """A run of frames of one phone: its position, and the log posteriors of its first, last and peak frame."""
 
     label: int
     first: int
@@ -107,12 +107,12 @@ class _Spike:
 
     @classmethod
     def of(cls, label: int, first: int, rows: Rows, silent: bool) -> _Spike:
-        """Begin one with its first rows."""
+        """Return a spike with its first rows."""
         peak = rows[rows[:, label].argmax()]
         return cls(label, first, first + len(rows) - 1, rows[0], rows[-1], peak, silent)
 
     def extend(self, rows: Rows) -> None:
-        """Take in the rows that follow."""
+        """Append the next rows."""
         self.last += len(rows)
         self.fall = rows[-1]
         best = rows[rows[:, self.label].argmax()]
@@ -121,7 +121,7 @@ class _Spike:
 
 
 class Segmenter:
-    """Collects a recording's phones from log posteriors that come in blocks.
+    """Finds the phones of a recording in log posteriors, which may come in blocks.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Segmenter:
     clock : FrameClock
     calibration : Calibration
     alternatives : int
-        How many other phones to name for each.
+        Number of other phones to name for each phone.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Segmenter:
         self._reach = math.ceil(REACH / clock.step)
         self._frames = 0
         self._spike: _Spike | None = None
-        # the blanks since the spike; of a long stretch both ends
+        # log posteriors of the blank frames since the spike; of many frames, the first and the last
         self._gap: Rows = np.zeros((0, len(inventory.phones) + 1), np.float32)
 
     def push(self, log_probs: Rows, path: NDArray[np.int64] | None = None) -> Iterator[Segment]:
@@ -161,7 +161,7 @@ class Segmenter:
             label, rows = int(path[a]), log_probs[a:b]
             if label == BLANK:
                 self._blanks(rows)
-            elif self._spike and self._spike.label == label and not len(self._gap):  # it was cut by the block's edge
+            elif self._spike and self._spike.label == label and not len(self._gap):  # the edge of a block cut the spike
                 self._spike.extend(rows)
             else:
                 yield from self._next(label, rows)
@@ -181,7 +181,7 @@ class Segmenter:
             self._gap = gap if len(gap) <= 2 * within else np.concatenate([gap[:within], gap[-within:]])
 
     def _next(self, label: int, rows: Rows) -> Iterator[Segment]:
-        """Begin a phone, and with that end the one before."""
+        """Start a phone, and yield the previous one."""
         spike = _Spike.of(label, self._frames, rows, self._inventory.phones[label - 1] in SILENCES)
         left = self._spike
         if left is None:
@@ -192,7 +192,7 @@ class Segmenter:
         self._spike, self._gap = spike, self._gap[:0]
 
     def _between(self, left: _Spike, right: _Spike) -> tuple[float, float]:
-        """Return where a phone ends and where the next begins, in frames: the same but around a pause."""
+        """Return the end of a phone and the start of the next, in frames; they are equal except around a pause."""
         pause = right.first - left.last - 1 > len(self._gap)
         if pause and not left.silent and not right.silent:
             edge = EDGE / self._clock.step
@@ -205,7 +205,7 @@ class Segmenter:
         return boundary, boundary
 
     def _boundary(self, left: _Spike, right: _Spike) -> float:
-        """Return where in the recording, in frames, one phone becomes the other."""
+        """Return the boundary between two phones, in frames of the recording."""
         rows = np.concatenate([left.fall[None], self._gap, right.rise[None]])
         place = change_point(rows, left.label, right.label)
         cut_out = right.first - left.last - 1 - len(self._gap)
@@ -231,21 +231,21 @@ class Segmenter:
 
 
 def change_point(rows: Rows, left: int, right: int) -> float:
-    """Return where frames are no longer of one class but of another.
+    """Return the position where frames change from one class to another.
 
     Parameters
     ----------
     rows : ndarray, shape = (n_frames, classes)
-        Log posteriors; the first row is the one class's, the last the other's.
+        Log posteriors; the first row belongs to `left`, the last to `right`.
     left, right : int
         The classes.
 
     Returns
     -------
     float
-        A place between two rows, in rows from the first: where ``sum(log p(left))`` of the rows before and
-        ``sum(log p(right))`` of those after are largest together, and between these two rows where the two are equal.
-        Half way if the classes are the same.
+        In rows from the first. It maximises the sum of ``log p(left)`` of the rows before it and ``log p(right)`` of
+        the rows after it; between these two rows, it is where both are equal by linear interpolation. Half way if the
+        classes are the same.
     """
     if left == right:
         return (len(rows) - 1) / 2

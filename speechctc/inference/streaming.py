@@ -1,9 +1,9 @@
-"""Features and logits of a recording that comes in blocks, equal to those of one pass over the whole.
+"""Compute features and logits in blocks, equal to those of one pass over the whole recording.
 
-The net sees a finite stretch around each frame (`model.receptive_field`). A window of frames is therefore run through
-the net as if it were a recording of its own, and of the output only what lies at least half a receptive field away
-from an artificial end is kept; at the recording's true ends derivatives repeat and convolutions pad as they always do.
-In the same way the mean that is taken from a frame (`features.sliding_cmn`) waits for the frames after it.
+The net sees a limited number of frames around each (`model.receptive_field`). A window of frames therefore passes
+through the net as if it were a recording, and only the output at least half a receptive field away from a cut is kept.
+At the true ends of the recording, derivatives and convolutions pad as in one pass. In the same way sliding CMN
+(`features.sliding_cmn`) waits for the frames that its window needs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 
-BLOCK_FRAMES = 2000  # of static features in one pass of the net: 20 s of speech at the usual 10 ms a frame
+BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
 
 
 def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
-    """Yield static features as soon as the samples of a frame are there.
+    """Yield static features as soon as the samples of a frame are known.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[
     Yields
     ------
     Tensor, shape = (n_frames, static_dims)
-        Put together they are the `static_features` of the whole.
+        Concatenated: the `static_features` of the whole.
     """
     shift = shift_samples(config)
     waiting = torch.zeros(0)
@@ -50,22 +50,22 @@ def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[
 
 
 def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
-    """Yield static features less the mean around each frame, as soon as the frames that it takes are there.
+    """Yield static features after sliding CMN, as soon as the frames that it needs are known.
 
     Parameters
     ----------
     static : iterable of Tensor, shape = (n, static_dims)
-        Of a recording, cut anywhere.
+        A recording, cut anywhere.
     config : FeatureConfig
 
     Yields
     ------
     Tensor, shape = (n_frames, static_dims)
-        Put together they are the features of the whole, `sliding_cmn`.
+        Concatenated: `sliding_cmn` of the whole.
     """
     behind, ahead = config.center_reach
     waiting = torch.zeros(0, config.static_dims)
-    before = 0  # frames at the head of `waiting` that are done: context of those that follow
+    before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in static:
         waiting = torch.cat([waiting, piece])
         done = len(waiting) - ahead
@@ -84,7 +84,7 @@ def logit_blocks(
     features: FeatureConfig,
     block_frames: int = BLOCK_FRAMES,
 ) -> Iterator[Tensor]:
-    """Yield the logits of a recording whose features, centred, come in blocks.
+    """Yield the logits of a recording whose features, after sliding CMN, come in blocks.
 
     Parameters
     ----------
@@ -93,21 +93,21 @@ def logit_blocks(
     apply : callable
         (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes).
     model, features : ModelConfig, FeatureConfig
-        Whose receptive field and stride `apply` has.
+        The receptive field and the stride of `apply`.
     block_frames : int
-        Input frames whose logits are made at a time: bounds memory, and how late logits come. A recording that is
-        hardly longer is done in one pass.
+        Input frames in a window, without context: bounds memory and delay. A recording that is hardly longer takes
+        one pass.
 
     Yields
     ------
     Tensor, shape = (n, classes)
-        Put together they are ``apply`` of the whole, but for rounding.
+        Concatenated: ``apply`` of the whole, except for rounding.
     """
     stride = model.time_stride
     context = _to_multiple((receptive_field(model, features) - 1) // 2, stride)
     block = _to_multiple(block_frames, stride)
     waiting = torch.zeros(0, features.static_dims)
-    before = 0  # frames at the head of `waiting` whose logits are done: context of those that follow
+    before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in centred:
         waiting = torch.cat([waiting, piece])
         while len(waiting) >= before + block + context:
@@ -121,14 +121,14 @@ def logit_blocks(
 
 
 class ActivityGate:
-    """Takes the phones out of the logits of a recording where it is not active (see `ActivityDetector`).
+    """Removes the phones from the logits where a recording is not active (see `ActivityDetector`).
 
     Parameters
     ----------
     config : Config
-        Its features, the stride of its model, and ``decode.min_modulation_db``: with 0 all frames are active.
+        Features, time stride, and ``decode.min_modulation_db``; if that is 0, all frames are active.
     phones : sequence of str
-        Those of the model. Labels of silence may be found anywhere.
+        The phones of the model. Labels of silence are never removed.
     """
 
     def __init__(self, config: Config, phones: Sequence[str]) -> None:
@@ -141,7 +141,7 @@ class ActivityGate:
         return np.concatenate([logits[:0], *self.blocks([static], lambda watched: [logits for _ in watched])])
 
     def blocks(self, static: Iterable[Tensor], logits: Callable[[Iterable[Tensor]], Iterable[Rows]]) -> Iterator[Rows]:
-        """Yield the logits that a callable makes of static features cut anywhere; up to half a second later."""
+        """Yield the gated logits of static features, cut anywhere, at most half a second later than `logits` does."""
         if not self._threshold:
             yield from logits(static)
             return
@@ -167,5 +167,5 @@ class ActivityGate:
 
 
 def _to_multiple(frames: int, stride: int) -> int:
-    """Round up, so that windows begin where a convolution with this stride would step."""
+    """Round up to a multiple of the stride, so that windows start at an output frame."""
     return -(-frames // stride) * stride

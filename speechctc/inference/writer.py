@@ -1,4 +1,4 @@
-"""Results of many recordings: each written when it is ready, failures reported last."""
+"""Write each result when it is ready; report failures last."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
 from speechctc.inference.formats import ENDINGS, Source, whole, write_stream
-from speechctc.inference.output import Wanted
+from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.progress import Advance, Reporter
 from speechctc.storage import written
 
-MOST_HINTS = 3  # recordings whose channels are said to differ
+MOST_HINTS = 3  # recordings to report as having different sounds in their channels
 
 
 class Delivery:
-    """Recordings and their results, in their order, with what is to be told when all are done.
+    """Recordings and their results in the same order; collects the failures and notes.
 
     Parameters
     ----------
     recordings : sequence of Recording
     results : iterable of Recognition or InputError
-    wanted : Wanted
-        Checked by `check_out` before the work began.
+    options : OutputOptions
+        After `check_out`.
     """
 
     def __init__(
-        self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError], wanted: Wanted
+        self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError], options: OutputOptions
     ) -> None:
-        self.recordings, self.results, self.wanted = recordings, results, wanted
+        self.recordings, self.results, self.options = recordings, results, options
         self.notes: list[str] = []
         self.failures: list[InputError] = []
         self._hints = 0
 
     def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
-        """Write all to one stream."""
+        """Write all results to one stream."""
         results = ((source, result) for _, source, result in self._good(advance))
-        write_stream(results, self.wanted.form, out, len(self.recordings) > 1, aligned)
+        write_stream(results, self.options.form, out, len(self.recordings) > 1, aligned)
 
     def to_folder(self, advance: Advance) -> None:
-        """Write a file for each recording; one that was changed meanwhile is kept, and counts as a failure."""
+        """Write a file for each recording; a file that a person changed meanwhile is kept and counts as a failure."""
         for recording, source, result in self._good(advance):
-            text = whole(self.wanted.form, source, result)
+            text = whole(self.options.form, source, result)
             try:
-                written.write_text(self.wanted.file_of(recording), text, self.wanted.overwrite)
+                written.write_text(self.options.file_of(recording), text, self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
 
     def _good(self, advance: Advance) -> Iterator[tuple[Recording, Source, Recognition]]:
-        """Yield what did not fail, and note what did, or what was read only as far as it goes."""
-        sources = self.wanted.sources(self.recordings)
+        """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
+        sources = self.options.sources(self.recordings)
         for recording, source, result in zip(self.recordings, sources, self.results, strict=True):
             if isinstance(result, InputError):
                 self.failures.append(result)
@@ -70,77 +70,75 @@ class Delivery:
             advance(1)
 
     def _hint(self, path: Path) -> str:
-        hint = channel_hint(path, self.wanted) if self._hints < MOST_HINTS else ""
+        hint = channel_hint(path, self.options) if self._hints < MOST_HINTS else ""
         self._hints += bool(hint)
-        return hint + (
-            " (further recordings were not looked at for this)" if hint and self._hints == MOST_HINTS else ""
-        )
+        return hint + (" (not checked in further recordings)" if hint and self._hints == MOST_HINTS else "")
 
 
 def deliver(delivery: Delivery, what: str, reporter: Reporter, aligned: bool = False) -> int:
-    """Write the results of recordings; return the exit status: 0, 1 if some failed, 2 if all did.
+    """Write the results of recordings; return the exit status: 0, 1 if some failed, 2 if all failed.
 
     Parameters
     ----------
     delivery : Delivery
     what : str
-        What is being done, for the progress bar.
+        The text of the progress bar.
     reporter : Reporter
-        Hears of the failures, at the end.
+        Receives the failures, at the end.
     aligned : bool
         The results are alignments.
     """
-    wanted, total = delivery.wanted, len(delivery.recordings)
-    is_seen = wanted.file is None and wanted.folder is None and sys.stdout.isatty()
+    options, total = delivery.options, len(delivery.recordings)
+    is_seen = options.file is None and options.folder is None and sys.stdout.isatty()
     with nullcontext(_nothing) if is_seen else reporter.progress(what, total) as advance:
-        if wanted.folder is not None:
+        if options.folder is not None:
             delivery.to_folder(advance)
         else:
-            with opened_out(wanted) as out:
+            with opened_out(options) as out:
                 delivery.to_stream(out, aligned, advance)
     for line in [*delivery.notes, *map(str, delivery.failures)]:
         reporter.warn(line)
     return 0 if not delivery.failures else 2 if len(delivery.failures) == total else 1
 
 
-def to_do(recordings: Sequence[Recording], wanted: Wanted, reporter: Reporter) -> list[Recording]:
-    """Return the recordings to work on; say which are left out, and which results have unusual names."""
-    if wanted.folder is None:
+def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter: Reporter) -> list[Recording]:
+    """Return the recordings to work on; report those left out, and results with unusual names."""
+    if options.folder is None:
         return list(recordings)
-    left = [each for each in recordings if not (wanted.skip_existing and wanted.file_of(each).exists())]
+    left = [each for each in recordings if not (options.skip_existing and options.file_of(each).exists())]
     if len(left) < len(recordings):
-        reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {wanted.folder}")
+        reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {options.folder}")
     stems = Counter(each.path.with_suffix("") for each in recordings)
     if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
-        first = named[0].name.name + ENDINGS[wanted.form]
+        first = named[0].name.name + ENDINGS[options.form]
         reporter.note(
-            f"the results of {len(named)} recordings are named with the ending, as {first}: others share theirs"
+            f"the results of {len(named)} recordings keep their endings ({first}), to differ from those of others"
         )
     return left
 
 
-def say_if_uncalibrated(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> None:
-    """Tell those who are about to read confidences what they are not."""
-    if wanted.form != "text" and not recogniser.calibration.phones:
+def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter: Reporter) -> None:
+    """Note that confidences are posteriors, if the model is not calibrated and the format has confidences."""
+    if options.form != "text" and not recogniser.calibration.phones:
         reporter.note("not calibrated: confidences are the net's own posteriors; see speechctc calibrate --help")
 
 
-def channel_hint(path: Path, wanted: Wanted) -> str:
-    """Say that the mean of a recording's channels mixes different sounds; ``""`` if it does not."""
-    if wanted.channel is not None or not channels_differ(path):
+def channel_hint(path: Path, options: OutputOptions) -> str:
+    """Return a hint if the mean of a recording's channels mixes different sounds, else ``""``."""
+    if options.channel is not None or not channels_differ(path):
         return ""
     return f"{path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
 
 
 @contextmanager
-def opened_out(wanted: Wanted) -> Iterator[TextIO]:
-    """Open the file to write to; standard output if there is none."""
-    if wanted.file is None:
+def opened_out(options: OutputOptions) -> Iterator[TextIO]:
+    """Open the output file, or standard output if there is none."""
+    if options.file is None:
         yield sys.stdout
         return
-    with written.opened(wanted.file, wanted.overwrite) as file:
+    with written.opened(options.file, options.overwrite) as file:
         yield file
 
 
 def _nothing(steps: int = 1, text: str = "") -> None:
-    """Stand in for a progress bar where results themselves show progress."""
+    """Replace a progress bar where the results are seen on the terminal."""

@@ -1,1 +1,1 @@
-"""The stages of the command line, one module each."""
+"""The stages of the command line, a module for each."""

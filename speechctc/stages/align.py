@@ -1,4 +1,4 @@
-"""The alignment stage: known phones placed in recordings."""
+"""Align recordings with their known phones, and write the results."""
 
 from __future__ import annotations
 
@@ -12,69 +12,71 @@ from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Found, Transcript
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import in_order
-from speechctc.inference.output import Wanted, check_out
+from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.inference.writer import Delivery, deliver, say_if_uncalibrated, to_do
+from speechctc.inference.writer import Delivery, deliver, left_to_do, say_if_uncalibrated
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 
-FARTHEST = 3  # recordings named whose own boundaries are farthest from those found
-EXAMPLES = 8  # phones of the model named where words were given
+FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
+EXAMPLES = 8  # phones of the model to name if words were given
 
 
 class Task(NamedTuple):
-    """A recording and the phones to place in it, or why they are not known."""
+    """A recording and its transcript, or the error that says why there is none."""
 
     recording: Recording
     transcript: Found
 
 
-def align(recogniser: Recogniser, tasks: Sequence[Task], wanted: Wanted, reporter: Reporter) -> int:
-    """Align recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did.
+def align(recogniser: Recogniser, tasks: Sequence[Task], options: OutputOptions, reporter: Reporter) -> int:
+    """Align recordings and write each result when it is ready; return the exit status.
+
+    The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed.
 
     Raises
     ------
     InputError
-        The results do not fit into the output named, or would replace a person's files.
+        The output cannot hold the results, or files that a person made or changed would be replaced.
     """
-    check_out([task.recording for task in tasks], wanted)
-    say_if_uncalibrated(recogniser, wanted, reporter)
-    left = {recording.path for recording in to_do([task.recording for task in tasks], wanted, reporter)}
+    check_out([task.recording for task in tasks], options)
+    say_if_uncalibrated(recogniser, options, reporter)
+    left = {recording.path for recording in left_to_do([task.recording for task in tasks], options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
     errors: dict[str, float] = {}
-    results = in_order(lambda task: _place(recogniser, task, wanted.channel), tasks, wanted.jobs)
-    delivery = Delivery([task.recording for task in tasks], _noted(results, errors), wanted)
+    results = map_in_threads(lambda task: _place(recogniser, task, options.channel), tasks, options.jobs)
+    delivery = Delivery([task.recording for task in tasks], _collect_errors(results, errors), options)
     status = deliver(delivery, "aligning", reporter, aligned=True)
     if errors:
-        reporter.note(_errors_in_words(errors))
+        reporter.note(_errors_text(errors))
     return status
 
 
 def _place(recogniser: Recogniser, task: Task, channel: int | None) -> Recognition:
-    """Align one recording, and compare with the boundaries of its transcript if it has times."""
+    """Align one recording; if its transcript has times, compare the boundaries."""
     path, transcript = task.recording.path, task.transcript
     if isinstance(transcript, InputError):
         raise transcript
     if not transcript.phones:
         where = f" in {transcript.file}" if transcript.file else ""
-        raise InputError(f"{path}: no phones to place in it{where}", "name some, separated by spaces")
+        raise InputError(f"{path}: no phones to align{where}", "give some, separated by spaces")
     if _look_like_words(transcript.phones, recogniser.inventory):
-        raise _words(path, transcript, recogniser.inventory)
+        raise _words_error(path, transcript, recogniser.inventory)
     result = recogniser.align(path, transcript.phones, channel=channel)
     pairs = list(zip(transcript.starts, result.segments, strict=False))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
 
 
 def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:
-    """Tell whether most labels are not of the model and are spelled like words."""
+    """Return whether most labels are unknown to the model and spelled like words."""
     unknown = [label for label in labels if inventory.normalise(label) not in inventory.phones]
     letters = [sum(map(str.isalpha, label)) for label in unknown]
     return len(labels) > 1 and 2 * len(unknown) > len(labels) and sum(letters) >= 2.5 * len(unknown)
 
 
-def _words(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
+def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
     some = " ".join(transcript.phones[:6]) + (" ..." if len(transcript.phones) > 6 else "")
     where = f"{path}: {transcript.file}" if transcript.file else str(path)
     fix = f"give phones of the model, such as {' '.join(inventory.phones[:EXAMPLES])}"
@@ -83,15 +85,17 @@ def _words(path: Path, transcript: Transcript, inventory: Inventory) -> InputErr
     return InputError(f"{where}: these look like words, not phones: {some}", fix + advice)
 
 
-def _noted(results: Iterable[Recognition | InputError], errors: dict[str, float]) -> Iterator[Recognition | InputError]:
-    """Pass results on, and keep how far given boundaries are from those found, by file."""
+def _collect_errors(
+    results: Iterable[Recognition | InputError], errors: dict[str, float]
+) -> Iterator[Recognition | InputError]:
+    """Yield the results, and collect the errors of given boundaries by file."""
     for result in results:
         if isinstance(result, Recognition) and result.given_error is not None:
             errors[result.file] = result.given_error
         yield result
 
 
-def _errors_in_words(errors: dict[str, float]) -> str:
+def _errors_text(errors: dict[str, float]) -> str:
     if len(errors) == 1:
         ((file, error),) = errors.items()
         return f"{file}: the boundaries of its transcript are {1000 * error:.1f} ms from the aligned ones (median)"
@@ -112,21 +116,22 @@ def find_tasks(
     Parameters
     ----------
     arguments : sequence of Path
-        Files, folders, patterns; may be empty with a table in `given`, whose rows then name the recordings.
+        Files, folders, patterns; may be empty if `given` is a table, whose rows then name the recordings.
     phones : str or None
-        Labels separated by spaces, of the one recording.
+        Labels of a single recording, separated by spaces.
     given : Path or None
-        A table with the columns id, audio and phones; a folder of transcripts called like the recordings; or the
-        transcript of the one recording. Without it and `phones`, files beside the recordings have them.
+        A table with the columns id, audio and phones; a folder of transcripts named like the recordings; or the
+        transcript of a single recording. If this and `phones` are None, the transcripts are files in the folders of the
+        recordings.
     tier : str or None
-        Of the TextGrids; named, only TextGrids are read.
+        The tier of the TextGrids; if it is given, only TextGrids are read.
     reporter : Reporter
-        Hears of files that are left out.
+        Receives the names of files that are left out.
 
     Raises
     ------
     InputError
-        Both or neither are given where one must be, or the table cannot be read.
+        Both `phones` and `given`, no recordings, or a table that cannot be read.
     """
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")

@@ -1,4 +1,4 @@
-"""The calibration stage: what a model's posteriors and boundaries are worth, learned on dev and kept beside it."""
+"""Calibrate a model's confidences and boundaries on a split it was not trained on."""
 
 from __future__ import annotations
 
@@ -9,75 +9,91 @@ import numpy as np
 
 from speechctc.corpora.corpus import Utterance
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import in_order
+from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
-from speechctc.stages.split_scoring import judge
+from speechctc.stages.split_scoring import score_split
 
-FEWEST = 50  # phones that two numbers can be learned from
+FEWEST = 50  # phones, to estimate two numbers from
 
 
 def calibrate(
     model: Path | None, reporter: Reporter, split: str = "dev", overrides: Sequence[str] = (), device: str = "auto"
 ) -> Calibration:
-    """Learn a model's calibration on a split and write it into the checkpoint's folder.
+    """Estimate a model's calibration on a split and write it into the checkpoint's folder.
 
     Parameters
     ----------
     model : Path or None
         A checkpoint or a run's folder (its best); None: the latest run.
     reporter : Reporter
-        Is told the PER of the split, with its interval.
+        Receives the PER of the split, with its interval.
     split : str
-        Not one that it was trained on.
+        One that the model was not trained on.
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding.
+        Settings that replace those of the model's config: another corpus, another folding.
     device : str
 
     Raises
     ------
     InputError
-        There is no such model, or too little in the split to learn from.
+        There is no such model, or the split has too few phones.
     """
     folder = find_checkpoint(model)
-    recogniser = Recogniser.load(folder, device)
-    recogniser.calibration = Calibration()
-    judged = judge(recogniser, split, overrides, reporter, "calibrating on")
-    reporter.note(f"PER on {split}: {judged.counts.per:.2f} % ({judged.reliability.to_text()})")
-    if judged.reliability.caution:
-        reporter.note(f"  {judged.reliability.caution}")
-    posteriors, right = judged.confidences, judged.right
+    recogniser = Recogniser.load(folder, device).uncalibrated()
+    scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
+    reporter.note(f"PER on {split}: {scored.counts.per:.2f} % ({scored.reliability.to_text()})")
+    if scored.reliability.caution:
+        reporter.note(f"  {scored.reliability.caution}")
+    posteriors, right = scored.confidences, scored.right
     if len(right) < FEWEST:
         raise InputError(f"{split}: the model finds {len(right)} phones in it, calibration needs {FEWEST}", "train on")
     slope, intercept = fit(posteriors, right)
-    told = cross_validated(posteriors, right, judged.numbers)
+    unseen = cross_validated(posteriors, right, scored.numbers)
     calibration = Calibration(
         slope,
         intercept,
-        boundary_shift(recogniser, judged.utterances),
+        boundary_shift(recogniser, scored.utterances),
         len(right),
         expected_calibration_error(posteriors, right),
-        expected_calibration_error(told, right),
+        expected_calibration_error(unseen, right),
         float(right.mean()),
-        f"{split}; {judged.protocol}",
+        f"{split}; {scored.protocol}",
     )
     calibration.save(folder)
     return calibration
 
 
+def calibrate_run(run: Path, reporter: Reporter) -> Calibration | None:
+    """Calibrate a run's best checkpoint on dev.
+
+    Returns
+    -------
+    Calibration or None
+        None if the checkpoint is calibrated already, or cannot be calibrated; the reporter receives the reason.
+    """
+    if Calibration.load(run / "best").phones:
+        return None
+    try:
+        return calibrate(run, reporter)
+    except InputError as error:
+        reporter.note(f"not calibrated: {error}")
+        return None
+
+
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:
-    """Return how much later the labellers' boundaries are than the net's, in the median over aligned utterances.
+    """Return the median difference between labelled and aligned boundaries; positive where the labels are later.
 
     Returns
     -------
     float
-        Seconds, at most half an analysis window to either side; 0 where the corpus has no times.
+        Seconds, at most half an analysis window in size; 0 where the corpus has no times.
     """
     timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
     lags: list[float] = []
-    results = in_order(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
+    results = map_in_threads(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError) and utterance.times:
             starts = zip(utterance.times[1:], result.segments[1:], strict=True)

@@ -1,4 +1,4 @@
-"""The decoding stage: recordings to phones, in the format asked for."""
+"""Decode recordings or standard input, and write the phones."""
 
 from __future__ import annotations
 
@@ -8,106 +8,108 @@ from pathlib import Path
 from speechctc.audio import sound_file, stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import decode_many
+from speechctc.inference.batch_decode import decode_files
 from speechctc.inference.formats import Source, header, row, write_stream
-from speechctc.inference.output import Wanted, check_out, check_place
+from speechctc.inference.output import OutputOptions, check_out, check_place
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.writer import Delivery, channel_hint, deliver, opened_out, say_if_uncalibrated, to_do
+from speechctc.inference.writer import Delivery, channel_hint, deliver, left_to_do, opened_out, say_if_uncalibrated
 from speechctc.progress import Reporter
 
-LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording goes out phone by phone, and none is kept
-LIVE_FRAMES = 50  # of static features at a time from standard input: phones come half a second late, and a bit
+LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording is written phone by phone
+LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
 
 
-def decode(recogniser: Recogniser, arguments: Sequence[Path], wanted: Wanted, reporter: Reporter) -> int:
-    """Decode recordings, writing each as it comes; return the exit status: 0, 1 if some failed, 2 if all did.
+def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOptions, reporter: Reporter) -> int:
+    """Decode recordings and write each result when it is ready; return the exit status.
+
+    The status is 0 if all recordings were decoded, 1 if some failed, 2 if all failed.
 
     Parameters
     ----------
     recogniser : Recogniser
     arguments : sequence of Path
         Files, folders, patterns.
-    wanted : Wanted
+    options : OutputOptions
     reporter : Reporter
-        Hears of those that failed, at the end.
+        Receives the failures, at the end.
 
     Raises
     ------
     InputError
-        A folder without recordings, or results that do not fit into the output named, or would replace a person's
-        files.
+        A folder has no recordings, the output cannot hold the results, or files that a person made or changed would
+        be replaced.
     """
     recordings = find_recordings(arguments)
-    check_out(recordings, wanted)
+    check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
-    say_if_uncalibrated(recogniser, wanted, reporter)
-    recordings = to_do(recordings, wanted, reporter)
-    if len(recordings) == 1 and wanted.folder is None and wanted.form in LIVE:
-        _decode_live(recogniser, recordings[0], wanted, reporter)
+    say_if_uncalibrated(recogniser, options, reporter)
+    recordings = left_to_do(recordings, options, reporter)
+    if len(recordings) == 1 and options.folder is None and options.form in LIVE:
+        _decode_live(recogniser, recordings[0], options, reporter)
         return 0
     paths = [recording.path for recording in recordings]
-    results = decode_many(recogniser, paths, wanted.jobs, wanted.alternatives, wanted.channel)
-    return deliver(Delivery(recordings, results, wanted), "decoding", reporter)
+    results = decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel)
+    return deliver(Delivery(recordings, results, options), "decoding", reporter)
 
 
-def _decode_live(recogniser: Recogniser, recording: Recording, wanted: Wanted, reporter: Reporter) -> None:
-    """Decode one recording, phone by phone."""
+def _decode_live(recogniser: Recogniser, recording: Recording, options: OutputOptions, reporter: Reporter) -> None:
+    """Decode one recording and write it phone by phone."""
     path = recording.path
-    (source,) = wanted.sources([recording])
-    with stream.opened(path, recogniser.config.features.sample_rate, wanted.channel) as blocks:
-        if hint := channel_hint(path, wanted):
+    (source,) = options.sources([recording])
+    with stream.opened(path, recogniser.config.features.sample_rate, options.channel) as blocks:
+        if hint := channel_hint(path, options):
             reporter.warn(hint)
-        _write_live(recogniser.segments(blocks), source, wanted)
+        _write_live(recogniser.segments(blocks), source, options)
     if note := sound_file.cut_short(path):
         reporter.warn(note)
 
 
-def decode_stdin(recogniser: Recogniser, wanted: Wanted, raw_rate: int | None, reporter: Reporter) -> None:
-    """Decode standard input as it comes: text, CTM, TSV and CSV go out phone by phone, JSON and TextGrid at the end.
+def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int | None, reporter: Reporter) -> None:
+    """Decode standard input while it is read; write text, CTM, TSV and CSV by phone, JSON and TextGrid at the end.
 
     Parameters
     ----------
     recogniser : Recogniser
-    wanted : Wanted
+    options : OutputOptions
     raw_rate : int or None
-        Rate of raw 16-bit little-endian mono samples, Hz; None: it is a sound file, of which only WAV is decoded while
-        it comes.
+        Rate of raw 16-bit little-endian mono samples, Hz; None: standard input is a sound file. Only a WAV file is
+        decoded while it is read.
     reporter : Reporter
 
     Raises
     ------
     InputError
-        It is not sound, or what is at the output named was made by a person.
+        Standard input is not sound, or the output would replace a file that a person made or changed.
     """
-    if wanted.folder is not None:
+    if options.folder is not None:
         raise InputError(
-            f"--out {wanted.folder}: a folder, and standard input gives one file", "name a file: a.TextGrid"
+            f"--out {options.folder}: a folder, and standard input gives one file", "name a file: a.TextGrid"
         )
-    check_place(wanted.file, wanted.overwrite)
-    say_if_uncalibrated(recogniser, wanted, reporter)
-    source = Source("-", "-", wanted.channel)
+    check_place(options.file, options.overwrite)
+    say_if_uncalibrated(recogniser, options, reporter)
+    source = Source("-", "-", options.channel)
     rate = recogniser.config.features.sample_rate
-    with stream.opened_stdin(rate, raw_rate, wanted.channel, say=reporter.note) as blocks:
-        segments = recogniser.segments(blocks, wanted.alternatives, LIVE_FRAMES)
-        if wanted.form in LIVE:
-            _write_live(segments, source, wanted)
+    with stream.opened_stdin(rate, raw_rate, options.channel, say=reporter.note) as blocks:
+        segments = recogniser.segments(blocks, options.alternatives, LIVE_FRAMES)
+        if options.form in LIVE:
+            _write_live(segments, source, options)
             return
         phones = tuple(segments)
-        with opened_out(wanted) as out:
-            write_stream([(source, Recognition("-", blocks.seconds, phones))], wanted.form, out)
+        with opened_out(options) as out:
+            write_stream([(source, Recognition("-", blocks.seconds, phones))], options.form, out)
 
 
-def _write_live(segments: Iterator[Segment], source: Source, wanted: Wanted) -> None:
-    """Write each phone as it comes, and keep none."""
-    with opened_out(wanted) as out:
-        out.write(header(wanted.form))
-        between, end = "", "\n" if wanted.form == "text" else ""
+def _write_live(segments: Iterator[Segment], source: Source, options: OutputOptions) -> None:
+    """Write each phone when it is known, and keep none in memory."""
+    with opened_out(options) as out:
+        out.write(header(options.form))
+        between, end = "", "\n" if options.form == "text" else ""
         try:
             for segment in segments:
-                out.write(between + segment.phone if wanted.form == "text" else row(wanted.form, source, segment))
+                out.write(between + segment.phone if options.form == "text" else row(options.form, source, segment))
                 out.flush()
                 between = " "
         except InputError:

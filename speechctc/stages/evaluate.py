@@ -1,4 +1,4 @@
-"""The evaluation stage: a split's recordings decoded as a user's would be, and scored against their labels."""
+"""Score a model on a split of its corpus."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.progress import Reporter
-from speechctc.stages.split_scoring import judge
+from speechctc.stages.split_scoring import score_split
 
-ERROR_MEANS = "how far a phone's confidence lies, on average, from the share of such phones that are right"
+ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Evaluation:
     split : str
     counts : EditCounts
     reliability : Reliability
-        The PER's interval, and what it rests on.
+        The PER's interval, and the numbers it is computed from.
     protocol : str
-        How phones were folded and aligned, in words.
+        How phones were decoded, folded and compared, in words.
     skipped : tuple of (str, str)
-        Utterances that could not be scored, and why.
+        Ids of utterances that could not be scored, and the reasons.
     calibration_error : float
         Expected calibration error of the confidences on this split, from 0 to 1.
     calibrated : bool
-        Whether those are of a calibrated model, or posteriors as they are.
+        Whether the model is calibrated; if not, confidences are posteriors.
     """
 
     split: str
@@ -44,7 +44,7 @@ class Evaluation:
     calibrated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as the JSON report has them."""
+        """Return the values of the JSON report."""
         counts = self.counts
         return {
             "per": counts.per,
@@ -85,19 +85,19 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     recogniser : Recogniser
     split : str
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding.
+        Settings that replace those of the model's config: another corpus, another folding.
     reporter : Reporter
 
     Raises
     ------
     InputError
-        The split is empty, or nothing of it can be decoded.
+        The split is empty, or none of its recordings can be decoded.
     """
     if not reporter.quiet:
-        reporter.note(f"{PER_MEANS}; the expected calibration error says {ERROR_MEANS}")
-    judged = judge(recogniser, split, overrides, reporter, "evaluating")
-    error = expected_calibration_error(judged.confidences, judged.right)
+        reporter.note(f"{PER_MEANS}; the expected calibration error is {ERROR_MEANS}")
+    scored = score_split(recogniser, split, overrides, reporter, "evaluating")
+    error = expected_calibration_error(scored.confidences, scored.right)
     calibrated = recogniser.calibration.phones > 0
     return Evaluation(
-        split, judged.counts, judged.reliability, judged.protocol, tuple(judged.skipped), error, calibrated
+        split, scored.counts, scored.reliability, scored.protocol, tuple(scored.skipped), error, calibrated
     )

@@ -1,4 +1,4 @@
-"""The export stage: a model to give away, with what decoding and alignment need and nothing else."""
+"""Export a model: only what decoding and alignment need, in half precision or as ONNX."""
 
 from __future__ import annotations
 
@@ -18,36 +18,34 @@ WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibrat
 
 
 def check_out(out: Path, overwrite: bool = False) -> None:
-    """See that a model can be written to a folder without loss.
+    """Check that writing a model replaces nothing else.
 
     Parameters
     ----------
     out : Path
     overwrite : bool
-        It may exist, if it is empty, or an exported model and nothing else.
+        Accept a folder that is empty, or holds an exported model and nothing else.
 
     Raises
     ------
     InputError
-        Something else is there.
+        `out` exists and must not be replaced.
     """
     if not out.exists():
         return
     if not overwrite:
-        raise InputError(
-            f"{out}: exists already", "name a folder that does not, or give --overwrite to replace a model"
-        )
+        raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
     if not out.is_dir():
         raise InputError(f"{out}: a file, not a folder", "name another place")
     names = {path.name for path in out.iterdir()}
     if other := sorted(names - set(WRITTEN)):
         raise InputError(f"{out}: holds more than an exported model ({', '.join(other[:3])})", "name another folder")
     if names and not _is_export(out):
-        raise InputError(f"{out}: not an exported model, but one in training or of a run", "name another folder")
+        raise InputError(f"{out}: a checkpoint of a run, not an exported model", "name another folder")
 
 
 def _is_export(folder: Path) -> bool:
-    """Tell whether a checkpoint was exported: its config then names no run."""
+    """Return whether a checkpoint was exported: its config then names no run."""
     try:
         about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
         return about["config"]["run"] is None
@@ -63,9 +61,9 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     model : Path or None
         A checkpoint or a run's folder (its best); None: the latest run.
     out : Path
-        A folder that is not there yet; or a file that is not, whose name ends in ``.onnx``.
+        A folder, or a file whose name ends in ``.onnx``; must not exist.
     overwrite : bool
-        It may be there; see `check_out`.
+        Accept an existing folder (see `check_out`).
 
     Returns
     -------
@@ -75,7 +73,7 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     Raises
     ------
     InputError
-        There is no such model, or something is at `out` already.
+        There is no such model, or `out` exists and must not be replaced.
     """
     check_out(out, overwrite)
     folder = find_checkpoint(model)
@@ -91,7 +89,7 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
 
 
 def _portable(config: Config) -> Config:
-    """Leave out what lies on this machine alone: the corpus, its features, the run."""
+    """Remove the paths of this machine: the corpus, its features, the run."""
     plain = Config(corpus=CorpusConfig(kind=config.corpus.kind, phones=config.corpus.phones))
     train = config.train.model_copy(update={"init_from": None})
     return config.model_copy(update={"run": NO_RUN, "corpus": plain.corpus, "data": plain.data, "train": train})

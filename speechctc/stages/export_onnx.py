@@ -1,4 +1,4 @@
-"""A model as an ONNX file: static features to logits, for runtimes without torch."""
+"""Export a model as ONNX: static features to logits, for runtimes without torch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from speechctc.model.checkpoint import Checkpoint
 from speechctc.storage import files
 
 NEEDED = ("onnx", "onnxscript")
-EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; both may be any number in use
+EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
 
 
 class OnnxNet(nn.Module):
-    """What the file computes: centring, derivatives, normalisation and the net.
+    """The computation in the file: sliding CMN, derivatives, normalisation and the net.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class OnnxNet(nn.Module):
 
 
 def derivative(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Return what `features.derivatives` has for one order, without torchaudio's convolution, which ONNX has not."""
+    """Return the derivative as `features.derivatives` computes it, without torchaudio's operators, which ONNX lacks."""
     steps = torch.arange(values.shape[1], device=values.device)
     reach = config.delta_window // 2
     total = torch.zeros_like(values)
@@ -76,15 +76,17 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     Raises
     ------
     InputError
-        A package that this takes is not installed.
+        A package that the export needs is not installed.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise InputError(f"{out}: ONNX takes {' and '.join(missing)}, not installed", "pip install 'speechctc[onnx]'")
+        raise InputError(
+            f"{out}: the export needs {' and '.join(missing)}, not installed", "pip install 'speechctc[onnx]'"
+        )
     batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames")
     example = torch.randn(*EXAMPLE, checkpoint.config.features.static_dims)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, of what it uses of torch
+        warnings.simplefilter("ignore")  # warnings about the exporter's own use of torch
         program = torch.onnx.export(
             OnnxNet(checkpoint).eval(),
             (example, torch.tensor([EXAMPLE[1], EXAMPLE[1] - 10])),

@@ -1,14 +1,11 @@
-"""The first stage: a corpus's recordings to features in shards.
+"""Extract the features of a corpus into shards.
 
-Each split is cut into shards of bounded size by the lengths in the files' headers, so that the cut is the same from
-run to run: a shard that is there already and was made from the same recordings, labels and config is kept, and an
-extraction that was interrupted goes on.
+A shard that exists and was made from the same recordings, labels and config is kept, so that an interrupted extraction
+continues where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -24,52 +21,27 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.schema import Config
-from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.extraction_report import report_phones, report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.features.filterbank import Moments, frame_count, static_features
-from speechctc.features.shards import (
-    OTHER_FOLDER,
-    Extracted,
-    Recipe,
-    check_features,
-    frames_needed,
-    read_shard,
-    shard_path,
-    write_shard,
-)
+from speechctc.features.filterbank import Moments, static_features
+from speechctc.features.shards import OTHER_FOLDER, Extracted, check_features, read_shard, write_shard
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
+from speechctc.stages.shard_plan import Job, ShardPlan, plan_split
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 
-FEW = 64  # fewer utterances than this are done faster than worker processes start
+FEW = 64  # utterances; fewer than this take less time than the start of a worker process
 AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 
-
-@dataclass(frozen=True)
-class Job:
-    """One utterance on its way through a worker: what to read, and its labels as numbers (or why it cannot be)."""
-
-    utterance: Utterance
-    labels: tuple[int, ...]
-    frames: int
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One shard to be: its file, its jobs, and the recipe it must have been made with."""
-
-    path: Path
-    jobs: tuple[Job, ...]
-    recipe: Recipe
+Result = tuple[NDArray[np.float32], Moments, float] | str
 
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """What a split came to: counts, hours of speech, and each utterance left out with the reason."""
+    """What was extracted from a split: counts, hours of speech, and each utterance skipped with the reason."""
 
     split: str
     utterances: int
@@ -78,7 +50,7 @@ class SplitSummary:
     skipped: tuple[tuple[str, str], ...]
 
     def to_text(self, most: int = 10) -> str:
-        """Return the report for people, naming at most so many of those left out."""
+        """Return the report for people, naming at most `most` skipped utterances."""
         lines = [
             f"{self.split}: {self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
             f"; {len(self.skipped)} skipped"
@@ -125,32 +97,8 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     return summaries
 
 
-def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[Plan]:
-    """Cut a split into shards of at most ``data.shard_mib``, at least one."""
-    jobs = [_job(utterance, phones, config.features) for utterance in corpus.splits[split]]
-    width = 2 if config.data.dtype == "float16" else 4
-    limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
-    groups: list[list[Job]] = [[]]
-    frames = 0
-    for job in jobs:
-        if groups[-1] and frames + job.frames > limit:
-            groups.append([])
-            frames = 0
-        groups[-1].append(job)
-        frames += job.frames
-    folder, total = config.data.dir / split, len(groups)
-    stride = config.model.time_stride if split == "train" else 0
-    return [
-        Plan(shard_path(folder, k, total), tuple(group), _recipe(group, phones, config, stride))
-        for k, group in enumerate(groups)
-    ]
-
-
-def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[np.float32], Moments, float] | str:
-    """Return one utterance's static features, moments and seconds; or why it is skipped, in words.
-
-    A `stride` above 0 (frames of input per frame of the net's output) asks that its phones fit into its frames.
-    """
+def extract_one(job: Job, config: FeatureConfig) -> Result:
+    """Return one utterance's static features, moments and seconds; or why it is skipped, in words."""
     if job.problem is not None:
         return job.problem
     try:
@@ -158,56 +106,30 @@ def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[n
     except InputError as error:
         return error.what
     static = static_features(torch.from_numpy(samples), config)
-    frames, needed = static.shape[0], frames_needed(job.labels)
-    if frames == 0:
+    if len(static) == 0:
         return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
-    if stride and -(-frames // stride) < needed:
-        return f"too short for its phones: {len(job.labels)} phones need {needed * stride} frames, it has {frames}"
     return static.numpy(), Moments.of(static, config), seconds
 
 
-def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
-    try:
-        labels = tuple(phones.encode(utterance.phones))
-        samples, rate, _ = sound_file.info(utterance.audio)
-    except InputError as error:
-        return Job(utterance, (), 0, error.what)
-    return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
-
-
-def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config, stride: int) -> Recipe:
-    """Digest what the shard is made from, so that a changed recording, label or rule is noticed."""
-    digest = hashlib.sha256(f"{config.data.dtype} {stride}".encode())
-    for job in jobs:
-        try:
-            status = job.utterance.audio.stat()
-            stamp = [status.st_size, status.st_mtime_ns]
-        except OSError:
-            stamp = []
-        channel = [] if job.utterance.channel is None else [job.utterance.channel]
-        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel]).encode())
-    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, digest.hexdigest())
-
-
-def _refuse_other_config(plan: Plan) -> None:
-    """Features of another config are not overwritten: they may have cost hours."""
+def _refuse_other_config(plan: ShardPlan) -> None:
+    """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract."""
     folder = plan.path.parent
     for path in sorted(folder.glob("*.safetensors"))[:1]:
         try:
             shard = read_shard(path, checked=True)
         except InputError:
-            continue  # damaged: it will be made again
+            continue  # damaged: it is extracted again
         check_features(shard, plan.recipe.features)
         if shard.recipe.phones != plan.recipe.phones:
             raise InputError(f"{path}: made with another phone set", OTHER_FOLDER)
 
 
-def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[int, float]:
-    """Make the shards that are missing; return how many utterances that took, and their seconds of speech."""
+def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tuple[int, float]:
+    """Write the shards that are missing; return the number of their utterances, and seconds of speech."""
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    with _extracted(jobs, todo, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+    with _extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
             skipped: list[tuple[str, str]] = []
@@ -224,14 +146,10 @@ def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[in
     return len(jobs), seconds
 
 
-Result = tuple[NDArray[np.float32], Moments, float] | str
-
-
 @contextmanager
-def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
+def _extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
     """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
-    strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in plans for _ in plan.jobs]
-    tasks = [_Task(job, config.features, stride) for job, stride in zip(jobs, strides, strict=True)]
+    tasks = [_Task(job, config.features) for job in jobs]
     workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
     if workers == 1:
         yield map(_extract_task, tasks)
@@ -250,7 +168,6 @@ def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> It
 class _Task(NamedTuple):
     job: Job
     features: FeatureConfig
-    stride: int
 
 
 def _extract_task(task: _Task) -> Result:
@@ -258,12 +175,12 @@ def _extract_task(task: _Task) -> Result:
 
 
 def _extract_alone(task: _Task) -> Result:
-    """Extract in a worker process: one thread each."""
+    """Extract in a worker process, with one thread."""
     torch.set_num_threads(1)
     return extract_one(*task)
 
 
-def _is_made(plan: Plan) -> bool:
+def _is_made(plan: ShardPlan) -> bool:
     try:
         return read_shard(plan.path).recipe == plan.recipe
     except InputError:
@@ -271,15 +188,15 @@ def _is_made(plan: Plan) -> bool:
 
 
 def _drop_stale(folder: Path, wanted: set[Path]) -> None:
-    """Remove shards of an earlier cut of the same splits, now that the new ones stand."""
+    """Remove the shards of earlier extractions into this folder that the new ones replace."""
     for split in {path.parent for path in wanted}:
         for path in split.glob("*.safetensors"):
             if path not in wanted:
                 path.unlink()
 
 
-def _summarise(split: str, plans: Sequence[Plan], corpus: Corpus) -> SplitSummary:
-    shards = [read_shard(plan.path, checked=True) for plan in plans]  # written now, or checked by _is_made
+def _summarise(split: str, plans: Sequence[ShardPlan], corpus: Corpus) -> SplitSummary:
+    shards = [read_shard(plan.path, checked=True) for plan in plans]  # just written, or checked by _is_made
     rejected = [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     return SplitSummary(
         split=split,
@@ -290,8 +207,8 @@ def _summarise(split: str, plans: Sequence[Plan], corpus: Corpus) -> SplitSummar
     )
 
 
-def _count(plans: Sequence[Plan], phones: Inventory) -> list[int]:
-    """Return how often each phone of the set occurs in a split's shards."""
+def _count(plans: Sequence[ShardPlan], phones: Inventory) -> list[int]:
+    """Return the number of times that each phone of the set occurs in a split."""
     counts = torch.zeros(1 + len(phones.phones), dtype=torch.int64)
     for plan in plans:
         counts += torch.bincount(read_shard(plan.path, checked=True).labels, minlength=len(counts))

@@ -1,4 +1,4 @@
-"""A split's recordings decoded as a user's would be, and every phone of them judged by the labels."""
+"""Decode a split of the corpus, and mark each phone as right or wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import decode_many, in_order
+from speechctc.inference.batch_decode import decode_files, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -23,18 +23,18 @@ from speechctc.progress import Reporter
 
 
 @dataclass
-class Judged:
-    """What came of a split.
+class ScoredSplit:
+    """The scores of a split.
 
     Attributes
     ----------
     utterances : tuple of Utterance
-        The split's, decoded or not.
+        All utterances of the split, decoded or not.
+    protocol : str
+        How phones were decoded, folded and compared, in words.
     counts : EditCounts
     skipped : list of (str, str)
-        Utterances that could not be scored, and why.
-    protocol : str
-        How phones were folded and aligned, in words.
+        Ids of utterances that could not be scored, and the reasons.
     """
 
     utterances: tuple[Utterance, ...]
@@ -46,7 +46,7 @@ class Judged:
     _phones: list[tuple[float, bool, int]] = field(default_factory=list)
 
     def add(self, number: int, phones: Sequence[str], confidences: Sequence[float], folding: Folding) -> None:
-        """Take in the phones of utterance `number`."""
+        """Score the phones recognised in utterance `number`."""
         reference = self.utterances[number].phones
         counts = edit_counts(folding.apply(reference), folding.apply(phones))
         self.counts += counts
@@ -58,74 +58,76 @@ class Judged:
 
     @property
     def reliability(self) -> Reliability:
-        """How far the PER can be trusted."""
+        """The PER's interval."""
         return reliability(self._each, self._speakers)
 
     @property
     def confidences(self) -> NDArray[np.float64]:
-        """Of each scored phone, its confidence."""
+        """The confidence of each scored phone, shape = (n_phones,)."""
         return np.array([confidence for confidence, _, _ in self._phones], dtype=np.float64)
 
     @property
     def right(self) -> NDArray[np.float64]:
-        """Of each scored phone, 1 if it is right, else 0."""
+        """1 for each scored phone that is right, 0 for others, shape = (n_phones,)."""
         return np.array([right for _, right, _ in self._phones], dtype=np.float64)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Of each scored phone, the number of its utterance."""
+        """The number of each scored phone's utterance, shape = (n_phones,)."""
         return np.array([number for _, _, number in self._phones], dtype=np.int64)
 
 
-def judge(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str) -> Judged:
-    """Decode a split of the model's corpus and compare.
+def score_split(
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str
+) -> ScoredSplit:
+    """Decode a split of the model's corpus and compare with the labels.
 
     Parameters
     ----------
     recogniser : Recogniser
     split : str
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding, another way to decode.
+        Settings that replace those of the model's config: another corpus, folding or decoding.
     reporter : Reporter
     what : str
-        What is being done, for the progress bar.
+        The text of the progress bar.
 
     Raises
     ------
     InputError
-        The split is empty, or nothing of it can be decoded.
+        The split is empty, or none of its recordings can be decoded.
     """
-    config = _with(recogniser.config, overrides)
+    config = _override(recogniser.config, overrides)
     corpus = read_corpus(config.corpus)
     folding = choose_folding(config.score.fold, recogniser.inventory)
     recogniser = recogniser.configured(config)
     protocol = f"{folding.protocol}; {recogniser.method}; minimal edit distance, every phone counted alike"
-    judged = Judged(corpus.splits[split], protocol)
-    judged.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
-    if not judged.utterances:
+    scored = ScoredSplit(corpus.splits[split], protocol)
+    scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
+    if not scored.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
-    results = _decode(recogniser, judged.utterances)
-    with reporter.progress(f"{what} {split}", len(judged.utterances)) as advance:
+    results = _decode(recogniser, scored.utterances)
+    with reporter.progress(f"{what} {split}", len(scored.utterances)) as advance:
         for number, result in enumerate(results):
             if isinstance(result, InputError):
-                judged.skipped.append((judged.utterances[number].id, result.what))
+                scored.skipped.append((scored.utterances[number].id, result.what))
             else:
                 confidences = [segment.confidence for segment in result.segments]
-                judged.add(number, result.phones, confidences, folding)
-            advance(1, f"PER {judged.counts.per:.2f} %")
-    if not judged.counts.utterances:
-        reason = judged.skipped[-1][1]
-        raise InputError(f"none of the {len(judged.utterances)} recordings of {split} can be decoded", reason)
-    return judged
+                scored.add(number, result.phones, confidences, folding)
+            advance(1, f"PER {scored.counts.per:.2f} %")
+    if not scored.counts.utterances:
+        reason = scored.skipped[-1][1]
+        raise InputError(f"none of the {len(scored.utterances)} recordings of {split} can be decoded", reason)
+    return scored
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
     """Decode utterances in order, each from its channel."""
     channels = {utterance.channel for utterance in utterances}
     if len(channels) == 1:
-        return decode_many(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
-    return in_order(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
+        return decode_files(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
+    return map_in_threads(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
 
 
-def _with(config: Config, overrides: Sequence[str]) -> Config:
+def _override(config: Config, overrides: Sequence[str]) -> Config:
     return parse_config(override(config.to_dict(), overrides), "the model's config with these settings")

@@ -51,7 +51,7 @@ class Start:
     commands: tuple[str, ...]
 
     def to_text(self) -> str:
-        """Return the report for people."""
+        """Return the report."""
         lines = [self.description, ""]
         if self.config:
             lines += [f"wrote {self.config}; comments in it give the reason of each setting; change what you like", ""]
@@ -172,4 +172,4 @@ def _free_name(folder: Path) -> Path:
         taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
         if not any(path.exists() for path in taken):
             return taken[0]
-    raise InputError(f"{stem}.yaml: that name and 999 more are taken here", "give another with --out")
+    raise InputError(f"{stem}.yaml: exists, as do {stem}-2 to {stem}-999", "give another name with --out")

@@ -1,7 +1,7 @@
-"""The training stage: shards to checkpoints.
+"""Train a net on extracted features, then calibrate its best checkpoint.
 
-A run can be cut off at any instant, or stopped by Ctrl-C or a cluster's SIGTERM, and taken up again: `last/` then holds
-the weights, the optimiser's state and the place in the epoch, and on a CPU the run goes on bit for bit.
+A run that was killed, or stopped by Ctrl-C or SIGTERM, can be resumed: ``last/`` holds the weights, the state of the
+optimiser and the position in the epoch. On a CPU, a resumed run gives the same weights to the bit.
 """
 
 from __future__ import annotations
@@ -10,34 +10,61 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
+from typing import NamedTuple
 
 from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.errors import InputError
+from speechctc.inference.calibration import Calibration
 from speechctc.progress import Reporter
-from speechctc.training.chunks import Batch
+from speechctc.stages.calibrate import calibrate_run
 from speechctc.training.dev_score import DevScore
-from speechctc.training.distributed import Ranks, process_group
-from speechctc.training.profiling import Profile, StepTimes
+from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
-__all__ = ["Stopped", "profile", "train"]
-
-WARM_UP = 3  # steps before a profile begins
+__all__ = ["Stopped", "Trained", "train", "train_net"]
 
 
-def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
-    """Train the config's net on the features in ``data.dir``; return the last dev score, None if none was left to do.
+class Trained(NamedTuple):
+    """The result of training.
+
+    Attributes
+    ----------
+    dev : DevScore or None
+        The last score on dev; None if all epochs were done before.
+    calibration : Calibration or None
+        The new calibration of ``best/``; None if there was one already, dev is too small, or another process of several
+        computes it.
+    """
+
+    dev: DevScore | None
+    calibration: Calibration | None
+
+
+def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
+    """Train the config's net on the features in ``data.dir``, and calibrate ``best/`` on dev.
 
     Raises
     ------
     InputError
-        No features, or of another config; a run folder in use or of another config; the loss became NaN.
+        There are no features, or they are of another config; the run's folder is in use or of another config; the loss
+        became NaN.
     Stopped
-        SIGINT or SIGTERM: the state is saved in ``last/``.
+        SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
+    dev, is_main = _train(config, resume, reporter)
+    return Trained(dev, calibrate_run(config.run, reporter) if is_main else None)
+
+
+def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
+    """Train as `train` does, without the calibration; return the last score on dev, None if all epochs were done."""
+    return _train(config, resume, reporter)[0]
+
+
+def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore | None, bool]:
+    """Train; return the last score on dev, and whether this is the main process."""
     run = Run(config.run)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
@@ -49,58 +76,28 @@ def train(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
             _compile_loss(trainer)
             with _stop_signals(trainer):
-                return _explain_oom(trainer)
+                return _explain_oom(trainer), ranks.is_main
         except BaseException:
             if ranks.is_main:
                 run.abandon()
             raise
 
 
-def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
-    """Take some steps and say where their time went; nothing is saved but a trace beside the run's folder."""
-    device = choose_device(config.train.device)
-    allow_tf32(config.train.tf32)
-    trace = config.run.with_name(f"{config.run.name}.trace.json")
-    trainer = Trainer(config, Run(trace.with_suffix(".none")), device, Ranks(), reporter)
-    learner, clock, frames = trainer.learner, Profile(device), 0
-    learner.net.train()
-    batches = _endless(trainer)
-    for number in range(WARM_UP):
-        learner.step(batch := next(batches), int(batch.counts.sum()), trainer.stage.lr, number)
-    learner.clock = clock
-    with clock.recording(trace):
-        for number in range(WARM_UP, WARM_UP + steps):
-            waited = trainer.data.train.waited
-            with clock("copy"):
-                batch = next(batches)
-            clock.move("copy", "data", trainer.data.train.waited - waited)
-            learner.step(batch, int(batch.counts.sum()), trainer.stage.lr, number)
-            frames += int(batch.lengths.sum())
-    return StepTimes(steps, frames, clock.seconds, trace)
-
-
 def _compile_loss(trainer: Trainer) -> None:
-    """Compile the CPU's CTC loss where that has not been done on this machine, and say what takes the time."""
+    """Compile the CTC loss for the CPU if that was not done on this machine, and say what takes the time."""
     if trainer.device.type == "cpu" and trainer.config.train.loss_backend in ("auto", "cpu") and not ctc.is_compiled():
         trainer.reporter.note("compiling the CTC loss for this machine; this happens once")
         ctc.warm_up()
 
 
-def _endless(trainer: Trainer) -> Iterator[Batch]:
-    """Yield batches, epoch after epoch."""
-    while True:
-        yield from (batch for batch in trainer.data.train.batches(trainer.plan()) if batch is not None)
-        trainer.progress.next_epoch()
-
-
 class _WarningsOnly(Reporter):
-    """What a rank says that is not the first."""
+    """The reporter of all ranks but the first: prints warnings, no notes."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
 
     def note(self, text: str) -> None:
-        """Say nothing: the first rank does."""
+        """Print nothing."""
 
 
 def _explain_oom(trainer: Trainer) -> DevScore | None:
@@ -116,7 +113,7 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
 
 @contextmanager
 def _stop_signals(trainer: Trainer) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into a request to save and leave; a second Ctrl-C leaves at once."""
+    """Make Ctrl-C and SIGTERM a request to save and stop; a second Ctrl-C stops at once."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         if trainer.stop_status is not None and number == signal.SIGINT:
@@ -125,7 +122,7 @@ def _stop_signals(trainer: Trainer) -> Iterator[None]:
 
     try:
         previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: signals are someone else's
+    except ValueError:  # not in the main thread, which alone can handle signals
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""Which model a command uses, in one line, so that no one is in doubt whose phones these are."""
+"""Find the model that a command uses, and describe it in one line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from speechctc.model import checkpoint
 
 
 def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:
-    """Return the checkpoint folder that ``--model`` means, and a line that says what it is.
+    """Return the checkpoint folder that ``--model`` names, and a line that describes it.
 
     Parameters
     ----------
     model : Path or None
-        As `find_checkpoint` has it.
+        See `find_checkpoint`.
     or_built_in : bool
-        As `find_checkpoint` has it.
+        See `find_checkpoint`.
 
     Raises
     ------
     InputError
-        There is none.
+        There is no such model.
     """
     folder = checkpoint.find_checkpoint(model, or_built_in)
     facts = ", ".join(_facts(folder))
@@ -34,7 +34,7 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
 
 
 def _facts(folder: Path) -> list[str]:
-    """Return what the checkpoint records of itself; nothing of a damaged one, which is said when it is loaded."""
+    """Return facts of the checkpoint's record; none if it is damaged, which loading reports."""
     try:
         about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
         phones = about["phones"]
@@ -48,7 +48,7 @@ def _facts(folder: Path) -> list[str]:
 
 
 def _corpus(corpus: dict[str, Any]) -> str:
-    """Return what a model was trained on, in words; a model given away keeps no paths."""
+    """Return the training corpus in words; empty for an exported model without paths."""
     if corpus["kind"] == "demo":
         return "the demo corpus"
     place = (corpus.get("tables") or {}).get("train") if corpus["kind"] == "table" else corpus.get("root")
@@ -56,6 +56,6 @@ def _corpus(corpus: dict[str, Any]) -> str:
 
 
 def _short(folder: Path) -> Path:
-    """Return a folder as seen from here, if it is below."""
+    """Return a folder relative to the working directory, if it is inside."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from speechctc.config.schema import Config
 from speechctc.config.train_config import AugmentConfig
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
@@ -160,7 +161,7 @@ class Augmenter:
 
 
 def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
-    """Return the fewest frames that hold the labels: one for each, and a blank between equal neighbours.
+    """Return the fewest input frames that hold the labels (see `frames_needed`).
 
     Parameters
     ----------
@@ -169,10 +170,7 @@ def least_frames(labels: Tensor, counts: Tensor, stride: int) -> Tensor:
     stride : int
         Frames of input per frame of output.
     """
-    pairs = torch.arange(1, max(labels.shape[1], 1), device=labels.device) < counts[:, None]
-    repeats = ((labels[:, 1:] == labels[:, :-1]) & pairs).sum(1)
-    least: Tensor = (counts + repeats - 1).clamp(min=0) * stride + 1
-    return least
+    return (frames_needed(labels, counts) - 1).clamp(min=0) * stride + 1
 
 
 def _interpolate(values: Tensor, places: Tensor, last: Tensor) -> Tensor:

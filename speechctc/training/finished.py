@@ -1,4 +1,4 @@
-"""Whether a run is finished, so that a repeated sweep can skip it."""
+"""Tell whether a run is finished, so that a repeated sweep can skip it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from safetensors import SafetensorError, safe_open
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
 from speechctc.features.shards import read_split
-from speechctc.inference.calibration import Calibration
 from speechctc.training.optimise import stages
 from speechctc.training.run_record import fingerprint
 from speechctc.training.run_state import Progress
@@ -34,7 +33,7 @@ def is_finished(config: Config) -> bool:
             progress = Progress.of({name: state.get_tensor(name) for name in names})
         if progress.epoch < stages(config.train)[-1].end and not progress.is_out_of_time(config.train.minutes):
             return False
-        if not Calibration.load(run.best).phones:
+        if not run.calibration.is_file():
             return False
         data = json.loads(run.record.read_text(encoding="utf-8"))["data"]
         features = config.features.model_dump(mode="json")

@@ -122,12 +122,20 @@ class ResumeState:
         """Return the state as tensors; `utterances` is the size of the split."""
         left = torch.zeros(utterances, dtype=torch.uint8)
         left[torch.from_numpy(self.remaining)] = 1
-        plan = torch.tensor([*vars(self.limits).values(), self.ranks])
-        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, "plan": plan}
+        numbers = vars(self.limits) | {"ranks": self.ranks}
+        plan = {f"plan.{name}": torch.tensor(value) for name, value in numbers.items()}
+        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, **plan}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
-        """Undo `to_tensors`."""
-        *limits, ranks = tensors["plan"].tolist()
+        """Undo `to_tensors`; also read the unnamed row, ``plan``, that runs of earlier versions saved."""
+        if "plan" in tensors:
+            plan = dict(zip(_PLAN, tensors["plan"].tolist(), strict=True))
+        else:
+            plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
+        ranks = plan.pop("ranks")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
-        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(*limits), ranks)
+        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(**plan), ranks)
+
+
+_PLAN = ("batch_size", "batch_frames", "chunk_frames", "ranks")

@@ -3,7 +3,7 @@
 config.yaml      the config as resolved
 run.json         that config, seed, versions, hardware, command lines, data fingerprint
 metrics.jsonl    one line per epoch
-best/ last/      checkpoints: the lowest dev PER, and the last state saved
+best/ last/      checkpoints: the lowest dev PER, and the last state saved; best/calibration.json is written last
 tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 """
 
@@ -61,6 +61,7 @@ class Run:
         self.folder = folder
         self.best = folder / "best"
         self.last = folder / "last"
+        self.calibration = self.best / "calibration.json"
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.features.shards import Shard
 from speechctc.training.epoch_plan import Indices
 
@@ -79,17 +80,11 @@ class Split:
 
     def infeasible(self, stride: int) -> list[int]:
         """Return the utterances that have too few frames for their phones at this time stride."""
-        repeats = np.zeros(len(self), dtype=np.int64)
-        first = 0
+        needed = []
         for shard in self.shards:
-            labels, counts = shard.labels.numpy(), shard.label_counts.numpy()
-            owner = np.repeat(np.arange(len(counts)), counts)
-            alike = (labels[1:] == labels[:-1]) & (owner[1:] == owner[:-1])
-            repeats[first : first + len(counts)] = np.bincount(owner[1:][alike], minlength=len(counts))
-            first += len(counts)
+            needed.append(frames_needed(shard.labels, shard.label_counts).numpy())
             shard.release()
-        needed = self.label_counts + repeats  # a blank between two equal labels
-        found: list[int] = np.flatnonzero(-(-self.frames // stride) < needed).tolist()
+        found: list[int] = np.flatnonzero(-(-self.frames // stride) < np.concatenate(needed)).tolist()
         return found
 
 

@@ -21,7 +21,7 @@ from speechctc.training.epoch_plan import EpochPlan, Indices
 from speechctc.training.initialise import first_net
 from speechctc.training.loss_watch import LossWatch
 from speechctc.training.memory_estimate import estimate
-from speechctc.training.optimise import stages
+from speechctc.training.optimise import Stage, stages
 from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import Progress, ResumeState
@@ -35,6 +35,18 @@ class Stopped(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"stopped with status {status}")
         self.status = status
+
+
+def first_learner(
+    config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
+) -> Learner:
+    """Return the learner at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
+    net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
+    net = net.to(data.mean.device)
+    ranks.share_weights(net)
+    learner = Learner(config, net, data.mean, data.std, ranks, reporter)
+    learner.start_stage(stage)
+    return learner
 
 
 class Trainer:
@@ -54,12 +66,9 @@ class Trainer:
         self.config, self.run, self.device, self.ranks, self.reporter = config, run, device, ranks, reporter
         self.data = TrainingData(config, device, reporter)
         resumed = (run.last / "checkpoint.json").exists()
-        net = first_net(config, self.data.inventory, None if resumed else config.train.init_from, reporter).to(device)
-        ranks.share_weights(net)
-        self.learner = Learner(config, net, self.data.mean, self.data.std, ranks, reporter)
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
-        self.learner.start_stage(self.stage)
+        self.learner = first_learner(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining: Indices = self.data.train.members  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None

@@ -92,6 +92,17 @@ def test_help_answers_without_torch() -> None:
         assert command in done.stdout
 
 
+def test_the_help_of_no_command_loads_a_stage() -> None:
+    code = "import sys\nfrom speechctc.cli.app import app, main\n"
+    code += "for command in app.registered_commands:\n    sys.argv = ['speechctc', command.name, '--help']\n"
+    code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
+    code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
+    code += "assert all(name.split('.')[1] in ('cli', 'errors') for name in loaded), loaded\n"
+    code += "assert not {'torch', 'numpy', 'yaml', 'pydantic'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("--help") >= 11, done.stderr
+
+
 def test_a_wrong_config_is_said_without_torch() -> None:
     code = "import sys; sys.argv = ['speechctc', 'train', '--config', 'demo', 'train.epoch=3']\n"
     code += (
@@ -208,7 +219,7 @@ def test_no_model_to_score(speechctc: Command, tmp_path: Path, monkeypatch: pyte
 def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the package was installed without the model that comes along."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("speechctc.model.net.checkpoint.BUILT_IN", tmp_path / "none")
+    monkeypatch.setattr("speechctc.model.checkpoint.BUILT_IN", tmp_path / "none")
     assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
 
 

@@ -62,6 +62,15 @@ def test_json_has_phones_with_times_and_confidence(speechctc: Command, here: Pat
     assert "not calibrated" in done.err and "speechctc calibrate" in done.err
 
 
+def test_the_silence_detector_can_be_switched_off(speechctc: Command, here: Path) -> None:
+    """A steady tone has no modulation: by default no phone is found in it."""
+    steady = 0.4 * np.sin(2 * np.pi * 300 * np.arange(32000) / 16000)
+    soundfile.write(here / "a.wav", steady, 16000)
+    assert speechctc("decode", "a.wav").out.split() == []
+    assert set(speechctc("decode", "a.wav", "--min-modulation-db", 0).out.split()) == {"low"}
+    assert "decode.min_modulation_db" in one_line_error(speechctc("decode", "a.wav", "--min-modulation-db", 50))
+
+
 def test_folders_and_patterns_keep_their_structure_in_a_folder_out(speechctc: Command, here: Path) -> None:
     for name in ("talks/a/1.wav", "talks/b/1.wav", "talks/b/2.FLAC", "more/3.wav", "more/4.ogg"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,7 @@ def test_recordings_of_one_name_stay_apart(speechctc: Command, here: Path) -> No
     rows = speechctc("decode", "x/a.wav", "y/a.wav", "z", "--format", "ctm", "--channel", 1).out.splitlines()
     assert [row.split()[:2] for row in rows] == [[id, "1"] for id in ("x/a", "y/a", "b.flac", "b.ogg", "c_d")]
     done = speechctc("decode", "z", "--format", "textgrid", "--out", "grids")
-    assert done.status == 0 and "2 recordings are named with the ending, as b.flac.TextGrid" in done.err
+    assert done.status == 0 and "2 recordings keep their endings (b.flac.TextGrid)" in done.err
     assert sorted(path.name for path in Path("grids").glob("*.*")) == [
         ".speechctc-written",
         "b.flac.TextGrid",

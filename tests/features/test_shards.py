@@ -12,7 +12,7 @@ from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features import shards
 from speechctc.features.filterbank import Moments
-from speechctc.features.shards import Extracted, Recipe, frames_needed, read_shard, read_split, shard_path, write_shard
+from speechctc.features.shards import Extracted, Recipe, read_shard, read_split, shard_path, write_shard
 from speechctc.storage.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)
@@ -161,10 +161,6 @@ def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: P
     assert len(read_split(tmp_path, RECIPE.features)) == 1
     with pytest.raises(InputError, match=r"features\.shift_ms=10\.0 \(now 5\.0\)"):
         read_split(tmp_path, {**RECIPE.features, "shift_ms": 5.0})
-
-
-def test_frames_needed_counts_a_blank_between_repeats() -> None:
-    assert [frames_needed(labels) for labels in ([], [1], [1, 2], [1, 1], [1, 1, 1, 2, 1])] == [0, 1, 2, 3, 7]
 
 
 def counted_checksums(monkeypatch: pytest.MonkeyPatch) -> list[str]:

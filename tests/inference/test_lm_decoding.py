@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import decode_batched, decode_many
+from speechctc.inference.batch_decode import decode_files, decode_in_batches
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
-from speechctc.stages.split_scoring import judge
+from speechctc.stages.split_scoring import score_split
 from tests.tiny_model import write_song
 from tests.tones import PHONES
 from tests.train_helpers import Recorder
@@ -156,19 +156,19 @@ def test_many_at_a_time_are_as_one_by_one(model: Recogniser, tmp_path: Path) -> 
     alone = [model.decode(path) for path in paths]
     assert alone[5].phones != ()
     for _ in range(3):
-        assert list(decode_many(model, paths, 4)) == alone
-    for batched, expected in zip(decode_batched(model, paths, 2), alone, strict=True):
+        assert list(decode_files(model, paths, 4)) == alone
+    for batched, expected in zip(decode_in_batches(model, paths, 2), alone, strict=True):
         assert isinstance(batched, Recognition) and batched.phones == expected.phones
 
 
 def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, tiny_model: Path) -> None:
     """With and without; without, it is that of the same model that never had one."""
-    ours = judge(model, "dev", [], Recorder(), "evaluating")
-    without = judge(model, "dev", ["decode.lm_weight=0"], Recorder(), "evaluating")
-    plain = judge(Recogniser.load(tiny_model, "cpu"), "dev", [], Recorder(), "evaluating")
+    ours = score_split(model, "dev", [], Recorder(), "evaluating")
+    without = score_split(model, "dev", ["decode.lm_weight=0"], Recorder(), "evaluating")
+    plain = score_split(Recogniser.load(tiny_model, "cpu"), "dev", [], Recorder(), "evaluating")
     assert "n-gram" in ours.protocol and "best path;" in without.protocol == plain.protocol
     assert without.counts == plain.counts
-    strong = judge(model, "dev", ["decode.lm_weight=5"], Recorder(), "evaluating")
+    strong = score_split(model, "dev", ["decode.lm_weight=5"], Recorder(), "evaluating")
     assert strong.counts.per > plain.counts.per  # it insists on its one song
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
-from speechctc.inference.output import Wanted, check_out, check_place, choose_output
+from speechctc.inference.output import OutputOptions, check_out, check_place, choose_output
 
 RECORDINGS = [Recording(Path(f"{name}.wav"), Path(name)) for name in "ab"]
 
@@ -45,13 +45,13 @@ def test_a_contradiction_and_an_unknown_ending_are_said() -> None:
 
 def test_a_place_that_cannot_be_written_is_said_before_any_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("file").write_text("mine")
-    with pytest.raises(InputError, match="file: a file, where a folder is to be"):
-        check_out(RECORDINGS, Wanted(folder=Path("file")))
-    with pytest.raises(InputError, match="file: a file, where a folder is to be"):
+    with pytest.raises(InputError, match="file: a file, where a folder is needed"):
+        check_out(RECORDINGS, OutputOptions(folder=Path("file")))
+    with pytest.raises(InputError, match="file: a file, where a folder is needed"):
         check_place(Path("file/x.json"))
     with pytest.raises(InputError, match="file: exists and was made or changed by hand"):
         check_place(Path("file"))
     monkeypatch.setattr("os.access", lambda *_: False)
-    with pytest.raises(InputError, match="this user may not write there"):
-        check_out(RECORDINGS, Wanted(folder=Path("new/folder")))
+    with pytest.raises(InputError, match="no permission to write there"):
+        check_out(RECORDINGS, OutputOptions(folder=Path("new/folder")))
     assert sorted(path.name for path in here.iterdir()) == ["file"]

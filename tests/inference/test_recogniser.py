@@ -14,7 +14,7 @@ import soundfile
 import speechctc
 from speechctc.audio import sound_file, stream
 from speechctc.errors import InputError
-from speechctc.inference.batch_decode import decode_batched, decode_many, in_order
+from speechctc.inference.batch_decode import decode_files, decode_in_batches, map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -115,7 +115,11 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
         write_song(path, SONG[: k + 1], seed=k)
     paths[4].write_bytes(b"")
     soundfile.write(paths[6], np.zeros(100, np.float32), 16000)
-    for results in (decode_many(model, paths, jobs=1), decode_many(model, paths, 3), decode_batched(model, paths, 2)):
+    for results in (
+        decode_files(model, paths, jobs=1),
+        decode_files(model, paths, 3),
+        decode_in_batches(model, paths, 2),
+    ):
         for k, result in enumerate(results):
             if k == 4:
                 assert isinstance(result, InputError) and "empty" in result.what
@@ -133,14 +137,14 @@ def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_
     soundfile.write(tmp_path / "a.wav", both, 16000)
     for channel, song in enumerate(songs, start=1):
         for results in (
-            decode_many(model, [tmp_path / "a.wav"], 1, 0, channel),
-            decode_batched(model, [tmp_path / "a.wav"], 1, 0, channel),
+            decode_files(model, [tmp_path / "a.wav"], 1, 0, channel),
+            decode_in_batches(model, [tmp_path / "a.wav"], 1, 0, channel),
         ):
             (result,) = results
             assert isinstance(result, Recognition) and list(result.phones) == song
         score = model.align(tmp_path / "a.wav", song, channel=channel).score
         assert score is not None and score > -1
-    (result,) = decode_many(model, [tmp_path / "a.wav"], 1, 0, 3)
+    (result,) = decode_files(model, [tmp_path / "a.wav"], 1, 0, 3)
     assert isinstance(result, InputError) and "no channel 3, it has 2 channels" in result.what
 
 
@@ -152,7 +156,7 @@ def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
         write_song(path, SONG * (1 + k % 3), seed=k)
     monkeypatch.setattr("speechctc.inference.batch_decode.BUNDLE", 3)
     monkeypatch.setattr("speechctc.inference.batch_decode.BATCH_FRAMES", 250)
-    for path, batched in zip(paths, decode_batched(model, paths), strict=True):
+    for path, batched in zip(paths, decode_in_batches(model, paths), strict=True):
         alone = model.decode(path)
         assert isinstance(batched, Recognition)
         assert batched.phones == alone.phones and batched.seconds == alone.seconds
@@ -169,7 +173,7 @@ def test_work_in_order_stops_when_no_one_wants_more() -> None:
             raise InputError("two", "skip it")
         return k
 
-    results = in_order(work, range(1000), jobs=2)
+    results = map_in_threads(work, range(1000), jobs=2)
     found = [next(results) for _ in range(4)]
     results.close()  # type: ignore[attr-defined]
     assert found[:2] == [0, 1] and isinstance(found[2], InputError) and found[3] == 3

@@ -202,7 +202,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
             blocks = list(recogniser.logit_blocks(opened, block_frames=700))
         samples, seconds = sound_file.read(path, 16000)
         assert opened.seconds == seconds > 120 and len(blocks) > 15
-        (whole,) = recogniser.apply_batch([static_features(torch.from_numpy(samples), recogniser.config.features)])
+        (whole,) = recogniser.forward.batch([static_features(torch.from_numpy(samples), recogniser.config.features)])
         torch.testing.assert_close(torch.from_numpy(np.concatenate(blocks)), whole, atol=1e-5, rtol=0)
         with stream.opened(path, 16000) as opened:
             segments = list(recogniser.segments(opened, block_frames=700))

@@ -186,7 +186,7 @@ def test_gradients_agree_with_differences() -> None:
 
 def keys_in_cache() -> list[object]:
     """Load the module anew, as another process does, and return the keys of its functions in numba's cache."""
-    spec = importlib.util.find_spec("speechctc.model.net.maxout_cpu")
+    spec = importlib.util.find_spec("speechctc.model.maxout_cpu")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

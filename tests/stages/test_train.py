@@ -22,7 +22,7 @@ from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
-from speechctc.stages.train import Stopped, train
+from speechctc.stages.train import Stopped, train_net
 from speechctc.training.chunks import Batch
 from speechctc.training.train_step import Learner
 from speechctc.training.trainer import Trainer
@@ -30,7 +30,7 @@ from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
-    dev = train(load_config(extracted, ["run=r"]), False, Recorder())
+    dev = train_net(load_config(extracted, ["run=r"]), False, Recorder())
     assert dev is not None and dev.counts.per < 10
     assert (here / "runs" / "latest").resolve() == here / "r"
     assert {path.name for path in (here / "r").iterdir()} == {
@@ -116,7 +116,7 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
 def test_a_finished_run_resumed_says_so(extracted: Path, here: Path) -> None:
     weights = run_once(extracted, here / "r", "train.epochs=1")
     recorder = Recorder()
-    assert train(load_config(extracted, [f"run={here}/r", "train.epochs=1"]), True, recorder) is None
+    assert train_net(load_config(extracted, [f"run={here}/r", "train.epochs=1"]), True, recorder) is None
     assert any("done already" in line for line in recorder.said)
     assert same(weights, load_file(here / "r" / "last" / "weights.safetensors"))
 
@@ -170,7 +170,7 @@ def test_blank_collapse_is_explained_and_then_warned_of(extracted: Path, here: P
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "forward", blanks)
-        train(config, False, recorder)
+        train_net(config, False, recorder)
     assert sum("usual for the first epochs" in line for line in trainer_said) == 1
     assert sum("epochs of nothing but blanks" in line for line in trainer_said) == 1
 
@@ -178,7 +178,7 @@ def test_blank_collapse_is_explained_and_then_warned_of(extracted: Path, here: P
 def test_the_second_stage_starts_from_the_best_weights(extracted: Path, here: Path) -> None:
     recorder = Recorder()
     settings = ["run=r", "train.epochs=2", "train.finetune.epochs=1", "train.finetune.lr=1e-12"]
-    train(load_config(extracted, settings), False, recorder)
+    train_net(load_config(extracted, settings), False, recorder)
     assert any(line.startswith("finetune: sgd") for line in recorder.said)
     best, last = (load_file(here / "r" / name / "weights.safetensors") for name in ("best", "last"))
     for name in best:
@@ -207,7 +207,7 @@ def test_utterances_too_short_at_a_larger_stride_are_left_out_and_said(extracted
     first = Extracted(shard.ids[0], shard.static[: int(shard.frames[0])], (1, 2), shard.moments, 1.0)
     assert starts[0] == 0
     write_shard(path, [first, short], [], shard.recipe, torch.float16)
-    train(config.model_copy(update={"data": config.data.model_copy(update={"dir": folder})}), False, recorder)
+    train_net(config.model_copy(update={"data": config.data.model_copy(update={"dir": folder})}), False, recorder)
     lines = [line for line in recorder.said if "left out" in line]
     assert lines and "short" in lines[0]
 
@@ -245,7 +245,7 @@ def test_the_time_given_ends_a_run_in_the_middle_of_an_epoch(
     assert 1.8 <= 60 * lines[-1]["minutes"] < 1.85
     assert lines[-1]["lr"] < 0.2 * max(line["lr"] for line in lines)  # the schedule ends with the time
     again = Recorder()
-    assert train(load_config(extracted, ["run=r", *settings]), True, again) is None
+    assert train_net(load_config(extracted, ["run=r", *settings]), True, again) is None
     assert any("done already" in line for line in again.said)
     score_once(extracted, here / "r", "train.epochs=100000", "train.minutes=0.04")
     after = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]

@@ -8,14 +8,14 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
-from speechctc.stages.train import train
+from speechctc.stages.train import train_net
 from speechctc.training.runs import Run
 from tests.train_helpers import Recorder, run_once
 
 
 def fail_to_train(config: Path, run: Path, *settings: str) -> None:
     with pytest.raises(InputError):
-        train(load_config(config, [f"run={run}", *settings]), False, Recorder())
+        train_net(load_config(config, [f"run={run}", *settings]), False, Recorder())
 
 
 def test_a_failed_start_leaves_nothing_and_does_not_block_the_next(extracted: Path, here: Path) -> None:
@@ -55,6 +55,6 @@ def test_what_a_killed_start_left_is_cleared_and_a_users_file_is_not(extracted: 
 def test_a_finished_run_does_not_go_on_from_an_epoch_it_does_not_have(extracted: Path, here: Path) -> None:
     run_once(extracted, here / "a", "train.epochs=1")
     recorder = Recorder()
-    train(load_config(extracted, [f"run={here / 'a'}", "train.epochs=1"]), True, recorder)
+    train_net(load_config(extracted, [f"run={here / 'a'}", "train.epochs=1"]), True, recorder)
     assert "all of it is done already" in recorder.said[-1]
     assert not any("epoch 2 of 1" in line for line in recorder.said), recorder.said

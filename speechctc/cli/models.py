@@ -1,0 +1,43 @@
+"""Commands on models and configs: export, config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speechctc.cli.find_model import find_model
+from speechctc.cli.options import ConfigOption, ModelOption, SettingsArgument
+
+
+def export_command(
+    out: Annotated[Path, typer.Argument(help="The folder to write; a name that ends in .onnx is an ONNX file.")],
+    model: ModelOption = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace the folder if it holds an exported model and nothing else; an .onnx file is never replaced.",
+        ),
+    ] = False,
+) -> None:
+    """Write a model to give to others: as a folder for speechctc, or as an .onnx file for other programs.
+
+    A folder has half the size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An
+    ONNX file maps static features to logits.
+    """
+    from speechctc.stages.export import check_out, export
+
+    check_out(out, overwrite)
+    size = export(find_model(model), out, overwrite)
+    typer.echo(f"{out}: {size / 1e6:.1f} MB")
+
+
+def config_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
+    """Check a config and print all its keys, defaults included."""
+    import yaml
+
+    from speechctc.config.load import load_config
+
+    typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)

@@ -1,0 +1,102 @@
+"""Commands that work on recordings: decode, align."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from speechctc.cli.find_model import load_recogniser
+from speechctc.cli.options import (
+    AlternativesOption,
+    ChannelOption,
+    Device,
+    DeviceOption,
+    FormatOption,
+    JobsOption,
+    LmWeightOption,
+    MinModulationOption,
+    ModelOrBundledOption,
+    OutOption,
+    OverwriteOption,
+    PhonesOption,
+    RawOption,
+    SkipOption,
+    TierOption,
+    TranscriptsOption,
+)
+from speechctc.errors import InputError
+
+
+def decode_command(
+    audio: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input."
+        ),
+    ],
+    model: ModelOrBundledOption = None,
+    form: FormatOption = None,
+    out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    skip_existing: SkipOption = False,
+    channel: ChannelOption = None,
+    jobs: JobsOption = 0,
+    alternatives: AlternativesOption = 0,
+    raw: RawOption = None,
+    lm_weight: LmWeightOption = None,
+    min_modulation_db: MinModulationOption = None,
+    device: DeviceOption = Device.auto,
+) -> None:
+    """Recognise the phones of recordings.
+
+    As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
+    """
+    if "-" in map(str, audio) and len(audio) > 1:
+        raise InputError("- reads standard input and cannot be named with others", "decode it alone")
+    if raw and str(audio[0]) != "-":
+        raise InputError("--raw is for standard input", "name - instead of a file")
+    from speechctc.inference.output import OutputOptions, choose_output
+    from speechctc.progress import Reporter
+    from speechctc.stages.decode import decode, decode_stdin
+
+    chosen = choose_output(form.value if form else None, out)
+    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
+    recogniser = load_recogniser(model, device, lm_weight, min_modulation_db)
+    if str(audio[0]) == "-":
+        decode_stdin(recogniser, options, raw, Reporter())
+    elif status := decode(recogniser, audio, options, Reporter()):
+        raise typer.Exit(status)
+
+
+def align_command(
+    audio: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
+    ] = None,
+    phones: PhonesOption = None,
+    transcripts: TranscriptsOption = None,
+    tier: TierOption = None,
+    model: ModelOrBundledOption = None,
+    form: FormatOption = None,
+    out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    skip_existing: SkipOption = False,
+    channel: ChannelOption = None,
+    jobs: JobsOption = 0,
+    device: DeviceOption = Device.auto,
+) -> None:
+    """Find the times of known phones in recordings.
+
+    If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
+    """
+    from speechctc.inference.output import OutputOptions, choose_output
+    from speechctc.progress import Reporter
+    from speechctc.stages.align import align, find_tasks
+
+    chosen = choose_output(form.value if form else None, out)
+    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing)
+    tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
+    if status := align(load_recogniser(model, device), tasks, options, Reporter()):
+        raise typer.Exit(status)

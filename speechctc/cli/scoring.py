@@ -1,0 +1,92 @@
+"""Commands that measure: evaluate, calibrate, score-boundaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speechctc.cli.find_model import find_model
+from speechctc.cli.options import (
+    Device,
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    OverwriteOption,
+    SettingsArgument,
+    Split,
+)
+
+
+def evaluate_command(
+    settings: SettingsArgument = None,
+    model: ModelOption = None,
+    split: Annotated[
+        Split, typer.Option("--split", help="The part of the corpus to score; dev is never trained on.")
+    ] = Split.test,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Score a model on a split of its corpus.
+
+    Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
+    the reference, divided by the number of reference phones. Also prints the protocol, and the calibration error: the
+    mean distance between the confidences and the share of phones that are right.
+    """
+    from speechctc.inference.output import check_place
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.progress import Reporter
+    from speechctc.stages.evaluate import evaluate
+    from speechctc.storage import written
+
+    check_place(json_file, overwrite)
+    result = evaluate(Recogniser.load(find_model(model)), split.value, settings or (), Reporter())
+    typer.echo(result.to_text())
+    if json_file:
+        written.write_json(json_file, result.to_dict(), overwrite)
+
+
+def calibrate_command(
+    settings: SettingsArgument = None,
+    model: ModelOption = None,
+    split: Annotated[
+        Split, typer.Option("--split", help="The split to calibrate on; the model must not be trained on it.")
+    ] = Split.dev,
+    device: DeviceOption = Device.auto,
+) -> None:
+    """Calibrate a model: make its confidences probabilities, and correct its boundaries.
+
+    After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries are moved by the median error
+    of the model's boundaries. Both are estimated on dev, which is never trained on, and saved in the model's folder.
+    """
+    from speechctc.progress import Reporter
+    from speechctc.stages.calibrate import calibrate
+
+    typer.echo(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
+
+
+def score_boundaries_command(
+    reference: Annotated[Path, typer.Argument(help="A TextGrid or .PHN file, or a folder of them.")],
+    hypothesis: Annotated[
+        Path, typer.Argument(help="A file, or a folder with files of the same names, to compare with the reference.")
+    ],
+    tier: Annotated[
+        str, typer.Option("--tier", metavar="NAME", help="The tier of the TextGrids to compare.")
+    ] = "phones",
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Compare the boundaries of two sets of files.
+
+    Prints, for each class of phones, the median error and the share of boundaries within 10, 20 and 50 ms.
+    """
+    from speechctc.inference.output import check_place
+    from speechctc.metrics.boundary_errors import score_boundaries
+    from speechctc.storage import written
+
+    check_place(json_file, overwrite)
+    result = score_boundaries(reference, hypothesis, tier)
+    typer.echo(result.to_text())
+    if json_file:
+        written.write_json(json_file, result.to_dict(), overwrite)

@@ -1,0 +1,98 @@
+"""Commands to prepare and train: start, extract, train, sweep."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from speechctc.cli.options import ConfigOption, SettingsArgument
+
+
+def start_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
+    ] = None,
+) -> None:
+    """Describe a folder of recordings, and write a config to train on it."""
+    from speechctc.stages.start import start
+
+    typer.echo(start(folder, out).to_text())
+
+
+def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
+    """Compute the features of a corpus. After an interruption, the same command continues."""
+    from speechctc.config.load import load_config
+    from speechctc.progress import Reporter
+    from speechctc.stages.extract import extract
+
+    loaded = load_config(config, settings or ())
+    for summary in extract(loaded, Reporter()):
+        typer.echo(summary.to_text())
+    typer.echo(f"features in {loaded.data.dir}")
+
+
+def train_command(
+    config: ConfigOption,
+    settings: SettingsArgument = None,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder of the run.")] = None,  # noqa: UP045
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
+    profile_steps: Annotated[
+        int, typer.Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
+    ] = 0,
+) -> None:
+    """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
+    from speechctc.config.load import load_config
+    from speechctc.progress import Reporter
+
+    loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
+    if profile_steps:
+        from speechctc.stages.profile import profile
+
+        typer.echo(profile(loaded, profile_steps, Reporter()).to_text())
+        return
+    from speechctc.stages.train import Stopped, train
+
+    try:
+        trained = train(loaded, resume, Reporter())
+    except Stopped as stop:
+        if is_main_process():
+            typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
+        raise typer.Exit(stop.status) from None
+    if is_main_process():
+        if trained.calibration:
+            typer.echo(trained.calibration.to_text())
+        typer.echo(f"trained: {loaded.run}/best")
+
+
+def sweep_command(
+    config: ConfigOption,
+    settings: SettingsArgument = None,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder for the runs.")] = None,  # noqa: UP045
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of runs to train at a time.")] = 1,
+) -> None:
+    """Train every combination of some settings.
+
+    train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
+    interruption, the same command continues.
+    """
+    from speechctc.config.load import load_config
+    from speechctc.progress import Reporter
+    from speechctc.stages.sweep import sweep, table
+
+    chosen = load_config(config).run
+    assert chosen is not None
+    folder = run or chosen.with_name(f"{chosen.name}-sweep")
+    outcomes = sweep(config, settings or (), folder, jobs, Reporter())
+    typer.echo(table(outcomes))
+    if all(outcome.per is None for outcome in outcomes):
+        raise typer.Exit(2)
+
+
+def is_main_process() -> bool:
+    """Return whether this process prints for all, where torchrun started several."""
+    return os.environ.get("RANK", "0") == "0"

@@ -1,0 +1,40 @@
+"""Extraction depends on the corpus and the features, not on the net."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speechctc.config.load import load_config
+from speechctc.features.shards import read_split
+from speechctc.stages.extract import extract
+from speechctc.stages.train import train_net
+from tests.corpora.test_extraction_report import write_tables, write_voices
+from tests.tones import write_config
+from tests.train_helpers import Recorder
+
+
+def test_the_time_stride_of_the_net_changes_no_features(tmp_path: Path) -> None:
+    """The phones of one recording need more frames than it has, at any stride."""
+    write_voices(tmp_path)
+    config = write_tables(tmp_path, f"left.wav,{'_'.join(['aa'] * 200)}, right.wav,aa_b,", "left.wav,b,")
+    for stride, count in ((4, 3), (1, 0)):
+        recorder = Recorder()
+        summaries = extract(load_config(config, [f"model.time_stride={stride}"]), recorder)
+        assert [(summary.utterances, summary.skipped) for summary in summaries[:2]] == [(2, ()), (1, ())]
+        assert any(
+            line.startswith(f"{count} utterances extracted, {3 - count} there already") for line in recorder.said
+        )
+
+
+def test_training_leaves_out_what_does_not_fit_at_its_stride(tmp_path: Path) -> None:
+    config = write_config(tmp_path, train=6, held_out=2)
+    table = tmp_path / "table0.jsonl"
+    table.write_text(table.read_text().replace('"phones": [', '"phones": [' + '"low", ' * 60, 1))
+    loaded = load_config(config)
+    extract(loaded, Recorder())
+    shards = read_split(loaded.data.dir / "train", loaded.features.model_dump(mode="json"))
+    assert [shard.ids[0] for shard in shards] == ["u0-000"]
+    recorder = Recorder()
+    train_net(load_config(config, ["train.epochs=1"]), False, recorder)
+    (said,) = [line for line in recorder.said if "left out" in line]
+    assert said.startswith("warning: 1 utterances left out") and said.endswith("u0-000")
