@@ -8,7 +8,8 @@ from torch import Tensor
 
 from speechctc.compiled.threads import share_out
 from speechctc.ctc import native, pages
-from speechctc.ctc.problem import Problem, loss_type
+from speechctc.ctc.arguments import loss_type
+from speechctc.ctc.problem import Problem
 
 # About how many nanoseconds a frame takes, and each class and label in it; only for planning.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
@@ -55,7 +56,9 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     results_by_frame, results_by_sample, results_by_class = results.stride()
     packed = problem.frame_offsets is not None
     states = 2 * problem.longest_target + 1
-    weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
+    weights = problem.weights
+    if weights is None:
+        weights = torch.ones(problem.samples, dtype=loss_type(logits))
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
     batch = native.Batch(
@@ -65,7 +68,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         frames=problem.input_lengths.data_ptr(),
         frame_offsets=0 if problem.frame_offsets is None else problem.frame_offsets.data_ptr(),
         labels=problem.target_lengths.data_ptr(),
-        target_offsets=problem.target_offsets.data_ptr(),
+        target_offsets=problem.target_starts.data_ptr(),
         weights=weights.data_ptr(),
         losses=losses.data_ptr(),
         logits=logits.data_ptr(),

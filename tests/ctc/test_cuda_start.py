@@ -86,7 +86,7 @@ def test_any_problem_has_a_plan(
     if not options["SPACIOUS"]:
         assert 32 * options["PAIRS"] * options["WARPS"] > chosen.longest
     if options["FUSED"]:
-        assert 8 * options["CLASSES_PER_LANE"] >= classes
+        assert 16 * options["HELPERS"] // options["CHUNK"] * options["CLASSES_PER_LANE"] >= classes
         assert not rows
     elif rows["ONCE"]:
         elements = 16 // dtype.itemsize if contiguous else 1

@@ -7,7 +7,7 @@
 
 // Elements that are moved at once: 16 bytes where classes are contiguous, in logits and in the gradient.
 constexpr int VECTOR = CONTIGUOUS ? 16 / sizeof(logit) : 1;
-constexpr int BLOCKS = ROW_THREADS == 32 ? 16 : 896 / ROW_THREADS;  // on a multiprocessor, at the least
+constexpr int BLOCKS = ROW_THREADS == 32 ? 16 : 1024 / ROW_THREADS;  // on a multiprocessor, at the least
 constexpr int REACH = ROW_THREADS * ROW_VECTORS * VECTOR;
 
 struct alignas(VECTOR * sizeof(logit)) Vector {
@@ -176,6 +176,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS, BLOCKS) ctc_rows(const
     }
     real top, total;
     normalise(from, passes, x, top, total);
-    if (GRADIENT) leave_softmax(from, passes, x, top, weight(args, n) / total, out, args.gradient_strides.label);
+    if (GRADIENT) leave_softmax(from, passes, x, top, weight_of(args, s, n) / total, out, args.gradient_strides.label);
     leave_emissions(args, s, n, from, static_cast<int>(t), top, 1 / total);
 }
