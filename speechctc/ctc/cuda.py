@@ -18,7 +18,8 @@ from torch import Tensor
 
 from speechctc.ctc import cuda_layout, cuda_plan
 from speechctc.ctc.arguments import at_hand
-from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
+from speechctc.ctc.cubins import Kernel
+from speechctc.ctc.nvrtc import CannotStart, load_driver
 from speechctc.ctc.problem import Problem
 
 __all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]
@@ -48,7 +49,8 @@ def loss_and_gradient(
     Returns
     -------
     loss : Tensor
-        A number, or shape (N,) where they are not added up; float32 or, for float64 logits, float64. inf where no path fits.
+        A number, or shape (N,) where they are not added up; float32 or, for float64 logits, float64. inf where no path
+        fits.
     gradient : Tensor or None
         Like the logits, multiplied by `Problem.weights`. Zero in padded frames and where the loss is inf.
 

@@ -5,7 +5,6 @@ Nothing here needs a GPU. `kernels/sweep.cu` says what the kernels do; what tell
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc.cuda_layout import PLACES, Device, Layout, Size
+from speechctc.ctc.cuda_tuning import TUNING, Tuning
 from speechctc.ctc.problem import Problem
 
 LOGIT_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # logits.cuh
@@ -26,55 +26,6 @@ _IN_TURNS = (2, 2)
 
 _ARGUMENTS = struct.Struct(f"=13Q 6q 4q {len(PLACES)}q 6i")
 ARGUMENT_BYTES = _ARGUMENTS.size
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What measurements on a GPU decide, and nothing else: every choice gives the same results.
-
-    Attributes
-    ----------
-    chunk : int
-        Frames between two barriers: 4 or 8.
-    fused_classes : int
-        Up to so many classes the lattice's own block reads the logits; above, a kernel of its own does.
-    helpers : int
-        Helper warps where logits are read: 4 or 8. 0: 4 for up to 32 classes, 8 for more.
-    blocks : int
-        Blocks of the sweep on a multiprocessor: 1 or 2. 0: 2 where there are more samples than multiprocessors.
-    row_threads : int
-        Threads to a row of many classes: 256, 512 or 1024. 0: as few as can hold it.
-    """
-
-    chunk: int = 8
-    fused_classes: int = 64
-    helpers: int = 0
-    blocks: int = 0
-    row_threads: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Tuning:
-        """Read a tuning such as ``"helpers=4 chunk=4"``.
-
-        Raises
-        ------
-        ValueError
-            If a name or a value is none of those above.
-        """
-        allowed = {"chunk": (4, 8), "helpers": (0, 4, 8), "blocks": (0, 1, 2), "row_threads": (0, 256, 512, 1024)}
-        chosen = {}
-        for setting in text.split():
-            name, _, value = setting.partition("=")
-            if name not in cls.__dataclass_fields__ or not value.isdecimal():
-                raise ValueError(f"{setting!r} is no tuning of the CTC kernels; take {cls()}")
-            if int(value) not in allowed.get(name, range(129)):
-                raise ValueError(f"{setting!r} cannot be; {name} is one of {allowed.get(name, '0..128')}")
-            chosen[name] = int(value)
-        return cls(**chosen)
-
-
-TUNING = Tuning.parse(os.environ.get("SPEECHCTC_CUDA_TUNING", ""))
-"""What `plan` goes by where nothing else is said."""
 
 
 @dataclass(frozen=True)

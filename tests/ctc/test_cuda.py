@@ -165,11 +165,11 @@ def test_cuda_graph(classes: int) -> None:
         assert torch.equal(gradient, expected[1])
 
 
-def public_case(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, list[Tensor]]:
+def public_case(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Logits that want a gradient, and the other arguments of `ctc_loss`, all on the GPU; targets are padded."""
     problem = Case(50, 4, classes, 9, dtype=dtype).problem()
-    others = [problem.targets.view(4, 9), problem.input_lengths, problem.target_lengths]
-    return problem.logits.cuda().requires_grad_(), [tensor.cuda() for tensor in others]
+    others = problem.targets.view(4, 9).cuda(), problem.input_lengths.cuda(), problem.target_lengths.cuda()
+    return problem.logits.cuda().requires_grad_(), others
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -179,7 +179,7 @@ def public_case(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tenso
 def test_the_public_loss_never_waits(classes: int, reduction: str, on_host: bool, dtype: torch.dtype) -> None:
     logits, others = public_case(classes, dtype)
     if on_host:
-        others = [tensor.cpu() for tensor in others]
+        others = others[0].cpu(), others[1].cpu(), others[2].cpu()
 
     def step() -> None:
         loss = ctc_loss(logits, *others, reduction=reduction, zero_infinity=True)

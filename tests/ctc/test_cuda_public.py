@@ -25,7 +25,7 @@ class Operators(TorchDispatchMode):
     """Counts the operators that a GPU would have to run."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.run: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

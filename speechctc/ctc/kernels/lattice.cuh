@@ -20,7 +20,6 @@ struct Block {
     const Args& args;
     Sample s;
     int n;
-    real weight;  // of the gradient
     int width, blank_column, dead_column;  // of a row of the table of emissions
     int posterior_width;
     Number* table;        // [2][RING][CHUNK][width]; [frames][width] with ALL_FRAMES

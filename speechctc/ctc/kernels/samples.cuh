@@ -125,8 +125,8 @@ DEVICE real weight_of(const Args& args, const Sample& s, int n) {
 }
 
 // Leaves the loss of a sample. The last sample to do so adds up all of them, in the order of samples: which one that is
-// changes from run to run, the sum does not. One warp.
-DEVICE void leave_loss(const Args& args, int n, real loss) {
+// changes from run to run, the sum does not. One warp. Not inlined, which costs the lattice's warps registers.
+static __device__ __noinline__ void leave_loss(const Args& args, int n, real loss) {
     const int lane = threadIdx.x & 31;
     if (lane == 0) args.losses[n] = loss;
     if (args.loss == nullptr) return;

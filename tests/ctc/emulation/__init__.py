@@ -17,6 +17,7 @@ from torch import Tensor
 
 from speechctc.ctc import cuda_layout, cuda_plan
 from speechctc.ctc.cuda import explain
+from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.nvrtc import Macros
 from speechctc.ctc.problem import Problem
 from tests.ctc.emulation.guarded import Guarded
@@ -36,7 +37,7 @@ def emulated_loss_and_gradient(
     *,
     device: cuda_layout.Device = H200,
     seed: int = 0,
-    tuning: cuda_plan.Tuning | None = None,
+    tuning: Tuning | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """What `speechctc.ctc.cuda.loss_and_gradient` does, on the CPU, as if on `device`."""
     loss, gradient, fault = run(problem, want_gradient, device, seed, reduce, zero_infinity, tuning)
@@ -52,7 +53,7 @@ def run(
     seed: int = 0,
     reduce: bool = False,
     zero_infinity: bool = False,
-    tuning: cuda_plan.Tuning | None = None,
+    tuning: Tuning | None = None,
 ) -> tuple[Tensor, Tensor | None, str]:
     """Run a problem: losses, gradient, and what the kernels found to be bad.
 
@@ -90,7 +91,7 @@ def run(
 
 
 def plan_of(
-    problem: Problem, gradient: Tensor | None, device: cuda_layout.Device, tuning: cuda_plan.Tuning | None = None
+    problem: Problem, gradient: Tensor | None, device: cuda_layout.Device, tuning: Tuning | None = None
 ) -> cuda_plan.Plan:
     """How a problem is run on a device."""
     return cuda_plan.plan(cuda_layout.size_of(problem, gradient), device, tuning)
