@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable
@@ -115,7 +116,8 @@ def timed(step: Step, seconds: float) -> dict[str, str]:
         try:
             row[name] = f"{measure():.4g}"
         except Exception as error:  # a loss that cannot be captured must not cost the other figures
-            torch.cuda.synchronize()
+            with contextlib.suppress(RuntimeError):
+                torch.cuda.synchronize()
             row[name] = ""
             row["note"] += f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:120]}; "
 

@@ -98,7 +98,7 @@ def test_registers_fit_the_block(reports: dict[tuple[str, str, Macros], Resource
         options = dict(macros)
         lattice = 4 if options.get("WARPS") == 1 else 2 * options.get("WARPS", 0)  # two of them idle, if they are few
         warps = {"sweep": lattice + options.get("HELPERS", 0), "rows": options.get("ROW_THREADS", 0) // 32, "scale": 8}
-        blocks = options.get("BLOCKS", 2 if kernel == "rows" else 1)
+        blocks = options.get("BLOCKS", 1)
         assert 32 * warps[kernel] * blocks * (-(-found.registers // 8) * 8) <= 65536
 
 
