@@ -9,7 +9,29 @@ import torch
 from speechctc.ctc.alignment import ViterbiPath, posteriors, viterbi
 from speechctc.ctc.loss import CTCLoss, ctc_loss
 
-__all__ = ["CTCLoss", "ViterbiPath", "ctc_loss", "is_compiled", "posteriors", "viterbi", "warm_up"]
+__all__ = ["CTCLoss", "ViterbiPath", "check", "ctc_loss", "is_compiled", "posteriors", "viterbi", "warm_up"]
+
+
+def check(device: torch.device | str | int | None = None) -> None:
+    """Wait for a GPU, and raise if a call of the loss on it was given a bad length or label.
+
+    Lengths and labels that lie on a GPU are checked there, and nobody waits for the answer: the next call raises what
+    has been found by then. Replays of a CUDA graph make no call. After those, at the end of an epoch, or before the
+    losses of a step are trusted, call this.
+
+    Parameters
+    ----------
+    device : torch.device or str or int, optional
+        Which; the current one if not given.
+
+    Raises
+    ------
+    ValueError
+        It names the sample, what is wrong with it, and the value found.
+    """
+    from speechctc.ctc import cuda
+
+    cuda.check(device)
 
 
 def is_compiled(dtype: torch.dtype = torch.float32) -> bool:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.ctc.problem import Lengths, Problem, make_problem
+from speechctc.ctc.arguments import Lengths
+from speechctc.ctc.problem import Problem, make_problem
 from speechctc.ctc.reference import sample_of
 
 

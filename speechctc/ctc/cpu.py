@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import entry, gradient_memory
-from speechctc.ctc.problem import Problem, loss_type
+from speechctc.ctc.arguments import loss_type
+from speechctc.ctc.problem import Problem
 from speechctc.jit.threads import run_in_threads
 
 # Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.
@@ -50,14 +51,12 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     logits = problem.logits
     if logits.device.type != "cpu":
         raise ValueError(f"the CPU backend takes logits on the CPU; these are on {logits.device}")
-    results = logits if gradient is None else gradient
-    by_frame, by_sample, by_class = logits.stride()
-    results_by_frame, results_by_sample, results_by_class = results.stride()
-    packed = problem.frame_offsets is not None
-    states = 2 * problem.longest_target + 1
-    weights = torch.ones(problem.samples, dtype=loss_type(logits)) if problem.weights is None else problem.weights
+    weights = problem.weights
+    if weights is None:
+        weights = torch.ones(problem.samples, dtype=loss_type(logits))
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
+    target_offsets = problem.target_starts  # the batch holds its address
     batch = entry.Batch(
         taken=0,
         samples=problem.samples,
@@ -65,31 +64,41 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         frames=problem.input_lengths.data_ptr(),
         frame_offsets=0 if problem.frame_offsets is None else problem.frame_offsets.data_ptr(),
         labels=problem.target_lengths.data_ptr(),
-        target_offsets=problem.target_offsets.data_ptr(),
+        target_offsets=target_offsets.data_ptr(),
         weights=weights.data_ptr(),
         losses=losses.data_ptr(),
         logits=logits.data_ptr(),
         gradient=0 if gradient is None else gradient.data_ptr(),
         targets=problem.targets.data_ptr(),
         posteriors=0 if posteriors is None else posteriors.data_ptr(),
-        sample_stride=0 if packed else by_sample,
-        frame_stride=by_frame,
-        class_stride=by_class,
-        gradient_sample_stride=0 if packed else results_by_sample,
-        gradient_frame_stride=results_by_frame,
-        gradient_class_stride=results_by_class,
-        posteriors_sample_stride=problem.longest_input * states,
-        posteriors_frame_stride=states,
-        length=0 if packed else logits.shape[0],
+        **_strides(problem, logits if gradient is None else gradient),
         classes=logits.shape[2],
         blank=problem.blank,
         longest_input=problem.longest_input,
         longest_target=problem.longest_target,
         streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
-        alpha=states if gradient is None and posteriors is None else rows,
+        alpha=2 * problem.longest_target + 1 if gradient is None and posteriors is None else rows,
     )
     run_in_threads(entry.compiled_entry(logits.dtype), np.array(batch, np.int64), threads)
     return losses
+
+
+def _strides(problem: Problem, gradient: Tensor) -> dict[str, int]:
+    """Return how far apart the samples, frames and classes of the tensors lie, in numbers."""
+    by_frame, by_sample, by_class = problem.logits.stride()
+    gradient_by_frame, gradient_by_sample, gradient_by_class = gradient.stride()
+    states = 2 * problem.longest_target + 1
+    return {
+        "sample_stride": 0 if problem.packed else by_sample,
+        "frame_stride": by_frame,
+        "class_stride": by_class,
+        "gradient_sample_stride": 0 if problem.packed else gradient_by_sample,
+        "gradient_frame_stride": gradient_by_frame,
+        "gradient_class_stride": gradient_by_class,
+        "posteriors_sample_stride": problem.longest_input * states,
+        "posteriors_frame_stride": states,
+        "length": 0 if problem.packed else problem.logits.shape[0],
+    }
 
 
 def _plan(problem: Problem) -> tuple[entry.Integers, int, int]:

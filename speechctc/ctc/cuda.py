@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import cuda_layout, cuda_plan
-from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
+from speechctc.ctc.arguments import is_on_cpu
+from speechctc.ctc.cubins import Kernel
+from speechctc.ctc.nvrtc import CannotStart, load_driver
 from speechctc.ctc.problem import Problem
 
 __all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]
@@ -25,8 +27,10 @@ __all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]
 _SCALE_ARGUMENTS = struct.Struct("=QqQ")
 
 
-def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
-    """Compute the loss of each sample, and its gradient by the logits.
+def loss_and_gradient(
+    problem: Problem, want_gradient: bool, reduce: bool = False, zero_infinity: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Compute the loss, and its gradient by the logits, in one launch; in two where there are many classes.
 
     Lengths and labels that lie on the host are copied, without waiting. Those on the device the kernel checks: a bad
     one gives its sample loss inf and gradient 0, and is reported by the next call on that device, or by `check`.
@@ -37,11 +41,16 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         With logits on a CUDA device. float64 logits are calculated in float64, others in float32.
     want_gradient : bool
         Without it only the loss is calculated, in half as many steps.
+    reduce : bool
+        Whether the losses are added up, each times its share: by `Problem.mean` to their mean, else to their sum.
+    zero_infinity : bool
+        Count an infinite loss as zero, unless a bad length or label is the reason.
 
     Returns
     -------
-    losses : Tensor
-        Shape (N,), float32 or, for float64 logits, float64; inf where no path fits.
+    loss : Tensor
+        A number, or shape (N,) where they are not added up; float32 or, for float64 logits, float64. inf where no path
+        fits.
     gradient : Tensor or None
         Like the logits, multiplied by `Problem.weights`. Zero in padded frames and where the loss is inf.
 
@@ -65,14 +74,17 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         chosen = cuda_plan.plan(size, gpu.limits)
         real = torch.float64 if logits.dtype == torch.float64 else torch.float32
         losses = torch.empty(size.samples, dtype=real, device=logits.device)
+        loss = torch.empty((), dtype=real, device=logits.device) if reduce else None
         workspace = torch.empty(chosen.workspace_bytes, dtype=torch.uint8, device=logits.device)
-        arguments = cuda_plan.pack(problem, chosen, gradient, losses, workspace, gpu.fault_address)
         stream = torch.cuda.current_stream().cuda_stream
+        ticket = gpu.ticket(stream)
+        given = (problem, chosen, gradient, losses, loss, workspace, gpu.fault_address, ticket.data_ptr())
+        arguments = cuda_plan.pack(*given, zero_infinity)
         if chosen.rows and size.all_rows > 0:
             gpu.kernel("rows", chosen.rows).launch(arguments, size.all_rows, chosen.row_threads, 0, stream)
         sweep = gpu.kernel("sweep", chosen.sweep)
         sweep.launch(arguments, size.samples, chosen.threads, chosen.shared_bytes, stream)
-    return losses, gradient
+    return losses if loss is None else loss, gradient
 
 
 def scale_(gradient: Tensor, by: Tensor) -> Tensor:
@@ -107,6 +119,9 @@ def scale_(gradient: Tensor, by: Tensor) -> Tensor:
 
 def check(device: torch.device | str | int | None = None) -> None:
     """Wait for a device, and raise if a call on it was given a bad length or label.
+
+    A call of the loss looks at what earlier calls have found and does not wait for it. The replay of a CUDA graph looks
+    at nothing: after replays this is how to hear of a bad length or label.
 
     Parameters
     ----------
@@ -147,6 +162,11 @@ class Gpu:
         self.fault_address = self._fault.data_ptr()
         self._fault_words = (ctypes.c_uint64 * 2).from_address(self.fault_address)
         self._kernels: dict[tuple[str, tuple[tuple[str, int], ...]], Kernel] = {}
+        self._tickets = Tickets(torch.device("cuda", index))
+
+    def ticket(self, stream: int) -> Tensor:
+        """Return the counter of samples for a launch on a stream, or for one that is captured."""
+        return self._tickets.take(None if torch.cuda.is_current_stream_capturing() else stream)
 
     def kernel(self, name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
         """Return a kernel, compiled and loaded if this is the first time."""
@@ -167,6 +187,40 @@ class Gpu:
         if word:
             self._fault_words[0] = 0
             raise ValueError(explain(word, classes))
+
+
+class Tickets:
+    """Counters of samples that have left their loss, each an int32 on the device that is 0 between launches.
+
+    Launches that may run at the same time must not share one: launches on one stream do not, and each captured launch
+    gets one for itself, since the graph may be replayed on any stream.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where they lie.
+    """
+
+    COUNT = 4096
+
+    def __init__(self, device: torch.device) -> None:
+        counters = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # they are 0 for all streams from now on
+        self._device = device
+        self._free = iter(counters.split(1))
+        self._of_stream: dict[int, Tensor] = {}
+
+    def take(self, stream: int | None) -> Tensor:
+        """Return the counter of a stream; a fresh one for None, and where all are taken, which costs a launch."""
+        found = None if stream is None else self._of_stream.get(stream)
+        if found is None:
+            found = next(self._free, None)
+            if found is None:
+                return torch.zeros(1, dtype=torch.int32, device=self._device)
+            if stream is not None:
+                self._of_stream[stream] = found
+        return found
 
 
 def gpu_of(device: torch.device) -> Gpu:
@@ -216,7 +270,7 @@ def on_device(problem: Problem, device: torch.device) -> Problem:
     """
     names = ("input_lengths", "frame_offsets", "targets", "target_offsets", "target_lengths")
     found = {name: tensor for name in names if (tensor := getattr(problem, name)) is not None}
-    moved = {name: tensor for name, tensor in found.items() if tensor.device.type == "cpu"}
+    moved = {name: tensor for name, tensor in found.items() if is_on_cpu(tensor)}
     if moved:
         if torch.cuda.is_current_stream_capturing():
             raise ValueError(

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from speechctc.ctc.problem import Problem
 
-CHUNK = 8  # frames; samples.cuh
-
 PLACES = (
     "emissions",
     "checkpoints",
@@ -86,11 +84,6 @@ class Size:
         """Bytes of the float that the kernels calculate in."""
         return self.number // 2
 
-    @property
-    def padded_frames(self) -> int:
-        """Frames of the longest sample, in whole chunks."""
-        return -(-self.longest_input // CHUNK) * CHUNK
-
 
 def size_of(problem: Problem, gradient: Tensor | None) -> Size:
     """Return the shape of a problem, given the room for its gradient."""
@@ -114,6 +107,8 @@ class Layout:
     ----------
     size : Size
         The shape of the problem.
+    chunk : int
+        Frames between two barriers.
     fused : bool
         Whether the sweep reads the logits itself.
     pairs, warps : int
@@ -132,8 +127,10 @@ class Layout:
         Where each buffer begins: bytes into the workspace, or -1 - bytes into shared memory.
     """
 
-    def __init__(self, size: Size, fused: bool, pairs: int, warps: int, spacious: bool) -> None:
-        self.size, self.fused, self.pairs, self.warps, self.spacious = size, fused, pairs, warps, spacious
+    def __init__(self, size: Size, chunk: int, fused: bool, pairs: int, warps: int, spacious: bool) -> None:
+        self.size, self.chunk, self.fused = size, chunk, fused
+        self.pairs, self.warps, self.spacious = pairs, warps, spacious
+        self.padded_frames = -(-size.longest_input // chunk) * chunk
         self.shared = self.workspace = 0
         self.history = self.whole = False
         self.places = dict.fromkeys(PLACES, -1)
@@ -142,13 +139,13 @@ class Layout:
         self.by_class = fused or size.classes <= size.longest
         row = (size.classes + 1 if self.by_class else self.states + 1) * size.number
         if not fused:
-            self._in_workspace("emissions", (size.all_rows + CHUNK * size.samples) * row)
-        self.ring, self.frames = 2 * (warps + 3) * CHUNK * row, size.padded_frames * row
+            self._in_workspace("emissions", (size.all_rows + self.chunk * size.samples) * row)
+        self.ring, self.frames = 2 * (warps + 3) * self.chunk * row, self.padded_frames * row
         each = size.samples if spacious else 1  # what is in shared memory belongs to one sample
         place = self._in_workspace if spacious else self._in_shared
         if size.gradient:
             of_row = (self.states + 32 * self.panels) * size.real
-            place("posteriors", each * 2 * (self.panels + 1) * CHUNK * of_row)
+            place("posteriors", each * 2 * (self.panels + 1) * self.chunk * of_row)
         place("sorted", each * 4 * self.states * 4)
         if fused:
             place("first", (size.classes + 1) * 4)
@@ -156,7 +153,7 @@ class Layout:
 
     def place_states(self, budget: int) -> None:
         """Find room for states and emissions: the more frames of them shared memory holds, the less is done twice."""
-        size, history = self.size, self._states_of(self.size.padded_frames)
+        size, history = self.size, self._states_of(self.padded_frames)
         free = budget - self.shared - self._states_of(2) - 64
         self.history = size.gradient and not self.spacious and history + self.ring <= free
         if self.history:
@@ -168,11 +165,11 @@ class Layout:
         if self.history or not (size.gradient or self.spacious):
             self._in_shared("checkpoints", self._states_of(2))
         else:
-            rows, frames = size.all_rows // CHUNK + 3 * size.samples, size.padded_frames // CHUNK + 2
+            rows, frames = size.all_rows // self.chunk + 3 * size.samples, self.padded_frames // self.chunk + 2
             self._in_either("checkpoints", self._states_of(frames), self._states_of(rows), budget)
         borders = self.panels - 1
         for name, number in (("alpha_edges", size.number), ("beta_edges", 2 * size.number)):
-            rows, frames = size.all_rows + CHUNK * size.samples, size.padded_frames + 1
+            rows, frames = size.all_rows + self.chunk * size.samples, self.padded_frames + 1
             self._in_either(name, frames * borders * number, rows * borders * number, budget)
 
     def _states_of(self, frames: int) -> int:

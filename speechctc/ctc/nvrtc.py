@@ -1,16 +1,12 @@
-"""CUDA C++ compiled at run time: NVRTC makes a cubin for one architecture, the disk keeps it, a device loads it.
+"""CUDA C++ compiled at run time: NVRTC makes machine code, a cubin, for one architecture.
 
 No compiler is needed on the machine, and no GPU to compile: NVRTC is a library that torch brings along.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +16,6 @@ from typing import Any, NamedTuple
 Macros = tuple[tuple[str, int], ...]
 
 KERNELS = Path(__file__).with_name("kernels")
-_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _OPTIONS = ("-std=c++17", "-default-device", "--ptxas-options=-v")
 
 
@@ -40,32 +35,6 @@ class Resources(NamedTuple):
     spill_loads: int
 
 
-def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
-    """Return a kernel's machine code, from the cache on disk if it is there.
-
-    Parameters
-    ----------
-    kernel : str
-        A file of `kernels/` without its suffix: ``"sweep"`` holds the kernel ``ctc_sweep``.
-    macros : tuple of (str, int)
-        What the source is compiled with.
-    architecture : str
-        Such as ``"sm_90"``.
-
-    Raises
-    ------
-    CannotStart
-        If NVRTC is missing, or does not know the architecture.
-    """
-    key = "\n".join([kernel, *_options(macros, architecture), nvrtc_version(), *_sources().values()])
-    path = cache_folder() / f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
-    code = _kept(path)
-    if code is None:
-        code, _ = compile_cubin(kernel, macros, architecture)
-        _keep(path, code)
-    return code
-
-
 def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes, str]:
     """Compile a kernel, past the cache; return its machine code and the compiler's report.
 
@@ -75,16 +44,16 @@ def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes
         If NVRTC is missing, or does not know the architecture.
     """
     nvrtc = load_nvrtc()
-    known = [f"sm_{number}" for number in _call(nvrtc.nvrtcGetSupportedArchs())]
+    known = [f"sm_{number}" for number in call(nvrtc.nvrtcGetSupportedArchs())]
     if architecture not in known:
         raise CannotStart(
             f"NVRTC {nvrtc_version()} does not compile for this GPU ({architecture}), only for {', '.join(known)}",
             "install a build of torch made for this GPU",
         )
-    headers = {name: text for name, text in _sources().items() if name.endswith(".cuh")}
-    program = _call(
+    headers = {name: text for name, text in sources().items() if name.endswith(".cuh")}
+    program = call(
         nvrtc.nvrtcCreateProgram(
-            _sources()[f"{kernel}.cu"].encode(),
+            sources()[f"{kernel}.cu"].encode(),
             f"{kernel}.cu".encode(),
             len(headers),
             [text.encode() for text in headers.values()],
@@ -92,14 +61,14 @@ def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes
         )
     )
     try:
-        options = [option.encode() for option in _options(macros, architecture)]
+        options = [option.encode() for option in options_of(macros, architecture)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        report = b" " * _call(nvrtc.nvrtcGetProgramLogSize(program))
+        report = b" " * call(nvrtc.nvrtcGetProgramLogSize(program))
         nvrtc.nvrtcGetProgramLog(program, report)
         if int(status) != 0:
             raise RuntimeError(f"{kernel}.cu does not compile for {architecture}:\n{report.decode()}")
-        code = b" " * _call(nvrtc.nvrtcGetCUBINSize(program))
-        _call(nvrtc.nvrtcGetCUBIN(program, code))
+        code = b" " * call(nvrtc.nvrtcGetCUBINSize(program))
+        call(nvrtc.nvrtcGetCUBIN(program, code))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return code, report.rstrip(b"\0 ").decode()
@@ -118,62 +87,10 @@ def resources(report: str) -> Resources:
     return Resources(registers, stack, stores, loads)
 
 
-def cache_folder() -> Path:
-    """Return where cubins are kept: SPEECHCTC_CACHE if it is set, else speechctc in XDG_CACHE_HOME or ~/.cache."""
-    if own := os.environ.get("SPEECHCTC_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
-
-
 @lru_cache(maxsize=1)
 def nvrtc_version() -> str:
     """Return the version of the NVRTC library, such as ``"13.0"``."""
-    return ".".join(str(number) for number in _call_all(load_nvrtc().nvrtcVersion()))
-
-
-class Kernel:
-    """A kernel loaded on a device, ready to be launched.
-
-    Parameters
-    ----------
-    device : int
-        The number of the device.
-    kernel : str
-        As for `cubin`.
-    macros : tuple of (str, int)
-        As for `cubin`.
-    architecture : str
-        Of the device.
-    shared_bytes : int
-        The most dynamic shared memory that a launch will ask for.
-    """
-
-    def __init__(self, device: int, kernel: str, macros: Macros, architecture: str, shared_bytes: int) -> None:
-        driver = self._driver = load_driver()
-        self._context = _call(driver.cuDevicePrimaryCtxRetain(_call(driver.cuDeviceGet(device))))
-        self._enter_context()
-        code = cubin(kernel, macros, architecture)
-        self._library = _call(driver.cuLibraryLoadData(code, [], [], 0, [], [], 0))
-        entry = _call(driver.cuLibraryGetKernel(self._library, f"ctc_{kernel}".encode()))
-        self._function = _call(driver.cuKernelGetFunction(entry))
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        if shared_bytes > 0:
-            _call(driver.cuFuncSetAttribute(self._function, attribute, shared_bytes))
-
-    def launch(self, arguments: bytes, blocks: int, threads: int, shared_bytes: int, stream: int) -> None:
-        """Put a launch on a stream of the device; `arguments` is the one structure that the kernel takes."""
-        structure = ctypes.create_string_buffer(arguments, len(arguments))
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(structure))
-        shape = (blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.addressof(pointers), 0)
-        result = self._driver.cuLaunchKernel(self._function, *shape)
-        if int(result[0]) == _NO_CONTEXT:
-            self._enter_context()
-            result = self._driver.cuLaunchKernel(self._function, *shape)
-        _call_all(result)
-
-    def _enter_context(self) -> None:
-        """Use torch's context in this thread, which may be one where torch has had no reason yet to do so."""
-        _call_all(self._driver.cuCtxSetCurrent(self._context))
+    return ".".join(str(number) for number in call_all(load_nvrtc().nvrtcVersion()))
 
 
 @lru_cache(maxsize=1)
@@ -223,47 +140,31 @@ def _pip() -> str:
 
 
 @lru_cache(maxsize=1)
-def _sources() -> dict[str, str]:
+def sources() -> dict[str, str]:
+    """Return the CUDA sources by file name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(KERNELS.glob("*.cu*"))}
 
 
-def _options(macros: Macros, architecture: str) -> list[str]:
+def options_of(macros: Macros, architecture: str) -> list[str]:
+    """Return what NVRTC is told besides the source."""
     return [f"--gpu-architecture={architecture}", *_OPTIONS, *(f"-D{name}={value}" for name, value in macros)]
 
 
-def _call(result: Iterable[Any]) -> Any:
-    values = _call_all(result)
+def call(result: Iterable[Any]) -> Any:
+    """Return the one result of a call to the driver or to NVRTC.
+
+    Raises
+    ------
+    RuntimeError
+        If the call failed.
+    """
+    values = call_all(result)
     return values[0] if values else None
 
 
-def _call_all(result: Iterable[Any]) -> tuple[Any, ...]:
-    """The results of a call to the driver or to NVRTC, without the status that comes first."""
+def call_all(result: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the results of a call to the driver or to NVRTC, without the status that comes first."""
     status, *values = result
     if int(status) != 0:
         raise RuntimeError(f"CUDA says {status.name} ({int(status)})")
     return tuple(values)
-
-
-def _kept(path: Path) -> bytes | None:
-    """The machine code in a file, which begins with its SHA-256; None if there is none, or not all of it."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = content[:32], content[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Write a file so that nobody ever reads half of it; a folder that cannot be written to costs time, no more."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-    except OSError:
-        return

@@ -30,12 +30,13 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     problem = problem.on_host()
     losses = torch.zeros(problem.samples, dtype=torch.float64)
     gradient = torch.zeros_like(problem.logits) if want_gradient else None
+    weights = problem.weights
     for sample in range(problem.samples):
         frames, labels = sample_of(problem, sample)
         loss, by_logits, _ = forward_backward(frames.numpy(force=True), labels, problem.blank)
         losses[sample] = loss
         if gradient is not None:
-            weight = 1.0 if problem.weights is None else float(problem.weights[sample])
+            weight = 1.0 if weights is None else float(weights[sample])
             rows = rows_of(problem, gradient, sample)
             rows.copy_(torch.from_numpy(by_logits * weight))
     return losses, gradient
@@ -71,8 +72,8 @@ def rows_of(problem: Problem, tensor: Tensor, sample: int) -> Tensor:
 
 
 def sample_of(problem: Problem, sample: int) -> tuple[Tensor, Labels]:
-    """Return one sample's logits, float64, shape (frames, C), and its labels."""
-    start, count = int(problem.target_offsets[sample]), int(problem.target_lengths[sample])
+    """Return one sample of a problem on the host: its logits, float64, shape (frames, C), and its labels."""
+    start, count = int(problem.target_starts[sample]), int(problem.target_lengths[sample])
     labels = problem.targets[start : start + count].numpy()
     return rows_of(problem, problem.logits.detach(), sample).double(), labels
 

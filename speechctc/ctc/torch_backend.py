@@ -37,8 +37,8 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         )
     if not want_gradient:
         return losses, None
-    weights = torch.ones_like(losses) if problem.weights is None else problem.weights
-    (gradient,) = torch.autograd.grad(losses, leaf, weights)
+    weights = problem.weights
+    (gradient,) = torch.autograd.grad(losses, leaf, torch.ones_like(losses) if weights is None else weights)
     for sample, loss in enumerate(losses.tolist()):
         if loss == float("inf"):
             rows_of(problem, gradient, sample).zero_()
@@ -59,6 +59,6 @@ def _concatenated(problem: Problem) -> Tensor:
     """Return the labels of all samples, concatenated without padding."""
     pieces = [
         problem.targets[start : start + length]
-        for start, length in zip(problem.target_offsets.tolist(), problem.target_lengths.tolist(), strict=True)
+        for start, length in zip(problem.target_starts.tolist(), problem.target_lengths.tolist(), strict=True)
     ]
     return torch.cat(pieces).to(problem.logits.device)

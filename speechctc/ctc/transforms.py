@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from speechctc.ctc.loss import evaluate
+from speechctc.ctc.autograd import evaluate
 
 
 class TransformedLoss(torch.autograd.Function):

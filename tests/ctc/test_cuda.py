@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.ctc import ctc_loss, cuda, reference
+from speechctc.ctc import check, ctc_loss, cuda, reference
 from speechctc.ctc.cuda_layout import size_of
 from speechctc.ctc.cuda_plan import plan, workspace_bytes
 from speechctc.ctc.problem import Problem, make_problem
@@ -23,11 +23,11 @@ CHARACTERS = Case(150, 64, 28, 40)
 def on_gpu(problem: Problem, lengths_too: bool = True, device: str = "cuda") -> Problem:
     """The problem on a GPU; with lengths and targets there, the host knows only their bounds."""
     moved = {"logits": problem.logits.to(device)}
-    if problem.weights is not None:
-        moved["weights"] = problem.weights.to(device)
+    if problem.by_loss is not None:
+        moved["by_loss"] = problem.by_loss.to(device)
     if lengths_too:
         moved |= {name: there.to(device) for name in LENGTHS if (there := getattr(problem, name)) is not None}
-        rows, labels = problem.logits.shape[0], int((problem.target_offsets[1:]).min()) if problem.samples > 1 else 0
+        rows, labels = problem.logits.shape[0], problem.target_stride
         problem = replace(problem, longest_input=rows, longest_target=max(labels, problem.longest_target))
     return replace(problem, **moved)  # type: ignore[arg-type]
 
@@ -163,6 +163,97 @@ def test_cuda_graph(classes: int) -> None:
         graph.replay()
         assert torch.equal(losses, expected[0])
         assert torch.equal(gradient, expected[1])
+
+
+def public_case(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Logits that want a gradient, and the other arguments of `ctc_loss`, all on the GPU; targets are padded."""
+    problem = Case(50, 4, classes, 9, dtype=dtype).problem()
+    others = problem.targets.view(4, 9).cuda(), problem.input_lengths.cuda(), problem.target_lengths.cuda()
+    return problem.logits.cuda().requires_grad_(), others
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("on_host", [False, True], ids=["lengths on the GPU", "lengths on the host"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("classes", [28, 200])
+def test_the_public_loss_never_waits(classes: int, reduction: str, on_host: bool, dtype: torch.dtype) -> None:
+    logits, others = public_case(classes, dtype)
+    if on_host:
+        others = others[0].cpu(), others[1].cpu(), others[2].cpu()
+
+    def step() -> None:
+        loss = ctc_loss(logits, *others, reduction=reduction, zero_infinity=True)
+        torch.autograd.grad(loss.sum() * 2, logits)
+        ctc_loss(logits.detach(), *others, reduction=reduction)
+
+    step()
+    with no_waiting():
+        step()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("classes", [28, 200])
+def test_the_public_loss_in_a_graph(classes: int, reduction: str, dtype: torch.dtype) -> None:
+    """Forward and backward are captured; replays give the bits of an eager call."""
+    logits, others = public_case(classes, dtype)
+
+    def step() -> tuple[Tensor, Tensor]:
+        loss = ctc_loss(logits, *others, reduction=reduction)
+        return loss, torch.autograd.grad(loss.sum() * 2, logits)[0]
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        expected = [tensor.clone() for tensor in step()]
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    for _ in range(3):
+        graph.replay()
+        assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+
+
+def test_a_replay_tells_of_a_bad_label_by_check() -> None:
+    logits, others = public_case(28)
+    ctc_loss(logits.detach(), *others)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = ctc_loss(logits.detach(), *others, zero_infinity=True)
+    others[0][1, 0] = 28
+    graph.replay()
+    with pytest.raises(ValueError, match=r"sample 1: label 28 is the blank or outside 0\.\.27"):
+        check()
+    assert loss.isinf()
+    check()
+
+
+@pytest.mark.parametrize("classes", [28, 200])
+def test_a_nan_in_float64(classes: int) -> None:
+    """The hardware turns NaN into another integer than the emulation of old did."""
+    problem = Case(21, 3, classes, 3, dtype=torch.float64).problem()
+    problem.logits[5, 1, 2] = torch.nan
+    losses, gradient = gradient_of(on_gpu(problem))
+    assert losses.isnan().tolist() == [False, True, False]
+    assert gradient[: int(problem.input_lengths[1]), 1].isnan().all()
+    assert gradient[:, ::2].isfinite().all()
+
+
+def test_compiled_into_cuda_graphs() -> None:
+    """`torch.compile` with CUDA graphs of its own."""
+    logits, others = public_case(28)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(lambda x: ctc_loss(x * 2, *others), mode="reduce-overhead", fullgraph=True)
+        for _ in range(4):
+            torch.compiler.cudagraph_mark_step_begin()
+            loss = compiled(logits)
+            (gradient,) = torch.autograd.grad(loss, logits)
+            found = loss.detach().clone(), gradient.clone()
+    expected = ctc_loss(logits * 2, *others)
+    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(found[1], torch.autograd.grad(expected, logits)[0])
 
 
 def test_another_stream() -> None:

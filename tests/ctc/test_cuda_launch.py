@@ -36,12 +36,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> cuda.Gpu:
     gpu._fault = torch.zeros(2, dtype=torch.int64)
     gpu.fault_address = gpu._fault.data_ptr()
     gpu._fault_words = (ctypes.c_uint64 * 2).from_address(gpu.fault_address)
+    gpu._tickets = cuda.Tickets(torch.device("cpu"))
     monkeypatch.setattr(cuda.Gpu, "kernel", lambda self, name, macros: Emulated(name, macros))
     monkeypatch.setattr(cuda, "gpu_of", lambda device: gpu)
     monkeypatch.setattr(cuda, "on_device", lambda problem, device: problem)
     monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda index: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=77))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return gpu
 
 

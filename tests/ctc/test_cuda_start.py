@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import tempfile
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speechctc.ctc import cuda, nvrtc
+from speechctc.ctc import cubins, cuda, nvrtc
 from speechctc.ctc.cuda_layout import Device, Size
 from speechctc.ctc.cuda_plan import plan, workspace_bytes
+from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.problem import make_problem
 from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc
 
@@ -86,7 +88,7 @@ def test_any_problem_has_a_plan(
     if not options["SPACIOUS"]:
         assert 32 * options["PAIRS"] * options["WARPS"] > chosen.longest
     if options["FUSED"]:
-        assert 8 * options["CLASSES_PER_LANE"] >= classes
+        assert 16 * options["HELPERS"] // options["CHUNK"] * options["CLASSES_PER_LANE"] >= classes
         assert not rows
     elif rows["ONCE"]:
         elements = 16 // dtype.itemsize if contiguous else 1
@@ -158,27 +160,27 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @needs_nvrtc
 def test_machine_code_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = nvrtc.cubin("scale", SCALE, "sm_80")
+    code = cubins.cubin("scale", SCALE, "sm_80")
     assert [path.suffix for path in cache.iterdir()] == [".cubin"]
     with monkeypatch.context() as patched:
-        patched.setattr(nvrtc, "compile_cubin", None)
-        assert nvrtc.cubin("scale", SCALE, "sm_80") == code
+        patched.setattr(cubins, "compile_cubin", None)
+        assert cubins.cubin("scale", SCALE, "sm_80") == code
         for other in ((("LOGIT_TYPE", 1),), "sm_80"), (SCALE, "sm_90"):
             with pytest.raises(TypeError):
-                nvrtc.cubin("scale", *other)
-        patched.setattr(nvrtc, "nvrtc_version", lambda: "99.0")
+                cubins.cubin("scale", *other)
+        patched.setattr(cubins, "nvrtc_version", lambda: "99.0")
         with pytest.raises(TypeError):
-            nvrtc.cubin("scale", SCALE, "sm_80")
+            cubins.cubin("scale", SCALE, "sm_80")
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("damage", [b"", b"half", None])
 def test_a_damaged_file_is_made_again(cache: Path, damage: bytes | None) -> None:
-    code = nvrtc.cubin("scale", SCALE, "sm_80")
+    code = cubins.cubin("scale", SCALE, "sm_80")
     (path,) = cache.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] if damage is None else damage)
-    assert nvrtc.cubin("scale", SCALE, "sm_80") == code
+    assert cubins.cubin("scale", SCALE, "sm_80") == code
     assert path.read_bytes() == whole
 
 
@@ -186,15 +188,58 @@ def test_a_damaged_file_is_made_again(cache: Path, damage: bytes | None) -> None
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SPEECHCTC_CACHE", str(tmp_path / "file" / "cache"))
-    assert nvrtc.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
+    assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", os.path.join("somewhere", "else"))
-    assert nvrtc.cache_folder() == Path("somewhere/else/speechctc")
+    assert cubins.cache_folder() == Path("somewhere/else/speechctc")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert nvrtc.cache_folder() == Path.home() / ".cache" / "speechctc"
+    assert cubins.cache_folder() == Path.home() / ".cache" / "speechctc"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("SPEECHCTC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cubins.cache_folder() == Path(tempfile.gettempdir()) / f"speechctc-{os.getuid()}"
+
+
+@needs_nvrtc
+def test_the_cache_is_for_one_user(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else may write to it, and files of others are not loaded."""
+    cubins.cubin("scale", SCALE, "sm_80")
+    assert cache.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(cubins, "compile_cubin", lambda *one: (b"compiled anew", ""))
+    assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
+    monkeypatch.setattr(cubins, "_owners", lambda: {12345})
+    assert cubins.cubin("scale", SCALE, "sm_80") == b"compiled anew"
+
+
+@needs_nvrtc
+def test_precompiled_machine_code(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder made elsewhere is enough: no NVRTC, no cache; what it lacks is compiled."""
+    wanted = [("scale", SCALE), ("scale", (("LOGIT_TYPE", 1),))]
+    assert cubins.precompile(wanted, "sm_80", tmp_path / "made") == 2
+    assert cubins.precompile(wanted, "sm_80", tmp_path / "made") == 0
+    monkeypatch.setenv("SPEECHCTC_CUBINS", str(tmp_path / "made"))
+    with monkeypatch.context() as patched:
+        patched.setattr(cubins, "compile_cubin", None)
+        patched.setattr(cubins, "nvrtc_version", None)
+        assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
+        assert not cache.exists()
+    assert cubins.cubin("scale", (("LOGIT_TYPE", 2),), "sm_80").startswith(b"\x7fELF")
+    assert len(list(cache.iterdir())) == 1
+
+
+@pytest.mark.parametrize("text", ["helper=4", "helpers=5", "chunk=16", "chunk", "fused_classes=129", "blocks=-1"])
+def test_a_tuning_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=f"'{text}' "):
+        Tuning.parse(text)
 
 
 def test_capture_wants_lengths_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +315,8 @@ class Driver:
 @needs_nvrtc
 def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
-    monkeypatch.setattr(nvrtc, "load_driver", lambda: driver)
-    kernel = nvrtc.Kernel(3, "scale", SCALE, "sm_80", 99)
+    monkeypatch.setattr(cubins, "load_driver", lambda: driver)
+    kernel = cubins.Kernel(3, "scale", SCALE, "sm_80", 99)
     assert driver.contexts == ["context of device 3"]
     assert driver.attributes == [("library.ctc_scale", "most shared memory", 99)]
     arguments = bytes(range(24))
@@ -281,14 +326,14 @@ def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
         kernel.launch(arguments, 5, 256, 12, 77)
     with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
-        nvrtc.Kernel(3, "scale", SCALE, "sm_80", 0)
+        cubins.Kernel(3, "scale", SCALE, "sm_80", 0)
 
 
 @needs_nvrtc
 def test_a_thread_that_torch_has_not_been_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
-    monkeypatch.setattr(nvrtc, "load_driver", lambda: driver)
-    kernel = nvrtc.Kernel(0, "scale", SCALE, "sm_80", 0)
+    monkeypatch.setattr(cubins, "load_driver", lambda: driver)
+    kernel = cubins.Kernel(0, "scale", SCALE, "sm_80", 0)
     driver.status = Status.CUDA_ERROR_INVALID_CONTEXT
     kernel.launch(bytes(24), 5, 256, 0, 77)
     assert driver.contexts == ["context of device 0", "context of device 0"]

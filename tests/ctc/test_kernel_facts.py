@@ -12,6 +12,7 @@ from torch import Tensor
 from speechctc.ctc import reference
 from speechctc.ctc.cuda_layout import Device
 from speechctc.ctc.cuda_plan import Plan
+from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.problem import Problem, make_problem
 from tests.ctc import emulation
 from tests.ctc.emulation import H200, emulated_loss_and_gradient
@@ -31,6 +32,7 @@ class Case(NamedTuple):
     device: Device = H200
     gradient: bool = True
     temperature: float = 1.0
+    tuning: str = ""
 
     def problem(self, seed: int = 0) -> Problem:
         """Random logits, and lengths from half of the longest to the longest."""
@@ -45,7 +47,8 @@ class Case(NamedTuple):
 
     def plan(self) -> Plan:
         problem = self.problem()
-        return emulation.plan_of(problem, problem.logits if self.gradient else None, self.device)
+        tuning = Tuning.parse(self.tuning)
+        return emulation.plan_of(problem, problem.logits if self.gradient else None, self.device, tuning)
 
 
 # Named by what they use: pairs per lane, warps per direction; states of all frames (H) or of every eighth; emissions
@@ -58,7 +61,14 @@ VARIANTS = {
     "2x2 W fused": Case(200, 2, 62, 127, temperature=10),
     "2x4 ring fused": Case(300, 2, 62, 200, temperature=20),
     "2x4 ring fused, borders in the workspace": Case(515, 1, 62, 255),
-    "1x1 H W fused, 16 classes to a lane": Case(50, 2, 127, 20),
+    "1x1 H W fused, 16 classes to a lane": Case(50, 2, 127, 20, tuning="fused_classes=128 helpers=4"),
+    "2x2 ring fused, 8 classes to 16 lanes": Case(129, 2, 127, 64, tuning="fused_classes=128 helpers=8"),
+    "2x1 H W fused, 2 classes to 32 lanes": Case(75, 3, 62, 40, tuning="chunk=4 helpers=8"),
+    "2x4 ring fused, chunks of 4": Case(301, 2, 62, 200, tuning="chunk=4"),
+    "in turns, chunks of 4": Case(190, 2, 28, 180, device=T4, tuning="chunk=4"),
+    "2x1 ring fused, two blocks": Case(150, 2, 28, 40, tuning="blocks=2", device=T4),
+    "1x1 H W, rows, two blocks": Case(40, 2, 200, 20, tuning="blocks=2"),
+    "rows kept by 1024 threads": Case(5, 2, 6000, 3, tuning="row_threads=1024"),
     "in turns, by class": Case(300, 2, 28, 200, device=T4),
     "in turns, by label": Case(290, 2, 300, 270),
     "1x1 H W, rows": Case(60, 2, 200, 20),
@@ -85,9 +95,11 @@ def built() -> None:
     emulation.build_all(set().union(*wanted))
 
 
-def assert_right(problem: Problem, gradient: bool = True, device: Device = H200) -> tuple[Tensor, Tensor | None]:
+def assert_right(
+    problem: Problem, gradient: bool = True, device: Device = H200, tuning: str = ""
+) -> tuple[Tensor, Tensor | None]:
     """Run the kernels and compare with the reference."""
-    losses, by_logits = emulated_loss_and_gradient(problem, gradient, device)
+    losses, by_logits = emulated_loss_and_gradient(problem, gradient, device=device, tuning=Tuning.parse(tuning))
     exact = replace(problem, logits=problem.logits.double())
     expected, by_book = reference.loss_and_gradient(exact, gradient)
     slack = 1e-12 if problem.logits.dtype == torch.float64 else LOSS
@@ -106,7 +118,7 @@ def assert_right(problem: Problem, gradient: bool = True, device: Device = H200)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant(name: str) -> None:
     case = VARIANTS[name]
-    assert_right(case.problem(), case.gradient, case.device)
+    assert_right(case.problem(), case.gradient, case.device, case.tuning)
 
 
 def test_the_variants_above_are_all_that_differ() -> None:
@@ -119,8 +131,15 @@ def test_the_variants_above_are_all_that_differ() -> None:
     } - {(0, 0, 1), (0, 1, 0)}
     assert {dict(p.sweep)["BY_CLASS"] for p in plans if not p.rows} == {1}
     assert {dict(p.sweep)["BY_CLASS"] for p in plans if p.rows} == {0, 1}
-    assert {dict(p.sweep)["CLASSES_PER_LANE"] for p in plans if not p.rows} == {4, 8, 16}
-    assert {dict(p.rows)["ROW_THREADS"] for p in plans if p.rows} == {32, 128, 256, 512}
+    assert {dict(p.sweep)["CLASSES_PER_LANE"] for p in plans if not p.rows} == {2, 4, 8, 16}
+    assert {tuple(dict(p.sweep)[key] for key in ("CHUNK", "HELPERS")) for p in plans} == {
+        (8, 4),
+        (8, 8),
+        (4, 4),
+        (4, 8),
+    }
+    assert {dict(p.sweep)["BLOCKS"] for p in plans} == {1, 2}
+    assert {dict(p.rows)["ROW_THREADS"] for p in plans if p.rows} == {32, 128, 256, 512, 1024}
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -269,9 +288,9 @@ def test_gradient_of_a_frame_sums_to_zero() -> None:
 def test_the_same_bits_in_any_order_of_warps(name: str) -> None:
     case = VARIANTS[name]
     problem = case.problem()
-    losses, gradient = emulated_loss_and_gradient(problem, case.gradient, case.device)
+    losses, gradient = emulated_loss_and_gradient(problem, case.gradient, device=case.device)
     for seed in range(1, 4):
-        again, by_logits = emulated_loss_and_gradient(problem, case.gradient, case.device, seed)
+        again, by_logits = emulated_loss_and_gradient(problem, case.gradient, device=case.device, seed=seed)
         assert torch.equal(losses, again)
         assert gradient is None or (by_logits is not None and torch.equal(gradient, by_logits))
 
@@ -320,7 +339,9 @@ def test_a_view_with_holes_and_one_that_repeats(classes: int) -> None:
 @pytest.mark.parametrize("classes", [28, 200])
 def test_weights(classes: int) -> None:
     problem = Case(20, 3, classes, 5).problem()
-    assert_right(replace(problem, weights=torch.tensor([0.25, 0.0, 1.5])))
+    assert_right(replace(problem, by_loss=torch.tensor([0.25, 0.0, 1.5])))
+    assert_right(replace(problem, mean=True, by_loss=torch.tensor(-3.0)))
+    assert_right(replace(problem, mean=True, by_loss=torch.tensor(0.5).expand(3)))
 
 
 @pytest.mark.parametrize(
@@ -330,6 +351,7 @@ def test_weights(classes: int) -> None:
         ("input_lengths", 2**40, r"sample 1: input length 2147483647 .* exceeds the frames"),
         ("target_lengths", -3, r"sample 1: target length -3 is negative"),
         ("target_lengths", 2**40, r"sample 1: target length 2147483647 .* exceeds the labels"),
+        ("target_lengths", 6, r"sample 1: target length 6 .* exceeds the labels"),
         ("target_offsets", 13, r"sample 1: its 5 labels reach beyond the targets"),
         ("target_offsets", -7, r"sample 1: its 5 labels reach beyond the targets"),
         ("label", 0, r"sample 1: label 0 is the blank or outside 0\.\.27"),
@@ -342,6 +364,8 @@ def test_weights(classes: int) -> None:
 def test_what_the_host_cannot_check(field: str, value: int, message: str, device: Device) -> None:
     """A bad sample is named; nothing outside is touched; the others come out as without it."""
     problem = replace(Case(20, 3, 28, 5).problem(), target_lengths=torch.tensor([5, 5, 4]))
+    if field == "target_offsets":
+        problem = replace(problem, target_offsets=torch.tensor([0, 5, 10]), target_stride=0)
     bad = problem.targets.clone() if field == "label" else getattr(problem, field).clone()
     bad[7 if field == "label" else 1] = value
     spoilt = replace(problem, **{"targets" if field == "label" else field: bad})  # type: ignore[arg-type]

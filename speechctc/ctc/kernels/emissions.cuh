@@ -6,9 +6,9 @@
 
 #include "halves.cuh"
 
-constexpr int HELPERS = 4;      // warps
-constexpr int ROW_LANES = 8;    // lanes to a frame; all helpers together hold a chunk of either direction
-static_assert(HELPERS * 32 == 2 * CHUNK * ROW_LANES, "a row for every group of lanes");
+// HELPERS, a macro: warps. All together they hold a chunk of either direction.
+constexpr int ROW_LANES = HELPERS * 32 / (2 * CHUNK);  // lanes to a frame
+static_assert(HELPERS * 32 == 2 * CHUNK * ROW_LANES && ROW_LANES <= 32, "a row for every group of lanes");
 
 struct Schedule {
     int alpha, beta;  // jobs (chunks) of each direction in the first half
@@ -33,7 +33,7 @@ DEVICE int emissions_at(const Schedule& s, int direction, int tick) {
     return ALL_FRAMES && job >= s.first(direction) ? -1 : job;
 }
 
-// A helper's own row: one frame of a chunk, of one direction; eight lanes share it.
+// A helper's own row: one frame of a chunk, of one direction; ROW_LANES lanes share it.
 struct Helper {
     int direction, frame, lane;
     real x[CLASSES_PER_LANE];
@@ -76,13 +76,12 @@ DEVICE void bring(const Block& b, const Schedule& schedule, Helper& h, int tick)
         for (int i = 0; i < CLASSES_PER_LANE; ++i) total += power_of_two((h.x[i] - top) * LOG2_E);
         const real inverse = 1 / row_sum(total);
         if (job >= 0) {
-            const bool rest = frame_of(b, h, job) >= b.s.frames;
             Number* row = helper_row(b, h, job);
 #pragma unroll
             for (int i = 0; i < CLASSES_PER_LANE; ++i) {
                 const int k = h.lane + i * ROW_LANES;
-                if (k < b.args.classes)
-                    row[k] = rest ? at_rest(k == b.args.blank) : probability(h.x[i], top, inverse);
+                const Number p = probability(h.x[i], top, inverse);
+                if (k < b.args.classes) row[k] = p;
             }
             if (h.lane == 0) row[b.dead_column] = at_rest(false);
         }
@@ -90,10 +89,12 @@ DEVICE void bring(const Block& b, const Schedule& schedule, Helper& h, int tick)
     job = emissions_at(schedule, h.direction, tick + 2);
     const bool wanted = job >= 0 && frame_of(b, h, job) < b.s.frames;
     const logit* from = b.args.logits + b.s.in + (wanted ? frame_of(b, h, job) : 0) * b.args.logit_strides.frame;
+    const int sure = wanted ? -1 : b.args.blank;  // logits of `at_rest`, in frames that fill up the last chunk
 #pragma unroll
     for (int i = 0; i < CLASSES_PER_LANE; ++i) {
         const int label = h.lane + i * ROW_LANES;
-        h.x[i] = wanted && label < b.args.classes ? to_real(from[label * b.args.logit_strides.label]) : -infinity();
+        h.x[i] = label == sure ? real(0) : -infinity();
+        if (wanted && label < b.args.classes) h.x[i] = to_real(from[label * b.args.logit_strides.label]);
     }
 }
 

@@ -7,6 +7,8 @@
 
 #include "emissions.cuh"
 
+__shared__ real weight;  // of the sample: no register is kept for it
+
 // The same gradient throughout some of the sample's rows: 0 in padding, and where there is no path. All threads.
 DEVICE void fill_rows(const Block& b, long long begin, long long end, real value) {
     if (!GRADIENT) return;
@@ -63,7 +65,7 @@ DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real bla
             more |= ++next[i] < end[i];
         }
     }
-    const real w = weight(b.args, b.n);
+    const real w = weight;
 #pragma unroll
     for (int i = 0; i < CLASSES_PER_LANE; ++i) {
         const int k = lane + i * ROW_LANES;
@@ -78,7 +80,7 @@ DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real bla
 DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
                       const Number* emissions, logit* row) {
     const long long stride = b.args.gradient_strides.label;
-    const real w = weight(b.args, b.n);
+    const real w = weight;
     for (int r = lane; r < b.s.labels; r += ROW_LANES) {
         const int label = b.sorted[r];
         if (r > 0 && b.sorted[r - 1] == label) continue;
@@ -101,7 +103,7 @@ DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
     for (int i = h.lane; i < labels; i += ROW_LANES) sum_of_labels += posteriors[i];
     for (int i = h.lane; i < parts; i += ROW_LANES) blank += blanks[i];
     blank = row_sum(blank);
-    const real share = weight(b.args, b.n) / (row_sum(sum_of_labels) + blank);
+    const real share = weight / (row_sum(sum_of_labels) + blank);
     if (!mine) return;
     const long long t = frame_of(b, h, job);
     leave_row(b, h.lane, posteriors, blank, share, helper_row(b, h, job),

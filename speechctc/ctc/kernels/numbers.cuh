@@ -79,25 +79,30 @@ DEVICE Number sum(Number a, Number b, Number c, int bar) {
     return {aligned(a.m, a.e, e) + aligned(b.m, b.e, e) + aligned(c.m, c.e, e - bar), e};
 }
 
-// The same number with m in [1, 2); NaN stays NaN.
-DEVICE Number normalised(Number a) {
+// The same number with m in [1, 2), and e at least so much; NaN stays NaN. Without a branch: a lane normalises several
+// numbers side by side.
+DEVICE Number normalised(Number a, int least = NOTHING) {
     const real_bits bits = to_bits(a.m);
     const int field = static_cast<int>(bits >> MANTISSA_BITS) & (2 * BIAS + 1);
-    if (field == 2 * BIAS + 1) return a;
     const real_bits fraction = bits & ((static_cast<real_bits>(1) << MANTISSA_BITS) - 1);
-    return {from_bits(fraction | (static_cast<real_bits>(BIAS) << MANTISSA_BITS)), max(a.e + field - BIAS, NOTHING)};
+    const real m = from_bits(fraction | (static_cast<real_bits>(BIAS) << MANTISSA_BITS));
+    return {field == 2 * BIAS + 1 ? a.m : m, max(a.e + field - BIAS, least)};
 }
 
-// exp(x - top) / total, of a class with logit x. The difference of two floats, and its product with log2(e), are
-// carried in two floats each: at x - top = -300 one alone would be off by 3e-5 of the probability.
+// exp(x - top) / total, of a class with logit x; without a branch, since classes are computed side by side. The
+// difference of two floats, and its product with log2(e), are carried in two floats each: at x - top = -300 one alone
+// would be off by 3e-5 of the probability. A class that cannot be takes its mantissa from `inverse_total`, which is NaN
+// where the frame has no softmax.
 DEVICE Number probability(real x, real top, real inverse_total) {
     const real difference = x - top, back = difference - x;
     const real rest = (x - (difference - back)) - (top + back);
     const real high = difference * LOG2_E;
-    if (high < IMPOSSIBLE) return {inverse_total == inverse_total ? 1 : inverse_total, IMPOSSIBLE};
     const real low = fma(difference, LOG2_E, -high) + fma(difference, LOG2_E_REST, rest * LOG2_E);
     const real whole = rint(high);
-    return normalised({power_of_two((high - whole) + low) * inverse_total, to_int(whole)});
+    const bool possible = !(high < IMPOSSIBLE);
+    const real power = possible ? power_of_two((high - whole) + low) : real(1);
+    const Number p = normalised({power * inverse_total, to_int(whole)}, IMPOSSIBLE);
+    return {p.m, possible ? p.e : IMPOSSIBLE};
 }
 
 constexpr unsigned ALL_LANES = 0xffffffffu;

@@ -7,7 +7,11 @@
 
 // Elements that are moved at once: 16 bytes where classes are contiguous, in logits and in the gradient.
 constexpr int VECTOR = CONTIGUOUS ? 16 / sizeof(logit) : 1;
-constexpr int BLOCKS = ROW_THREADS == 32 ? 16 : 896 / ROW_THREADS;  // on a multiprocessor, at the least
+#if !defined(EMULATED) && __CUDA_ARCH__ < 900  // whose compilers spill where they are left 64 registers
+constexpr int BLOCKS = ROW_THREADS == 32 ? 16 : ROW_THREADS > 512 ? 1 : 896 / ROW_THREADS;  // on a multiprocessor
+#else
+constexpr int BLOCKS = ROW_THREADS == 32 ? 16 : 1024 / ROW_THREADS;
+#endif
 constexpr int REACH = ROW_THREADS * ROW_VECTORS * VECTOR;
 
 struct alignas(VECTOR * sizeof(logit)) Vector {
@@ -176,6 +180,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS, BLOCKS) ctc_rows(const
     }
     real top, total;
     normalise(from, passes, x, top, total);
-    if (GRADIENT) leave_softmax(from, passes, x, top, weight(args, n) / total, out, args.gradient_strides.label);
+    if (GRADIENT) leave_softmax(from, passes, x, top, weight_of(args, s, n) / total, out, args.gradient_strides.label);
     leave_emissions(args, s, n, from, static_cast<int>(t), top, 1 / total);
 }

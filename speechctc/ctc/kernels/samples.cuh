@@ -4,7 +4,7 @@
 
 #include "logits.cuh"
 
-constexpr int CHUNK = 8;  // frames between two barriers, and between two kept states
+// CHUNK, a macro: frames between two barriers, and between two kept states.
 
 // Two neighbouring states of the lattice: state 2i, a blank, and state 2i + 1, label i.
 struct alignas(4 * sizeof(real)) Pair {
@@ -20,17 +20,23 @@ struct Strides {  // in elements
 struct Args {
     const logit* logits;
     logit* gradient;
-    real* losses;
-    const real* weights;  // or null: ones
-    const long long *input_lengths, *frame_offsets, *targets, *target_offsets, *target_lengths;
+    real* losses;    // of the samples
+    real* loss;      // or null: their sum or, with `mean`, their mean
+    const real* by;  // the derivative by the loss of sample n is by[n * by_stride]; or null: ones
+    const long long *input_lengths, *frame_offsets, *targets;
+    const long long* target_offsets;  // or null: labels of sample n begin at n * target_stride
+    const long long* target_lengths;
     unsigned long long* fault;  // in host memory, for `report`
+    unsigned* ticket;           // how many samples have left their loss; 0 before a launch and after it
     char* workspace;
     Strides logit_strides, gradient_strides;
     long long rows;    // frames of the tensor: T padded, F packed
     long long labels;  // elements of targets
+    long long target_stride, by_stride;
     long long emissions, checkpoints, alpha_edges, beta_edges, posteriors, sorted, table, first, history;  // places
     int samples, classes, blank;
     int longest;  // labels that the buffers have room for; a longer target has no path
+    int mean, zero_infinity;
 };
 static_assert(sizeof(Args) == ARGS_BYTES, "cuda_plan.py packs another layout");
 
@@ -46,12 +52,14 @@ struct Sample {
     long long in, out;    // elements to its first frame in logits and in gradient
 };
 
-// Two words: what is wrong (4 bits), the sample (28) and the value found (32); and the number of classes.
+// Two words: what is wrong (4 bits), the sample (28) and the value found (32); and the number of classes, which the host
+// finds there when it finds the first.
 DEVICE void report(const Args& args, int n, Fault fault, long long found) {
     if (args.fault[0] != 0) return;
     const long long limit = 0x7fffffff;
     const long long value = found < -limit ? -limit : found > limit ? limit : found;
     args.fault[1] = static_cast<unsigned long long>(args.classes);
+    __threadfence_system();
     args.fault[0] = static_cast<unsigned long long>(fault) << 60 | static_cast<unsigned long long>(n) << 32 |
                     (static_cast<unsigned long long>(value) & 0xffffffffu);
 }
@@ -67,13 +75,14 @@ DEVICE Fault read_sample(const Args& args, int n, Sample& s, long long& found) {
     s.row = packed ? (inside ? first : 0) : n * args.rows;
     s.in = packed ? s.row * args.logit_strides.frame : n * args.logit_strides.sample;
     s.out = packed ? s.row * args.gradient_strides.frame : n * args.gradient_strides.sample;
-    s.start = args.target_offsets[n];
+    s.start = args.target_offsets ? args.target_offsets[n] : n * args.target_stride;
     s.frames = s.labels = 0;
     found = frames;
     if (frames < 0 || frames > args.rows) return INPUT_LENGTH;
     if (!inside || frames > s.capacity) return FRAME_OFFSET;
     found = labels;
-    if (labels < 0 || labels > args.labels) return TARGET_LENGTH;
+    const long long most = args.target_offsets ? args.labels : args.target_stride;
+    if (labels < 0 || labels > most) return TARGET_LENGTH;
     if (s.start < 0 || s.start > args.labels - labels) return TARGET_OFFSET;
     s.frames = static_cast<int>(frames);
     s.labels = static_cast<int>(labels);
@@ -104,4 +113,37 @@ DEVICE bool is_label(const Args& args, long long label) {
     return 0 <= label && label < args.classes && label != args.blank;
 }
 
-DEVICE real weight(const Args& args, int n) { return args.weights ? args.weights[n] : real(1); }
+// The share of a sample in the reduced loss: in the mean 1 / (samples * its labels), at least one label.
+DEVICE real share_of(const Args& args, long long labels) {
+    if (!args.mean) return 1;
+    return real(1) / (static_cast<real>(labels > 1 ? labels : 1) * static_cast<real>(args.samples));
+}
+
+// What the gradient of a sample is multiplied by.
+DEVICE real weight_of(const Args& args, const Sample& s, int n) {
+    return share_of(args, s.labels) * (args.by ? args.by[n * args.by_stride] : real(1));
+}
+
+// Leaves the loss of a sample. The last sample to do so adds up all of them, in the order of samples: which one that is
+// changes from run to run, the sum does not. One warp. Not inlined, which costs the lattice's warps registers.
+static __device__ __noinline__ void leave_loss(const Args& args, int n, real loss) {
+    const int lane = threadIdx.x & 31;
+    if (lane == 0) args.losses[n] = loss;
+    if (args.loss == nullptr) return;
+    unsigned before = 0;
+    const unsigned others = static_cast<unsigned>(args.samples) - 1;
+    if (lane == 0) {
+        __threadfence();
+        before = atomicInc(args.ticket, others);  // back to 0 after the last one
+    }
+    if (__shfl_sync(ALL_LANES, before, 0) != others) return;
+    __threadfence();
+    const volatile real* losses = args.losses;
+    double total = 0;
+#pragma unroll 1
+    for (int i = lane; i < args.samples; i += 32)
+        total += static_cast<double>(losses[i]) * share_of(args, args.target_lengths[i]);
+#pragma unroll 1
+    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(ALL_LANES, total, step);
+    if (lane == 0) *args.loss = static_cast<real>(total);
+}

@@ -7,13 +7,16 @@
 
 #include "gradient.cuh"
 
-constexpr int THREADS = WARPS == 1 ? 256 : 32 * (2 * WARPS + HELPERS);
+constexpr int THREADS = 32 * (2 * WARPS + HELPERS + (WARPS == 1 ? 2 : 0));
+constexpr int IDLE_WARP = HELPERS == 4 ? 4 : 8;  // and the one after it, where the lattice has two warps
+constexpr int CLERK = WARPS == 1 ? IDLE_WARP : THREADS / 32 - 1;  // sees to the loss; never a warp of the lattice
 
 // Z from alpha before and beta after the middle; every warp computes it, and gets the same bits.
 DEVICE Number meeting(const Block& b) {
     const Pair* alpha = kept_at(b, b.s.half);
     const Pair* beta = kept_at(b, b.s.half + 1);
     Number z = nothing();
+#pragma unroll 1
     for (int i = lane_id(); i <= b.s.labels; i += 32) {
         const Number left = i > 0 ? alpha[i - 1].label : nothing();
         z = normalised(sum(z, product(sum(alpha[i].blank, left), beta[i].blank)));
@@ -70,7 +73,8 @@ DEVICE bool worth_sweeping(const Block& b, Fault fault, long long found) {
     if (fault != SOUND) report(b.args, b.n, fault, found);
     const bool sound = !__syncthreads_or(fault != SOUND);
     if (sound && room && 0 < s.frames && s.labels <= s.frames) return true;
-    if (threadIdx.x == 0) b.args.losses[b.n] = sound && s.labels == 0 ? real(0) : infinity();
+    const bool certain = sound && s.labels == 0, hidden = sound && b.args.zero_infinity;  // a fault is not hidden
+    if (threadIdx.x < 32) leave_loss(b.args, b.n, certain || hidden ? real(0) : infinity());
     fill_rows(b, 0, rows_to_fill(s), 0);
     return false;
 }
@@ -79,6 +83,7 @@ DEVICE bool worth_sweeping(const Block& b, Fault fault, long long found) {
 template <bool FORWARD>
 DEVICE void begin(const Block& b, Lane& lane, int slot) {
     const int boundary = FORWARD ? 0 : b.s.chunks + 1;
+#pragma unroll 1
     for (int panel = slot; panel < b.s.panels; panel += WARPS) {
         enter<FORWARD>(b, lane, panel);
         if (!SPARSE || boundary == b.s.half) save(b, lane, boundary);
@@ -89,6 +94,7 @@ DEVICE void begin(const Block& b, Lane& lane, int slot) {
 // What a lattice warp does in a tick: its panels, each as many ticks behind the first as it is panels away from it.
 template <bool FORWARD, bool SECOND_HALF>
 DEVICE void work(const Block& b, const Schedule& schedule, Lane& lane, int slot, int tick, Number z) {
+#pragma unroll 1
     for (int panel = slot; panel < b.s.panels; panel += WARPS) {
         const int job = job_at(schedule, FORWARD ? 0 : 1, tick - (FORWARD ? panel : b.s.panels - 1 - panel));
         if (job < 0) continue;
@@ -108,15 +114,26 @@ DEVICE void help(const Block& b, const Schedule& schedule, Helper& helper, int t
 
 enum Role { ALPHA, BETA, HELP, IDLE };
 
-// Warps w and w + 4 share a scheduler. Lattice warps come first, alpha's and beta's by turns; where they are two, the
-// helpers are kept off their schedulers, which leaves two warps idle.
+// Warps w and w + 4 share a scheduler. Lattice warps come first, alpha's and beta's by turns; where they are two, four
+// helpers are kept off their schedulers and of eight all but two, which leaves two warps idle.
 DEVICE Role role_of(int warp, int& slot) {
-    slot = warp < 2 * WARPS ? warp / 2 : WARPS > 1 ? warp - 2 * WARPS : warp / 4 * 2 + warp % 2;
+    const bool idle = WARPS == 1 && warp / 2 == IDLE_WARP / 2;
+    slot = warp < 2 * WARPS ? warp / 2 : warp - 2 * WARPS - (WARPS == 1 && warp > IDLE_WARP ? 2 : 0);
     if (warp < 2 * WARPS) return warp % 2 ? BETA : ALPHA;
-    return WARPS > 1 || warp % 4 >= 2 ? HELP : IDLE;
+    return idle ? IDLE : HELP;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ctc_sweep(const __grid_constant__ Args args) {
+// The same role, which the compiler must look at anew: else it copies the loop for some of the roles, and both copies want
+// registers.
+DEVICE Role looked_at(Role role) {
+    int number = role;
+#ifndef EMULATED
+    asm volatile("" : "+r"(number));
+#endif
+    return static_cast<Role>(number);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) ctc_sweep(const __grid_constant__ Args args) {
     SHARED_MEMORY(shared);
     Block b{args};
     Sample& s = b.s;
@@ -127,6 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ctc_sweep(const __grid_
     s.chunks = (s.frames + CHUNK - 1) / CHUNK;
     s.half = s.chunks / 2;
     place_buffers(b, shared);
+    if (GRADIENT && threadIdx.x == 0) weight = weight_of(args, s, b.n);  // read after the barrier below
     if (!worth_sweeping(b, fault, found)) return;
 
     const Schedule schedule = {s.half, s.chunks - s.half, s.chunks, s.chunks - s.half + s.panels - 1};
@@ -143,24 +161,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ctc_sweep(const __grid_
     if (role == HELP) bring(b, schedule, helper, -1);
     __syncthreads();
 
+#pragma unroll 1
     for (int tick = 0; tick < schedule.middle; ++tick) {
-        if (role == ALPHA) work<true, false>(b, schedule, lane, slot, tick, nothing());
-        if (role == BETA) work<false, false>(b, schedule, lane, slot, tick, nothing());
-        if (role == HELP) bring(b, schedule, helper, tick);
+        const Role now = looked_at(role);
+        if (now == ALPHA) work<true, false>(b, schedule, lane, slot, tick, nothing());
+        if (now == BETA) work<false, false>(b, schedule, lane, slot, tick, nothing());
+        if (now == HELP) bring(b, schedule, helper, tick);
         __syncthreads();
     }
     const Number z = meeting(b);
     const bool unknown = z.m != z.m, lost = z.e < LOST && !unknown;  // a NaN or an infinity among the logits; no path
-    if (threadIdx.x == 0)
-        args.losses[b.n] = lost ? infinity() : real(-(z.e * 0.6931471805599453 + log(static_cast<double>(z.m))));
+    if (threadIdx.x / 32 == CLERK) {
+        const real loss = real(-(z.e * 0.6931471805599453 + log(static_cast<double>(z.m))));
+        leave_loss(args, b.n, !lost ? loss : args.zero_infinity ? real(0) : infinity());
+    }
 #if GRADIENT
     if (unknown) fill_rows(b, 0, s.frames, z.m);
     fill_rows(b, lost ? 0 : s.frames, rows_to_fill(s), 0);
     if (lost || unknown) return;
+#pragma unroll 1
     for (int tick = schedule.middle; tick < schedule.middle + s.chunks - s.half + s.panels; ++tick) {
-        if (role == ALPHA) work<true, true>(b, schedule, lane, slot, tick, z);
-        if (role == BETA) work<false, true>(b, schedule, lane, slot, tick, z);
-        if (role == HELP) help(b, schedule, helper, tick);
+        const Role now = looked_at(role);
+        if (now == ALPHA) work<true, true>(b, schedule, lane, slot, tick, z);
+        if (now == BETA) work<false, true>(b, schedule, lane, slot, tick, z);
+        if (now == HELP) help(b, schedule, helper, tick);
         __syncthreads();
     }
 #endif

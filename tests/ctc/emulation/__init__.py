@@ -17,6 +17,7 @@ from torch import Tensor
 
 from speechctc.ctc import cuda_layout, cuda_plan
 from speechctc.ctc.cuda import explain
+from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.nvrtc import Macros
 from speechctc.ctc.problem import Problem
 from tests.ctc.emulation.guarded import Guarded
@@ -31,18 +32,28 @@ WHY_NOT = None if COMPILER else "g++ is not on the PATH, so that the CUDA source
 def emulated_loss_and_gradient(
     problem: Problem,
     want_gradient: bool = True,
+    reduce: bool = False,
+    zero_infinity: bool = False,
+    *,
     device: cuda_layout.Device = H200,
     seed: int = 0,
+    tuning: Tuning | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """What `speechctc.ctc.cuda.loss_and_gradient` does, on the CPU, as if on `device`."""
-    losses, gradient, fault = run(problem, want_gradient, device, seed)
+    loss, gradient, fault = run(problem, want_gradient, device, seed, reduce, zero_infinity, tuning)
     if fault:
         raise ValueError(fault)
-    return losses, gradient
+    return loss, gradient
 
 
 def run(
-    problem: Problem, want_gradient: bool, device: cuda_layout.Device, seed: int = 0
+    problem: Problem,
+    want_gradient: bool,
+    device: cuda_layout.Device,
+    seed: int = 0,
+    reduce: bool = False,
+    zero_infinity: bool = False,
+    tuning: Tuning | None = None,
 ) -> tuple[Tensor, Tensor | None, str]:
     """Run a problem: losses, gradient, and what the kernels found to be bad.
 
@@ -55,29 +66,35 @@ def run(
         input_lengths=memory.like(problem.input_lengths),
         frame_offsets=None if problem.frame_offsets is None else memory.like(problem.frame_offsets),
         targets=memory.like(problem.targets),
-        target_offsets=memory.like(problem.target_offsets),
+        target_offsets=None if problem.target_offsets is None else memory.like(problem.target_offsets),
         target_lengths=memory.like(problem.target_lengths),
-        weights=None if problem.weights is None else memory.like(problem.weights),
+        by_loss=None if problem.by_loss is None else memory.like(problem.by_loss),
     )
     real = torch.float64 if problem.logits.dtype == torch.float64 else torch.float32
     losses = memory.empty((problem.samples,), real)
+    loss = memory.empty((), real) if reduce else None
     gradient = memory.empty_like(problem.logits) if want_gradient else None
-    chosen = plan_of(problem, gradient, device)
+    chosen = plan_of(problem, gradient, device, tuning)
     workspace = memory.empty((chosen.workspace_bytes,), torch.uint8)
     fault = torch.zeros(2, dtype=torch.int64)
-    arguments = cuda_plan.pack(problem, chosen, gradient, losses, workspace, fault.data_ptr())
+    ticket = torch.zeros(1, dtype=torch.int32)
+    given = (problem, chosen, gradient, losses, loss, workspace, fault.data_ptr(), ticket.data_ptr())
+    arguments = cuda_plan.pack(*given, zero_infinity)
     rows = problem.logits.shape[0] * problem.logits.shape[1]
     if chosen.rows and rows:
         launch("rows", chosen.rows, arguments, rows, chosen.row_threads, 0, seed)
     launch("sweep", chosen.sweep, arguments, problem.samples, chosen.threads, chosen.shared_bytes, seed)
     word, classes = fault.tolist()
     found = explain(word & (1 << 64) - 1, classes) if word else ""
-    return losses.clone(), None if gradient is None else gradient.clone(), found
+    assert ticket.item() == 0
+    return (losses if loss is None else loss).clone(), None if gradient is None else gradient.clone(), found
 
 
-def plan_of(problem: Problem, gradient: Tensor | None, device: cuda_layout.Device) -> cuda_plan.Plan:
+def plan_of(
+    problem: Problem, gradient: Tensor | None, device: cuda_layout.Device, tuning: Tuning | None = None
+) -> cuda_plan.Plan:
     """How a problem is run on a device."""
-    return cuda_plan.plan(cuda_layout.size_of(problem, gradient), device)
+    return cuda_plan.plan(cuda_layout.size_of(problem, gradient), device, tuning)
 
 
 def launch(kernel: str, macros: Macros, arguments: bytes, blocks: int, threads: int, shared: int, seed: int) -> None:
@@ -105,7 +122,8 @@ def load(kernel: str, macros: Macros) -> ctypes.CDLL:
 
 def build(kernel: str, macros: Macros) -> Path:
     """Compile a kernel under the emulation, unless that has been done."""
-    defines = [f"-D{name}={value}" for name, value in macros]
+    same = ("BLOCKS",)  # tells a compiler for GPUs how many registers there are
+    defines = [f"-D{name}={1 if name in same else value}" for name, value in macros]
     defines += ["-DEMULATED", f'-DKERNEL_FILE="{kernel}.cu"', f"-DKERNEL=ctc_{kernel}"]
     return _compile(kernel, HERE / "launch.cpp", defines)
 

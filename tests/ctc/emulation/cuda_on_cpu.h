@@ -11,6 +11,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static
@@ -87,10 +88,18 @@ inline float __int_as_float(int x) { return emulated::cast<float>(x); }
 inline int __float_as_int(float x) { return emulated::cast<int>(x); }
 inline double __longlong_as_double(long long x) { return emulated::cast<double>(x); }
 inline long long __double_as_longlong(double x) { return emulated::cast<long long>(x); }
-inline int __double2int_rn(double x) {
-    return x != x ? 0 : x <= -0x1p31 ? -0x7fffffff - 1 : x >= 0x1p31 ? 0x7fffffff : static_cast<int>(rint(x));
+inline int __double2int_rn(double x) {  // of NaN the hardware makes the least int, where that NaN is a double
+    return !(x > -0x1p31) ? -0x7fffffff - 1 : x >= 0x1p31 ? 0x7fffffff : static_cast<int>(rint(x));
 }
-inline int __float2int_rn(float x) { return __double2int_rn(x); }
+inline int __float2int_rn(float x) { return x != x ? 0 : __double2int_rn(x); }
+
+inline void __threadfence() {}
+inline void __threadfence_system() {}
+inline unsigned atomicInc(unsigned* at, unsigned most) {
+    const unsigned old = *at;
+    *at = old >= most ? 0 : old + 1;
+    return old;
+}
 
 inline void __syncthreads() { emulated::wait(emulated::AT_BARRIER); }
 inline int __syncthreads_or(int x) {
