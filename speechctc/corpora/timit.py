@@ -12,7 +12,7 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
-from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
+from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_labels
 from speechctc.errors import InputError
 from speechctc.phones.folding import fold_labels
 
@@ -145,7 +145,7 @@ def _utterance(files: Files, phone_set: str) -> Utterance:
         frames, rate, _ = sound_file.info(files.audio)
     except InputError as error:
         raise BadLabels(error.what) from None
-    segments = read_phn(files.phn, frames, rate)
-    phones, kept = fold_labels([segment.phone for segment in segments], phone_set)
-    times = tuple((segments[k].start / rate, segments[k].end / rate) for k in kept)
+    lines = read_labels(files.phn, frames, rate)
+    phones, kept = fold_labels([line.label for line in lines], phone_set)
+    times = tuple((lines[k].start / rate, lines[k].end / rate) for k in kept)
     return Utterance(files.id, files.audio, tuple(phones), files.speaker, times)

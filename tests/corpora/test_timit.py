@@ -144,7 +144,7 @@ def test_a_last_label_a_little_late_is_cut_to_the_recording(tmp_path: Path) -> N
         ("0 9000 h#\n", "line 1: h# ends at sample 9000, and the recording has 4000 at 16000 Hz"),
         ("", "no labels in it"),
         ("\n \n", "no labels in it"),
-        ("0 100 h#\n100 200 \u00e6\n", "not readable as text"),
+        ("0 100 h#\n100 200 \u00e6\n", "line 2: the label 'æ' is not in the phone set timit61"),
         (None, "SX1.WAV: no .PHN file beside it"),
     ],
 )
