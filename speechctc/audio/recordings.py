@@ -1,4 +1,4 @@
-"""Recordings that the command line names, the names of their results, and files beside them."""
+"""Recordings that the command line names, the names of their results, and sibling files."""
 
 from __future__ import annotations
 

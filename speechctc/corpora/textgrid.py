@@ -1,4 +1,4 @@
-"""Reads a corpus of recordings with TextGrids, such as decoding wrote and a phonetician corrected.
+"""Reads a corpus of recordings with TextGrids, such as decoding writes for correction.
 
 Folders named train, dev and test, in any letter case, are the splits. Without them all recordings are for training, and
 a share of the speakers (one folder each) or of the recordings becomes dev. Intervals without a label are left out.

@@ -1,7 +1,8 @@
-"""Reads a corpus in the layout of TIMIT, such as ``TRAIN/DR1/FVMH0/SA1.WAV`` and ``SA1.PHN``.
+"""Reads a corpus in the layout of TIMIT, complete or in part.
 
-Names are in any letter case, and folders at any depth. Speakers in a folder ``DEV``, which the LDC's corpus does not
-have, are dev. Without it, dev is the usual 50 speakers and test the 24 of the core test set, both from ``TEST``.
+A recording is for example ``TRAIN/DR1/FVMH0/SX206.WAV``, and its labels are in ``SX206.PHN``. Names are in any
+letter case, and folders at any depth. Speakers in a folder ``DEV``, which the LDC's corpus does not have, are dev.
+Without it, dev is the usual 50 speakers and test the 24 of the core test set, both from ``TEST``.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class BoundaryScore:
         report = self.to_dict()
         head = "class          boundaries  median error  median lag" + "".join(f"  <= {ms} ms" for ms in WITHIN_MS)
         rows = [_line("all", report), *(_line(name, values) for name, values in report["by_class"].items())]
-        found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones also in the hypothesis"
+        found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
         lines = [f"{self.files} pairs of files; {found}", head, *rows]
         return "\n".join(lines + [f"no pair for {name}" for name in self.unmatched])
 

@@ -1,4 +1,4 @@
-"""Phone error rates and edit counts under a named protocol, with confidence intervals. No torch."""
+"""Phone error rates with confidence intervals, and edit counts. No torch."""
 
 from __future__ import annotations
 
@@ -115,9 +115,8 @@ class Reliability:
             few.append(_count(self.speakers, "speaker"))
         if not few:
             return ""
-        return (
-            f"not reliable: this PER is based on {' and '.join(few)}; the PER of other speakers may be far outside it"
-        )
+        basis = " and ".join(few)
+        return f"not reliable: this PER is based on {basis}; that of other speakers may be far outside the interval"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON reports."""

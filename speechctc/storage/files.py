@@ -1,4 +1,4 @@
-"""Writes files and folders completely or not at all, and reads folders while others replace them.
+"""Writes files and folders completely or not at all; reads folders that others replace.
 
 New content is written under another name (see `speechctc.storage.drafts`), flushed to the disk, and renamed in one
 step. A process that is killed at any moment leaves either the old or the new version.

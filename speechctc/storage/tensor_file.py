@@ -1,4 +1,4 @@
-"""Writes safetensors files: equal tensors give equal bytes, and a full disk is an `OSError`."""
+"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`."""
 
 from __future__ import annotations
 
