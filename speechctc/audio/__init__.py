@@ -1,1 +1,1 @@
-"""Recordings: reading, resampling, and files of labels beside them."""
+"""Audio: recordings, resampling, and files of labelled intervals."""

@@ -1,4 +1,4 @@
-"""Files of labelled intervals: Praat TextGrids, and TIMIT's .PHN."""
+"""Files of labelled intervals: TextGrids of Praat, and .PHN files of TIMIT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from speechctc.errors import InputError
 from speechctc.phones.labels import nfc
 from speechctc.storage.text_files import read_text
 
-PHN_RATE = 16000  # Hz; TIMIT's, for .PHN files whose recording is not at hand
+PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
 
 
 class Interval(NamedTuple):
@@ -22,34 +22,43 @@ class Interval(NamedTuple):
     label: str
 
 
+class PhnLine(NamedTuple):
+    """A line of a .PHN file: its number from 1, and a label from sample `start` to sample `end` of the recording."""
+
+    number: int
+    start: int
+    end: int
+    label: str
+
+
 def read_textgrid(path: Path, tier: str) -> list[Interval]:
-    """Read the labelled intervals of one tier; intervals without a label are left out.
+    """Read the labelled intervals of a tier; intervals without a label are left out.
 
     Parameters
     ----------
     path : Path
         A TextGrid in any of Praat's formats: text, short text, chronological text, binary.
     tier : str
-        The tier's name; if none has just that, the one whose name has it in another case or Unicode form.
+        Name of the tier; if no tier has exactly this name, letter case and Unicode form are ignored.
 
     Returns
     -------
     list of Interval
-        In the order of time; labels in Unicode's NFC.
+        In the order of time, labels in Unicode's NFC.
 
     Raises
     ------
     InputError
-        No such file, not a TextGrid, no such tier, one of points, or intervals that overlap.
+        The file does not exist or is not a TextGrid, the tier does not exist or has points, or intervals overlap.
     """
     chosen = choose_tier(read_tiers(path), path, tier)
     if chosen.points:
-        raise InputError(f"{path}: the tier {chosen.name!r} is of points, not of intervals", "name another tier")
+        raise InputError(f"{path}: the tier {chosen.name!r} has points, not intervals", "name another tier")
     return [Interval(start, end, nfc(label)) for start, end, label in chosen.entries]
 
 
 def textgrid_text(seconds: float, tiers: Mapping[str, Sequence[Interval]]) -> str:
-    """Return a TextGrid of interval tiers, in Praat's long text format."""
+    """Return a TextGrid with interval tiers and a duration in seconds, in Praat's long text format."""
     from praatio.utilities.textgrid_io import getTextgridAsStr
 
     grid = {
@@ -64,20 +73,33 @@ def textgrid_text(seconds: float, tiers: Mapping[str, Sequence[Interval]]) -> st
 
 
 def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:
-    """Read a .PHN file: a line for each phone, its start and end in samples at `rate`.
+    """Read the intervals of a .PHN file whose times are in samples at `rate`, Hz.
 
     Raises
     ------
     InputError
-        It is not such a file, or holds nothing.
+        As `read_phn_lines`.
     """
-    try:
-        lines = [line.split() for line in read_text(path).text.split("\n")]
-        intervals = [
-            Interval(int(start) / rate, int(end) / rate, nfc(label)) for start, end, label in filter(None, lines)
-        ]
-    except ValueError:
-        raise InputError(f"{path}: not a .PHN file (a line is not: start end phone)", "check what is there") from None
-    if not intervals:
-        raise InputError(f"{path}: no phones in it", "check what is there")
-    return intervals
+    return [Interval(start / rate, end / rate, label) for _, start, end, label in read_phn_lines(path)]
+
+
+def read_phn_lines(path: Path) -> list[PhnLine]:
+    """Read the lines of a .PHN file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, has no labels, or has a line that is not a start, an end and a label.
+    """
+    lines = []
+    for number, text in enumerate(read_text(path).text.split("\n"), start=1):
+        fields = text.split()
+        if not fields:
+            continue
+        if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
+            what = f"{path}, line {number}: {' '.join(fields)!r} is not a start, an end in samples and a phone"
+            raise InputError(what, "correct the line")
+        lines.append(PhnLine(number, int(fields[0]), int(fields[1]), nfc(fields[2])))
+    if not lines:
+        raise InputError(f"{path}: no labels in it", "label the recording, or leave it out")
+    return lines

@@ -1,4 +1,4 @@
-"""Which recordings a command line means, what their results are called, and which other files have their names."""
+"""Recordings that the command line names, the names of their results, and sibling files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,35 @@ from speechctc.errors import InputError
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
 CONTAINERS = ffmpeg.ENDINGS
-"""Sound files that take ffmpeg to read, and videos, whose sound may also lie beside them as one of `SOUND`."""
+"""Sound files and videos that ffmpeg reads. The same sound may be beside them as one of `SOUND`."""
 ENDINGS = SOUND + CONTAINERS
-"""Files in a folder that are taken for recordings, in either case; a file that is named may end in anything."""
+"""Endings of recordings in a folder, in any letter case. A file that is named itself may have any ending."""
 NOT_READ = tuple(".ape .avi .dss .ds2 .dvf .m4b .m4p .mpc .mpg .mts .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
-"""Files in a folder that look like sound and are not read."""
+"""Endings of sound files that are not read."""
 
 
 class Recording(NamedTuple):
-    """A recording, and what its results are called: its path below the folder that was named, less the ending."""
+    """A recording.
+
+    Attributes
+    ----------
+    path : Path
+    name : Path
+        The name of its results: its path relative to the folder that was named, without the ending.
+    channel : int, optional
+        The channel that a table names for it, counted from 1.
+    """
 
     path: Path
     name: Path
+    channel: int | None = None
 
 
 def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
-    """Return the recordings that files, folders (at any depth) and patterns mean, each once, in order.
+    """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
-    A file that does not exist is among them: that it cannot be read is found out when its turn comes. Of two files of
-    one folder whose names differ only in the ending, the results' names keep the ending.
+    Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the
+    ending, the names of their results keep it.
 
     Raises
     ------
@@ -49,30 +59,30 @@ def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
         sound = path.suffix.lower() in ENDINGS
         return stems[path.with_suffix(""), sound] > 1 or (not sound and stems[path.with_suffix(""), True] > 0)
 
-    return [Recording(path, name.with_name(path.name) if is_shared(path) else name) for path, name in found.values()]
+    return [Recording(path, name.with_name(path.name) if is_shared(path) else name) for path, name, _ in found.values()]
 
 
 def left_out(arguments: Iterable[Path]) -> list[str]:
-    """Say which files in the folders named look like sound and are not among the recordings, in lines."""
+    """Return lines on files in the named folders that look like sound and are not among the recordings."""
     said = []
     for folder in (argument for argument in arguments if argument.is_dir()):
         _, doubles, unread = _scan(folder)
         if doubles:
-            said.append(f"{folder}: {_some(doubles)} left out: the same sound lies beside it under another ending")
+            said.append(f"{folder}: {_some(doubles)} left out: the same sound is beside it with another ending")
         if unread:
-            said.append(f"{folder}: {_some(unread)} left out: not a kind of sound that is read; convert it to WAV")
+            said.append(f"{folder}: {_some(unread)} left out: this format is not read; convert it to WAV")
     return said
 
 
 def _some(paths: Sequence[Path]) -> str:
-    """Name one file, and count the others."""
+    """Return the name of the first file, and the number of the others."""
     return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
 def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return a folder's recordings, those left out as they lie there twice, and what looks like sound but is not read.
+    """Return the recordings of a folder, the duplicates left out, and sound files that are not read.
 
-    A name that begins with ``._`` is not sound: macOS keeps notes on other disks under such names.
+    Names that begin with ``._`` are not sound: macOS stores file attributes under such names on other disks.
     """
     paths = sorted(path for path in folder.rglob("*") if not path.name.startswith("._"))
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
@@ -83,7 +93,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
 
 
 def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
-    """Return the files one argument means, each with the folder it was found in."""
+    """Return the files that an argument names, each with the folder it was found in, or None if it was named itself."""
     if argument.is_dir():
         files, _, unread = _scan(argument)
         if not files:
@@ -100,15 +110,15 @@ def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
 
 
 def ids(recordings: Sequence[Recording]) -> list[str]:
-    """Return a name without blanks for each recording, none twice, as CTM needs them.
+    """Return a distinct name without spaces for each recording, as CTM requires.
 
-    The name of its results; the path as it was named where two results have one name; and a number at its end where
-    that, too, is another's.
+    It is the name of the results, or the path where two results have the same name; a number is appended where names
+    are still the same.
     """
     names = Counter(recording.name for recording in recordings)
     taken: set[str] = set()
     found = []
-    for path, name in recordings:
+    for path, name, _ in recordings:
         whole = (name if names[name] == 1 else path.with_suffix("") if path.suffix else path).as_posix()
         base = id = "_".join(whole.split()) or "-"
         number = 1
@@ -121,9 +131,9 @@ def ids(recordings: Sequence[Recording]) -> list[str]:
 
 
 def sibling_file(path: Path, endings: Iterable[str]) -> Path | None:
-    """Return the file that is called like a recording and ends in the first of `endings` there is, in either case.
+    """Return the file in the same folder with the same name and another ending, in any letter case; None if none is.
 
-    ``a.mp3.TextGrid`` goes before ``a.TextGrid`` for the recording ``a.mp3``.
+    The first of `endings` that exists counts. For ``a.mp3``, ``a.mp3.TextGrid`` is preferred to ``a.TextGrid``.
     """
     there = {each.name.lower(): each for each in path.parent.iterdir()} if path.parent.is_dir() else {}
     for ending in endings:

@@ -1,4 +1,4 @@
-"""Recordings read block by block, from files and from standard input, resampled as they come."""
+"""Reads recordings block by block, from files and from standard input, and resamples them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.sound_file import BLOCK, Sound, mono_blocks, open_sound, words
 from speechctc.errors import InputError
 
-STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # how files begin that libsndfile decodes from a pipe
-STORED = {  # how others begin, and their endings
+STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # first bytes of files that libsndfile decodes from a pipe
+STORED = {  # first bytes of other files, and their endings
     b"ID3": ".mp3",
     **{bytes((0xFF, second)): ".mp3" for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2)},
     b"fLaC": ".flac",
@@ -30,17 +30,17 @@ STORED = {  # how others begin, and their endings
     b"\x1aE\xdf\xa3": ".webm",
     b"#!AMR": ".amr",
 }
-HEAD = 12  # bytes that tell them apart
-PIPED = 1 << 16  # bytes passed on at a time
+HEAD = 12  # first bytes that are read to tell the format
+PIPED = 1 << 16  # bytes copied at a time
 
 
 class Blocks:
-    """A recording read block by block, in memory that does not grow with its length; see `opened`.
+    """A recording read block by block, in memory that does not depend on its length; see `opened`.
 
     Attributes
     ----------
     seconds : float
-        Duration of what was read so far, as it is in the file.
+        Duration of the blocks read so far, in the file.
     """
 
     def __init__(self, file: Sound, path: Path, rate: int, size: int, channel: int | None = None) -> None:
@@ -48,7 +48,7 @@ class Blocks:
         self.seconds = 0.0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        """Read from where the last block ended."""
+        """Yield the samples after those read so far."""
         return resample_blocks(self._read(), int(self._file.samplerate), self._rate)
 
     def _read(self) -> Iterator[NDArray[np.float32]]:
@@ -61,20 +61,20 @@ class Blocks:
 
 @contextmanager
 def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks]:
-    """Open a recording to read it in blocks; put together they are the samples of `read`, to the bit.
+    """Open a recording to read it in blocks; together they are equal to the samples of `sound_file.read`, to the bit.
 
     Parameters
     ----------
     path : Path
     rate : int
-        Samples per second wanted, Hz.
+        Sample rate of the blocks, Hz.
     channel : int, optional
-        Which channel to read, counted from 1; None: the mean of all.
+        The channel to read, counted from 1; None: the mean of all channels.
 
     Raises
     ------
     InputError
-        As `read`; what is wrong within the recording is raised where it is reached.
+        As `sound_file.read`; errors within the recording are raised when they are reached.
     """
     with open_sound(path) as file:
         yield Blocks(file, path, rate, BLOCK, channel)
@@ -88,26 +88,26 @@ def opened_stdin(
     seconds: float = 0.1,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Blocks]:
-    """Open standard input to read it as it comes.
+    """Open standard input to read it live.
 
     Parameters
     ----------
     rate : int
-        Samples per second wanted, Hz.
+        Sample rate of the blocks, Hz.
     raw_rate : int, optional
-        What comes has no header: 16-bit little-endian mono samples at this rate, Hz. Otherwise it is WAV, with any
-        length in its header, or another sound file (MP3, FLAC, OGG), which is stored in a temporary file first.
+        Rate of 16-bit little-endian mono samples without a header, Hz. None: the input is WAV, with any length in its
+        header, or another sound file (MP3, FLAC, OGG), which is first stored in a temporary file.
     channel : int, optional
-        Which channel to read, counted from 1; None: the mean of all.
+        The channel to read, counted from 1; None: the mean of all channels.
     seconds : float
         Length of a block.
     say : callable
-        Told when the input is stored first.
+        Called with a message if the input is stored first.
 
     Raises
     ------
     InputError
-        It is not sound; or, where it is reached, a sample is not a finite number.
+        The input is not sound; or, when it is reached, a sample is not a finite number.
     """
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
@@ -146,7 +146,7 @@ def _store(head: bytes, path: Path) -> None:
 
 
 def _streamed(head: bytes) -> soundfile.SoundFile:
-    """Open standard input, whose head was read, through a pipe that begins with that head again."""
+    """Open standard input, whose first bytes were read, through a pipe that repeats them."""
     if head and not head.startswith(STREAMED):
         raise _not_sound("format not recognised")
     reading, writing = os.pipe()
@@ -158,7 +158,7 @@ def _streamed(head: bytes) -> soundfile.SoundFile:
 
 
 def _pass_on(data: bytes, source: int, target: int) -> None:
-    with suppress(OSError):  # the reader went away
+    with suppress(OSError):  # the reader has closed the pipe
         while data:
             view = memoryview(data)
             while view:

@@ -1,4 +1,4 @@
-"""Praat's TextGrids in each of its formats: text (long and short, through praatio), chronological text, and binary."""
+"""Reads TextGrids in all formats of Praat: long and short text, chronological text, binary."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from speechctc.storage.text_files import decode_text
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"|([^\s"!]+)|![^\n]*')  # a string, a number, a comment
-_CLOSE = 0.001  # seconds that neighbours may overlap by: programs round
+_CLOSE = 0.001  # seconds of overlap between neighbours that rounding explains
 
 
 class Entry(NamedTuple):
-    """A label from `start` to `end`, in seconds; at a point both are the same."""
+    """A label from `start` to `end`, in seconds; for a point both are equal."""
 
     start: float
     end: float
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """A tier of intervals, or of points, in the order of time; entries without a label are among them."""
+    """A tier of intervals or points in the order of the file, including those without a label."""
 
     name: str
     points: bool
@@ -36,7 +36,7 @@ class Tier(NamedTuple):
 
 
 class TextGrid(NamedTuple):
-    """All tiers of a file, and what the user should know of how it was read (or ``""``)."""
+    """All tiers of a file, and what the user should know about how it was read, or ``""``."""
 
     tiers: list[Tier]
     note: str
@@ -48,7 +48,7 @@ def read_tiers(path: Path) -> TextGrid:
     Raises
     ------
     InputError
-        No such file, not a TextGrid, or times that are no numbers.
+        The file does not exist, is not a TextGrid, or has times that are not numbers.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file", "check the path")
@@ -63,23 +63,25 @@ def read_tiers(path: Path) -> TextGrid:
         tiers = _chronological(text) if text.lstrip().startswith(CHRONOLOGICAL) else _praatio(text)
     except InputError:
         raise
-    except Exception as error:  # what is no TextGrid fails in as many ways as there are files
+    except Exception as error:  # files that are not TextGrids raise errors of many types
         reason = " ".join(str(error).split())[:80] or type(error).__name__
         raise InputError(f"{path}: not a TextGrid ({reason})", "save it again in Praat") from None
     return TextGrid(tiers, note)
 
 
 def choose_tier(grid: TextGrid, path: Path, name: str) -> Tier:
-    """Return the tier of that name; if none has just that, the one that has it in another case or Unicode form.
+    """Return the tier with a name, its labelled entries in the order of time.
+
+    If no tier has exactly this name, letter case and Unicode form are ignored.
 
     Raises
     ------
     InputError
-        There is no such tier; those that are there are named. Or its times are not in order.
+        No tier has this name (the error lists the tiers), or its intervals are not in order or overlap.
     """
     exact = {tier.name: tier for tier in reversed(grid.tiers)}
-    like = {_plain(tier.name): tier for tier in reversed(grid.tiers)}
-    tier = exact.get(name) or like.get(_plain(name))
+    like = {tier_key(tier.name): tier for tier in reversed(grid.tiers)}
+    tier = exact.get(name) or like.get(tier_key(name))
     if tier is None:
         there = f"only {', '.join(repr(tier.name) for tier in grid.tiers)}" if grid.tiers else "it has no tiers"
         raise InputError(
@@ -88,21 +90,24 @@ def choose_tier(grid: TextGrid, path: Path, name: str) -> Tier:
     ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
     for entry in ordered:
         if not (float("-inf") < entry.start <= entry.end < float("inf")):
-            raise InputError(f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s", "mend it in Praat")
+            raise InputError(
+                f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s", "correct it in Praat"
+            )
     for left, right in zip(ordered, ordered[1:], strict=False):
         if right.start < left.end - _CLOSE:
             what = f"{left.label!r} ends at {left.end:.3f} s, {right.label!r} begins at {right.start:.3f} s"
-            raise InputError(f"{path}: labels of the tier {tier.name!r} overlap: {what}", "mend it in Praat")
+            raise InputError(f"{path}: labels of the tier {tier.name!r} overlap: {what}", "correct it in Praat")
     return tier._replace(entries=ordered)
 
 
-def _plain(name: str) -> str:
+def tier_key(name: str) -> str:
+    """Return a form of a tier's name without differences of letter case, Unicode form and spaces around it."""
     return nfc(name).strip().casefold()
 
 
 def _praatio(text: str) -> list[Tier]:
     """Read the long and short text formats."""
-    from praatio.utilities.textgrid_io import parseTextgridStr  # late: only those who read TextGrids wait for it
+    from praatio.utilities.textgrid_io import parseTextgridStr  # late: only reading TextGrids needs it
 
     tiers = []
     for tier in parseTextgridStr(text, includeEmptyIntervals=True)["tiers"]:
@@ -117,13 +122,13 @@ def _entry(start: float | str, end: float | str, label: str) -> Entry:
 
 
 def _chronological(text: str) -> list[Tier]:
-    """Read "chronological" text: the tiers' names, then the entries of all tiers in the order of time."""
+    """Read chronological text: the names of the tiers, then the entries of all tiers in the order of time."""
     tokens = (match for match in _TOKEN.finditer(text) if match[1] is not None or match[2] is not None)
 
     def string() -> str:
         token = next(tokens)
         if token[1] is None:
-            raise ValueError(f"{token[2]} where a text in quotes belongs")
+            raise ValueError(f"{token[2]} in place of a text in quotes")
         return str(token[1]).replace('""', '"')
 
     def number() -> float:
@@ -141,15 +146,15 @@ def _chronological(text: str) -> list[Tier]:
             start = number()
             tier.entries.append(_entry(start, start if tier.points else number(), string()))
     except StopIteration:
-        raise ValueError("it breaks off") from None
-    for tier, end in zip(tiers, ends, strict=True):  # Praat's intervals fill the time up to the end
+        raise ValueError("it is cut off") from None
+    for tier, end in zip(tiers, ends, strict=True):  # in Praat, intervals fill the time to the end
         if not tier.points and max((entry.end for entry in tier.entries), default=0.0) < end - _CLOSE:
-            raise ValueError("it breaks off")
+            raise ValueError("it is cut off")
     return tiers
 
 
 def _binary(file: io.BytesIO) -> Iterator[Tier]:
-    """Read the binary format, big-endian: the times of the whole, whether there are tiers, how many, and each."""
+    """Read the binary format, big-endian: start and end, whether there are tiers, their number, and each tier."""
     _, _, there = _unpack(file, ">dd?")
     for _ in range(_unpack(file, ">i")[0] if there else 0):
         kind = _take(file, *_unpack(file, ">B"))
@@ -177,5 +182,5 @@ def _unpack(file: io.BytesIO, form: str) -> tuple[int, ...]:
 def _take(file: io.BytesIO, size: int) -> bytes:
     taken = file.read(size)
     if len(taken) < size:
-        raise ValueError("it breaks off")
+        raise ValueError("it is cut off")
     return taken

@@ -1,4 +1,4 @@
-"""Recordings that were cut off: how far they fall short of what their headers promise."""
+"""Tells by how much a recording that was cut off is shorter than its header says."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from pathlib import Path
 
 import soundfile
 
-_OPEN_END = 0x7FFFFFFF - 8  # bytes; headers of this much and more were written before the length was known
-_LAST_PAGE = 1 << 17  # bytes that the last page of an OGG stream lies within: a page has at most 65,307
+_OPEN_END = 0x7FFFFFFF - 8  # bytes; larger lengths were written before the length was known
+_LAST_PAGE = 1 << 17  # bytes at the end of an OGG file that contain its last page, of at most 65,307
 _END_OF_STREAM = 4  # flag of an OGG page
 
 
 def cut_short(path: Path, file: soundfile.SoundFile) -> str:
-    """Say in words how an open recording falls short of what it promises; ``""`` if it does not, or cannot be told."""
+    """Return in words by how much an open recording is too short; ``""`` if it is not, or if that is not known."""
     if file.format == "OGG":
         return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
     promised, there = _nist(path) if file.format == "NIST" else _chunk(file.extra_info)
     if there >= promised or promised >= _OPEN_END:
         return ""
-    return f"{path}: cut short: the header promises {promised:,} bytes of sound, the file holds {there:,}"
+    return f"{path}: cut short: the header says {promised:,} bytes of sound, the file has {there:,}"
 
 
 def _chunk(log: str) -> tuple[int, int]:
-    """Return how many bytes of sound a WAV or AIFF file promises and holds, from libsndfile's log of its header."""
+    """Return the bytes of sound by the header of a WAV or AIFF file and in the file, from libsndfile's log."""
     found = re.search(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", log, re.MULTILINE)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _nist(path: Path) -> tuple[int, int]:
-    """Return how many bytes of sound a SPHERE file promises and holds, from the fields of its header."""
+    """Return the bytes of sound by the header of a SPHERE file and in the file."""
     with path.open("rb") as file:
         first = file.read(16).split()  # NIST_1A and the length of the header
         header = int(first[1]) if len(first) > 1 and first[1].isdigit() else 1024
@@ -40,7 +40,7 @@ def _nist(path: Path) -> tuple[int, int]:
 
 
 def _ogg_ends(path: Path) -> bool:
-    """Tell whether the last page of an OGG file is whole and says that the stream ends with it."""
+    """Return whether the last page of an OGG file is complete and marked as the end of the stream."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _LAST_PAGE, 0))
         tail = file.read()

@@ -1,4 +1,4 @@
-"""YAML from people, read in bounded time: a few aliases can stand for more than any memory holds."""
+"""Reads YAML in bounded time and memory, even where aliases multiply its values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import yaml
 from speechctc.errors import InputError
 
 LONGEST = 1 << 18  # characters of a file
-MOST = 20_000  # values, each counted as often as aliases name it
-DEEPEST = 30
+MOST = 20_000  # values of a file, each counted as often as aliases name it
+DEEPEST = 30  # levels of nesting
 
 
 def read_yaml(path: Path) -> Any:
@@ -20,22 +20,22 @@ def read_yaml(path: Path) -> Any:
     Raises
     ------
     InputError
-        It is not UTF-8, not YAML, or larger than any config.
+        The file is not UTF-8, not YAML, or larger than any config.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a YAML file ({error})", "mend it there") from None
+        raise InputError(f"{path}: not a YAML file ({error})", "correct the file") from None
     if len(text) > LONGEST:
-        raise InputError(f"{path}: longer than any config, {LONGEST} characters", "name a config")
-    return parse_yaml(text, f"{path}: not a YAML file", "mend it there")
+        raise InputError(f"{path}: longer than {LONGEST} characters, which no config is", "name a config")
+    return parse_yaml(text, f"{path}: not a YAML file", "correct the file")
 
 
 def parse_yaml(text: str, what: str, fix: str) -> Any:
-    """Return the plain values of a text; `what` and `fix` are for the `InputError` where it is not YAML."""
+    """Return the plain values of a text; if it is not YAML, `what` and `fix` begin the `InputError`."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -50,12 +50,12 @@ def parse_yaml(text: str, what: str, fix: str) -> Any:
 
 
 def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> tuple[int, int]:
-    """Return how many values a node has in all, and how deeply they are nested.
+    """Return the number of values in a node, and the depth of their nesting.
 
     Raises
     ------
     ValueError
-        Too many, or too deep; a node within itself is too deep.
+        There are too many values, or they are nested too deeply; a node within itself is too deep.
     """
     if id(node) not in known:
         inner: list[Any] = []

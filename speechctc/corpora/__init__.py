@@ -1,1 +1,1 @@
-"""Corpora: recordings with phone labels, one reader per kind, one shape for what they find."""
+"""Corpora: recordings with phone labels; one reader for each kind."""

@@ -1,44 +1,55 @@
-"""Which tier of TextGrids holds the phones, told by its labels and by its name."""
+"""Chooses the tier of TextGrids that holds the phones, by its labels and its name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from speechctc.audio.textgrids import Entry, read_tiers, tier_key
 from speechctc.errors import InputError
 
-MOST = 60  # TextGrids that are looked at
+MOST = 60  # TextGrids that are read
 _NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d.,%+-]+")
-LONGEST = 0.3  # seconds a phone lasts, in the mean of a tier
+LONGEST = 0.3  # longest mean duration of the labels of a tier of phones, s
 
 
 @dataclass
-class Tier:
-    """What a tier of some name holds, in all TextGrids together."""
+class TierLabels:
+    """The labels of all tiers of one name in several TextGrids.
+
+    Attributes
+    ----------
+    name : str
+    files : int
+        TextGrids with such a tier.
+    labels : list of str
+    seconds : float
+        Duration of all labelled intervals.
+    """
 
     name: str
     files: int = 0
     labels: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, entries: Iterable[tuple[float, float, str]]) -> None:
-        """Take in the intervals of one more TextGrid: starts, ends and labels."""
-        labelled = [(float(end) - float(start), label.strip()) for start, end, label in entries if label.strip()]
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the labelled intervals of one TextGrid."""
+        labelled = [entry for entry in entries if entry.label]
         self.files += 1
-        self.labels += [label for _, label in labelled]
-        self.seconds += sum(seconds for seconds, _ in labelled)
+        self.labels += [entry.label for entry in labelled]
+        self.seconds += sum(entry.end - entry.start for entry in labelled)
 
     @property
     def mean_seconds(self) -> float:
-        """How long a label lasts."""
+        """Return the mean duration of a label, s."""
         return self.seconds / max(len(self.labels), 1)
 
     @property
     def may_be_phones(self) -> bool:
-        """Tell whether labels are single, short and soon over, and not numbers."""
+        """Return whether the labels look like phones: without spaces, short, of short duration, and not numbers."""
         count = len(self.labels)
         if not count:
             return False
@@ -48,55 +59,41 @@ class Tier:
         return words <= 0.02 * count and numbers < 0.5 * count and letters <= 3.5 and self.mean_seconds <= LONGEST
 
     def to_text(self) -> str:
-        """Describe it in a few words."""
-        some = " ".join(self.labels[:4])
-        return f"{self.name!r} ({len(self.labels)} labels of {self.mean_seconds:.2f} s in the mean: {some[:30]} ...)"
+        """Return a short description."""
+        examples = " ".join(self.labels[:4])[:30]
+        return f"{self.name!r} ({len(self.labels)} labels, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
 
 
 def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
-    """Choose the tier that looks like phones.
+    """Choose the tier whose labels look like phones.
 
     Parameters
     ----------
     grids : sequence of Path
-        At most 60 of them are looked at, spread over all.
+        TextGrids, of which at most about 60 are read, spread over all.
 
     Returns
     -------
     name : str
-        Empty where no tier looks like phones.
-    said : str
-        What there is and what was chosen, for the user.
+        Empty if no tier looks like phones.
+    note : str
+        The tiers found and the one chosen, for the user.
     """
-    tiers: dict[str, Tier] = {}
+    tiers: dict[str, TierLabels] = {}
     problem = ""
-    for grid in grids[:: max(len(grids) // MOST, 1)]:
+    for path in grids[:: max(len(grids) // MOST, 1)]:
         try:
-            for name, entries in _interval_tiers(grid).items():
-                tiers.setdefault(name.lower(), Tier(name)).add(entries)
+            found = {tier_key(tier.name): tier for tier in reversed(read_tiers(path).tiers) if not tier.points}
         except InputError as error:
-            problem = problem or str(error)
+            problem = problem or f"; {error}"
+            continue
+        for key in reversed(found):
+            tiers.setdefault(key, TierLabels(found[key].name)).add(found[key].entries)
     if not tiers:
-        return "", f"not used: {len(grids)} TextGrids, none with a tier of intervals" + (
-            f"; {problem}" if problem else ""
-        )
+        return "", f"not used: {len(grids)} TextGrids without a tier of intervals{problem}"
+    described = "; ".join(tier.to_text() for tier in tiers.values())
     fit = [tier for tier in tiers.values() if tier.may_be_phones]
-    told = "; ".join(tier.to_text() for tier in tiers.values())
     if not fit:
-        return "", f"not used: {len(grids)} TextGrids, none of whose tiers looks like phones: {told}"
+        return "", f"not used: {len(grids)} TextGrids, none of whose tiers looks like phones: {described}"
     best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -tier.files, tier.mean_seconds))
-    return best.name, f"tiers of the TextGrids: {told}; {best.name!r} is taken for the phones (corpus.tier)"
-
-
-def _interval_tiers(path: Path) -> Mapping[str, Iterable[tuple[float, float, str]]]:
-    """Return the entries of a TextGrid's tiers of intervals, by name."""
-    from praatio import textgrid  # late: only those who read TextGrids wait for it
-
-    try:
-        grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, duplicateNamesMode="rename")
-    except Exception as error:  # praatio fails on a broken file with whatever its parsing ran into
-        reason = " ".join(str(error).split())[:80] or type(error).__name__
-        raise InputError(
-            f"{path}: not a TextGrid in Praat's text format ({reason})", "save it again in Praat"
-        ) from None
-    return {tier.name: tier.entries for tier in grid.tiers if isinstance(tier, textgrid.IntervalTier)}
+    return best.name, f"tiers of the TextGrids: {described}; {best.name!r} is taken for the phones (corpus.tier)"

@@ -1,4 +1,4 @@
-"""Read a corpus, by `corpus.kind`."""
+"""Reads a corpus with the reader for `corpus.kind`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def read_corpus(config: CorpusConfig) -> Corpus:
-    """Read the corpus that the config names; a demo corpus that is not there yet is made first.
+    """Read the corpus of a config; a demo corpus is made first if it does not exist.
 
     Raises
     ------
     InputError
-        There is nothing to read, or what is there is not a corpus of that kind.
+        There is no corpus of that kind.
     """
     corpus = _read(config)
     if config.channel is None:
@@ -46,5 +46,5 @@ def _read(config: CorpusConfig) -> Corpus:
 
 def _root(config: CorpusConfig) -> Path:
     if config.root is None:
-        raise InputError(f"corpus.root is not set, and corpus.kind is {config.kind}", "set it to the corpus's folder")
+        raise InputError(f"corpus.root is not set, and corpus.kind is {config.kind}", "set it to its folder")
     return config.root

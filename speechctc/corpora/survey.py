@@ -1,7 +1,6 @@
-"""What lies in a folder that nobody has described yet: recordings, and which labels there are for them.
+"""Surveys a folder: finds recordings and their labels, and how to read them as a corpus.
 
-Nothing is changed. What is found is read by the same readers that extraction uses, so that what they would refuse is
-known before.
+Nothing is changed. The corpus is read by the readers of extraction, so that their errors are known in advance.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_rows
 from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
+from speechctc.listing import some
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson")
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
@@ -27,18 +27,18 @@ _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 @dataclass
 class Sound:
-    """What the headers of recordings say.
+    """Facts from the headers of recordings.
 
     Attributes
     ----------
     seconds : float
-        Of all that can be read.
+        Duration of all recordings that can be read.
     rates, formats : Counter
-        How many recordings have each sample rate in Hz, and each ending.
+        Number of recordings by sample rate in Hz, and by ending.
     long : int
-        Recordings of more than a minute.
+        Number of recordings longer than a minute.
     unreadable : list of str
-        What is wrong with each that cannot be read.
+        The error for each recording that cannot be read.
     """
 
     seconds: float = 0.0
@@ -49,27 +49,27 @@ class Sound:
 
     @property
     def readable(self) -> int:
-        """How many recordings can be read."""
+        """Return the number of recordings that can be read."""
         return sum(self.rates.values())
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found in a folder.
+    """The recordings and labels of a folder.
 
     Attributes
     ----------
     folder : Path
     config : CorpusConfig or None
-        How to read the labelled recordings; None where there are none.
+        How to read the labelled recordings; None if there are none.
     corpus : Corpus or None
         The labelled recordings.
     sound : Sound
-        Of the labelled recordings; of all where none is labelled.
+        Facts of the labelled recordings; of all recordings if none is labelled.
     unlabelled : int
-        Recordings that nothing labels.
+        Number of recordings without labels.
     notes : tuple of str
-        What was chosen among what was found, and what could not be used as labels.
+        What was chosen, and files that could not be used as labels.
     """
 
     folder: Path
@@ -86,14 +86,14 @@ class Survey:
 
 
 def survey(folder: Path) -> Survey:
-    """Look at what lies in a folder, at any depth.
+    """Find the recordings and labels in a folder, at any depth.
 
-    Tables go before TextGrids, and those before TIMIT's layout; what comes first and can be read is taken.
+    Labels are read from tables, else from TextGrids, else from .PHN files in TIMIT's layout.
 
     Raises
     ------
     InputError
-        No such folder, or nothing in it that can be listened to.
+        The folder does not exist or has no recordings.
     """
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"
@@ -117,7 +117,7 @@ def survey(folder: Path) -> Survey:
 
 
 def listen(recordings: Iterable[Path]) -> Sound:
-    """Read the headers of recordings."""
+    """Return facts from the headers of recordings."""
     sound = Sound()
     for path in sorted(set(recordings)):
         try:
@@ -140,7 +140,7 @@ def _recordings(folder: Path) -> list[Path]:
 
 
 def _as_tables(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
-    """Return how to read the tables that have the columns of a corpus."""
+    """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, int] = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in TABLES and path.is_file()):
         try:
@@ -152,14 +152,14 @@ def _as_tables(folder: Path, recordings: Sequence[Path], notes: list[str]) -> Co
     chosen = _splits(rows)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
-        notes.append(f"{len(left)} more tables, not used: {', '.join(left[:3])}{' ...' if len(left) > 3 else ''}")
+        notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
     tables = TablesConfig(**chosen)
     configs = [CorpusConfig(kind="table", tables=tables, phones="found", root=root) for root in (None, folder, Path())]
     return max(configs, key=_usable)
 
 
 def _splits(rows: dict[Path, int]) -> dict[str, Path]:
-    """Give each split the table named for it; where none is named for training, it gets the longest of the others."""
+    """Return the table of each split, by its name; if no name says train, that is the longest of the other tables."""
     chosen: dict[str, Path] = {}
     for path in sorted(rows, key=lambda path: (-rows[path], path)):
         name = path.stem.lower()
@@ -181,20 +181,20 @@ def _usable(config: CorpusConfig) -> int:
 
 
 def _as_textgrids(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
-    """Return how to read the TextGrids beside recordings."""
+    """Return the config for TextGrids beside recordings; None if there are none."""
     grids = [grid for path in recordings if (grid := sibling_file(path, [".textgrid"])) is not None]
     if not grids:
         alone = sum(path.suffix.lower() == ".textgrid" for path in folder.rglob("*"))
         if alone:
-            notes.append(f"not used: {alone} TextGrids without a recording of the same name beside them")
+            notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
         return None
-    tier, said = phone_tier(grids)
-    notes.append(said)
+    tier, note = phone_tier(grids)
+    notes.append(note)
     return CorpusConfig(kind="textgrid", root=folder, tier=tier, phones="found") if tier else None
 
 
 def _as_timit(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
-    """Return how to read TIMIT's layout, if .PHN files lie in it."""
+    """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
     if not any(path.suffix.lower() == ".phn" for path in folder.rglob("*")):
         return None
     find_files(folder)
@@ -202,9 +202,9 @@ def _as_timit(folder: Path, recordings: Sequence[Path], notes: list[str]) -> Cor
 
 
 def _nothing(folder: Path, notes: Sequence[str]) -> InputError:
-    """Say that there is nothing to hear, and the first thing found that is of no use without."""
+    """Return the error for a folder without recordings, with the first note on the files that it has."""
     first = f" ({notes[0]})" if notes else ""
     return InputError(
-        f"{folder}: no recordings in this folder, and no table that names some{first}",
+        f"{folder}: no recordings in this folder, and no table that names recordings{first}",
         "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables",
     )

@@ -1,7 +1,7 @@
-"""Recordings of one's own: a table per split, as TSV, CSV or JSON lines, with the columns id, audio and phones.
+"""Reads a corpus from tables: one for each split, with the columns id, audio and phones.
 
-``phones`` are labels separated by spaces, or a JSON list; ``speaker`` and ``channel`` are read where there are such
-columns; other columns are not. Audio paths are relative to the table's folder, or to ``corpus.root`` if that is given.
+``phones`` are labels separated by spaces, or a JSON list. The columns ``speaker`` and ``channel`` are optional, and
+other columns are ignored. Audio paths are relative to the folder of the table, or to ``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BadRow(Exception):
 
 
 class NoRecording(BadRow):
-    """A row whose recording is not there."""
+    """A row whose recording does not exist."""
 
 
 def read_tables(config: CorpusConfig) -> Corpus:
@@ -36,7 +36,7 @@ def read_tables(config: CorpusConfig) -> Corpus:
     Raises
     ------
     InputError
-        No training table, a table that cannot be read or has no usable row where it must, or an id in two tables.
+        There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
     if config.tables.train is None:
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
@@ -55,13 +55,13 @@ def read_tables(config: CorpusConfig) -> Corpus:
                 "correct the table",
             )
     if config.tables.test is None:
-        builder.notes.append("test: none, corpus.tables.test is not set")
+        builder.notes.append("test: none, because corpus.tables.test is not set")
     corpus = builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None)
     return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus)))
 
 
 def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) -> None:
-    """Read one table: the rows that can be used, and those that cannot."""
+    """Add the rows of a table to a split, or to its rejected utterances."""
     base = config.root or path.parent
     lines: dict[str, int] = {}
     missing, recordings = [], []
@@ -71,7 +71,7 @@ def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) 
             if row.problem:
                 raise BadRow(row.problem)
             if row.id in lines:
-                raise BadRow(f"the id {row.id!r} is already that of line {lines[row.id]}")
+                raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
             utterance = _utterance(row, base, builder)
             builder.utterances[split].append(utterance)
             recordings.append(utterance.audio)
@@ -82,7 +82,7 @@ def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) 
             builder.rejected[split].append(Rejected(row.id or f"line {row.line}", f"{path}, line {row.line}: {error}"))
     if table.note:
         builder.warnings.append(table.note)
-    builder.warn_of(missing, f"{path}: rows left out, because their recordings are not there")
+    builder.warn_of(missing, f"{path}: rows left out, because their recordings do not exist")
     builder.warn_of_formats(recordings)
 
 
@@ -92,7 +92,7 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder) -> Utterance:
     if not row.audio:
         raise BadRow("the audio path is empty")
     if row.phones is None:
-        raise BadRow("no phones; a recording without speech is written as []")
+        raise BadRow("no phones; for a recording without speech, write []")
     audio = _find(base, row.audio)
     try:
         labels, _ = builder.labels(row.phones)
@@ -102,7 +102,7 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder) -> Utterance:
 
 
 def _find(base: Path, name: str) -> Path:
-    """Return a recording; its name may have backslashes, or another Unicode form than the file's (macOS's)."""
+    """Return the path of a recording, whose name may have backslashes or, from macOS, another Unicode form."""
     plain = name if "\\" not in name or (base / name).is_file() else name.replace("\\", "/")
     for form in (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain)):
         if (base / form).is_file():
@@ -118,11 +118,11 @@ def _check_unique(utterances: Iterable[Utterance], path: Path, owner: dict[str, 
 
 
 def _shared_audio(corpus: Corpus) -> list[str]:
-    """Tell of recordings that are in training and in another split: scores on those mean little."""
+    """Return notes on recordings that are in training and in another split, whose scores are too good."""
     trained = {(utterance.audio.resolve(), utterance.channel) for utterance in corpus.splits["train"]}
     notes = []
     for split in ("dev", "test"):
         shared = [(utterance.audio.resolve(), utterance.channel) in trained for utterance in corpus.splits[split]]
         if count := sum(shared):
-            notes.append(f"{count} recordings of {split} are in the training split too: its scores will flatter")
+            notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
     return notes

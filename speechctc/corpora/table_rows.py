@@ -1,4 +1,4 @@
-"""The rows of a TSV, CSV or JSON-lines file, with their line numbers and what is wrong with each."""
+"""Reads the rows of TSV, CSV and JSON-lines files, with line numbers and faults."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 _SIGNS = "\t,;"
 _SPACE = " \t\n\u00a0\ufeff"
-_EMPTY = _SPACE + ",;"  # what an empty line of a spreadsheet consists of
+_EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 
 @dataclass(frozen=True)
 class Row:
-    """One utterance as the table has it.
+    """A row of a table: one utterance.
 
     Attributes
     ----------
     line : int
-        Where in the file, from 1.
+        Line number in the file, from 1.
     id, audio, speaker : str
-        Empty where the table has nothing.
+        Empty where the field is empty or missing.
     phones : tuple of str, optional
-        None where the field is empty; an empty tuple only where the table says ``[]``.
+        None where the field is empty; an empty tuple where it is ``[]``.
     channel : int, optional
-        Of the recording, counted from 1; None where the table has nothing.
+        Channel of the recording, counted from 1; None where the field is empty or missing.
     problem : str
-        What is wrong with the row's form; ``""`` if nothing is.
+        What is wrong with the format of the row, or ``""``.
     """
 
     line: int
@@ -51,30 +51,30 @@ class Row:
 
 
 class Table(NamedTuple):
-    """The rows of a table, and what the user should know of how it was read (or ``""``)."""
+    """The rows of a table, and what the user should know about how it was read, or ``""``."""
 
     rows: list[Row]
     note: str
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a table, as `read_table`."""
+    """Return the rows of a table; see `read_table`."""
     return read_table(path).rows
 
 
 def read_table(path: Path) -> Table:
-    """Read a table: .jsonl with an object per line, or .tsv and .csv with tabs, commas or semicolons.
+    """Read a table: .jsonl with an object on each line, or .tsv and .csv with tabs, commas or semicolons.
 
     Raises
     ------
     InputError
-        The file is missing, is not text, is empty, or lacks a column.
+        The file does not exist, is not text, is empty, or has not all required columns.
     """
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
-        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it there as CSV (UTF-8)")
+        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as CSV (UTF-8)")
     if ending not in DELIMITED and ending not in JSON_LINES:
-        raise InputError(f"{path}: not the ending of a table", f"name it {', '.join([*DELIMITED, *JSON_LINES])}")
+        raise InputError(f"{path}: not the ending of a table", f"use one of {', '.join([*DELIMITED, *JSON_LINES])}")
     if not path.is_file():
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
     text, note = read_text(path)
@@ -87,7 +87,7 @@ def read_table(path: Path) -> Table:
 
 
 def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
-    """Yield the rows below the header. In TSV a quote is a quote (words may have one), unless it encloses a field."""
+    """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
     lines = text.split("\n")
     headers = (k for k, line in enumerate(lines) if line.strip(_EMPTY) and not line.lower().startswith("sep="))
     first = next(headers, 0)
@@ -101,11 +101,11 @@ def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
             if any(field.strip(_SPACE) for field in fields):
                 yield _delimited_row(columns, fields, first + reader.line_num)
     except csv.Error as error:
-        raise InputError(f"{path}, line {first + reader.line_num}: {error}", "mend the line") from None
+        raise InputError(f"{path}, line {first + reader.line_num}: {error}", "correct the line") from None
 
 
 def _delimiter(header: str, path: Path) -> str:
-    """Return the sign between columns: that which makes most of the columns wanted; of equals, the ending's."""
+    """Return the separator that gives most of the required columns; among equals, that of the file's ending."""
 
     def rank(sign: str) -> tuple[int, int]:
         names = {_name(field) for field in header.split(sign)}
@@ -115,7 +115,7 @@ def _delimiter(header: str, path: Path) -> str:
 
 
 def _columns(header: list[str], path: Path, line: int) -> list[str]:
-    """Return the names of the columns, in lower case; columns without a name are ``""``."""
+    """Return the names of the columns in lower case; ``""`` for columns without a name."""
     columns = [_name(field) for field in header]
     while columns and not columns[-1]:
         columns.pop()
@@ -174,7 +174,7 @@ def _json_rows(text: str) -> Iterator[Row]:
 
 
 def _row(line: int, values: dict[str, Any]) -> Row:
-    """Make a row of plain values, whose phones may be a list or a line of labels."""
+    """Return the row of plain values, whose phones may be a list or a text of labels."""
     phones = values["phones"]
     if isinstance(phones, str):
         labels: tuple[str, ...] | None = tuple(phones.split()) or None

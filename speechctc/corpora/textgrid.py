@@ -1,7 +1,7 @@
-"""Recordings with Praat TextGrids beside them, such as decoding wrote and a phonetician corrected.
+"""Reads a corpus of recordings with TextGrids, such as decoding writes for correction.
 
-Folders named train, dev and test, in either case, are the splits. Without them everything is for training, and a
-share of the speakers (a folder each) or of the recordings is held out as dev. Intervals without a label are not phones.
+Folders named train, dev and test, in any letter case, are the splits. Without them all recordings are for training, and
+a share of the speakers (one folder each) or of the recordings becomes dev. Intervals without a label are left out.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
 
 ENDING = ".textgrid"
-TAIL = 0.05  # seconds that labels may run past their recording
-LONG_GAP = 10.0  # seconds without a label that may be speech nobody has labelled
-LONG = 60.0  # seconds of an utterance, from which on training takes much memory
+TAIL = 0.05  # seconds that labels may end after their recording
+LONG_GAP = 10.0  # seconds without a label that may be unlabelled speech
+LONG = 60.0  # duration in seconds from which an utterance needs much memory in training
 
 
 class Read(NamedTuple):
-    """An utterance, and what was seen when it was read."""
+    """An utterance, with the duration and the longest gap of its recording in seconds, and a note on its TextGrid."""
 
     utterance: Utterance
     seconds: float
@@ -43,19 +43,19 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     ----------
     root : Path
     config : CorpusConfig
-        Its ``tier``, ``phones``, ``ignore`` and ``dev_share``.
+        Its ``tier``, ``phones``, ``ignore`` and ``dev_share`` are used.
 
     Raises
     ------
     InputError
-        There is nothing usable for training; the first reason is given.
+        No recording can be used for training; the message gives the first reason.
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
     builder = CorpusBuilder(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
     recordings, grids = find_recordings([root]), _grids(root)
     all_read, without = [], []
-    for recording, id, twin in _named(recordings):
+    for recording, id, twin in _named(recordings, root):
         split = _split(recording.name)
         try:
             grid = sibling_file(recording.path, [ENDING])
@@ -87,8 +87,8 @@ def _grids(root: Path) -> set[Path]:
     return {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
 
 
-def _named(recordings: Sequence[Recording]) -> list[tuple[Recording, str, Path | None]]:
-    """Return each recording with its id, and another that has the same name and a better-known ending."""
+def _named(recordings: Sequence[Recording], root: Path) -> list[tuple[Recording, str, Path | None]]:
+    """Return each recording with its id, and the recording of the same name that is used in place of it, or None."""
     first: dict[Path, Path] = {}
     for recording in sorted(recordings, key=lambda each: ENDINGS.index(each.path.suffix.lower())):
         first.setdefault(recording.path.with_suffix(""), recording.path)
@@ -96,7 +96,7 @@ def _named(recordings: Sequence[Recording]) -> list[tuple[Recording, str, Path |
     named: list[tuple[Recording, str, Path | None]] = []
     for recording in recordings:
         twin = first[recording.path.with_suffix("")]
-        name = recording.name if recording.name.name != recording.path.name else recording.name.with_suffix("")
+        name = recording.path.with_suffix("").relative_to(root)
         id = "-".join(name.parts)
         if twin != recording.path:
             named.append((recording, id + recording.path.suffix, twin))
@@ -113,16 +113,16 @@ def _split(name: Path) -> str:
 
 
 def _read(id: str, recording: Recording, grid: Path, builder: CorpusBuilder, config: CorpusConfig) -> Read:
-    """Read one recording's labels."""
+    """Read the labels of a recording."""
     textgrid = read_tiers(grid)
     tier = choose_tier(textgrid, grid, config.tier)
     entries = tier.entries
     if not entries:
-        raise InputError(f"{grid}: no label in the tier {tier.name!r}", "label it; label silence as a pause")
+        raise InputError(f"{grid}: no label in the tier {tier.name!r}", "label it; label a silence as a pause")
     if spaced := [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]:
         more = f" and {len(spaced) - 5} more" if len(spaced) > 5 else ""
         what = f"labels with a space in them: {', '.join(spaced[:5])}{more}"
-        raise InputError(f"{grid}: {what}", "give each phone an interval")
+        raise InputError(f"{grid}: {what}", "give each phone its own interval")
     seconds = sound_file.info(recording.path).seconds
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
@@ -143,13 +143,13 @@ def _longest_gap(entries: Sequence[Entry], seconds: float) -> float:
 def _speakers(utterances: Sequence[Utterance]) -> str:
     speakers = {utterance.speaker for utterance in utterances}
     if speakers == {""}:
-        return "speakers: none known, as the recordings lie in no folders; with a folder for each, dev is of new voices"
-    several = f"{len(speakers - {''})} of the folders that the recordings lie in"
-    return f"speakers: {several}" + ("; recordings outside of them have none" if "" in speakers else "")
+        return "speakers: not known; put the recordings of each speaker into a folder, so that dev has new voices"
+    outside = "; recordings outside of folders have none" if "" in speakers else ""
+    return f"speakers: {len(speakers - {''})}, one for each folder of recordings{outside}"
 
 
 def _warn(all_read: Sequence[Read], builder: CorpusBuilder) -> None:
-    """Warn of what may be mistakes: encodings, long stretches without labels, long recordings."""
+    """Add warnings of possible mistakes: encodings, long gaps without labels, long recordings."""
     notes = [read.note for read in all_read if read.note]
     if notes:
         more = f" (and {len(notes) - 1} more TextGrids)" if len(notes) > 1 else ""
@@ -157,12 +157,12 @@ def _warn(all_read: Sequence[Read], builder: CorpusBuilder) -> None:
     gaps = [Path(read.utterance.audio.name) for read in all_read if read.gap >= LONG_GAP]
     builder.warn_of(
         gaps,
-        f"recordings with {LONG_GAP:.0f} s or more without a label; if someone speaks there, the model learns not to "
-        "hear it",
+        f"recordings with {LONG_GAP:.0f} s or more without a label; if they contain speech, "
+        "the model learns to ignore it",
     )
     long = [Path(read.utterance.audio.name) for read in all_read if read.seconds >= LONG]
     builder.warn_of(
         long,
-        f"recordings longer than {LONG:.0f} s; each is one utterance, and training takes memory for the longest, so "
-        "cut them at pauses",
+        f"recordings longer than {LONG:.0f} s; cut them at pauses, because each is one utterance, and the longest "
+        "decides on the memory that training needs",
     )

@@ -1,7 +1,8 @@
-"""TIMIT as the LDC lays it out: ``TRAIN/DR1/FVMH0/SA1.WAV`` beside ``SA1.PHN``, in either case, at any depth.
+"""Reads a corpus in the layout of TIMIT, complete or in part.
 
-A ``DEV`` folder beside ``TRAIN`` and ``TEST``, which the LDC's corpus has not, holds the dev speakers of a corpus
-laid out like it. Without one, dev is the usual 50 speakers and test the 24 of the core test set, both from ``TEST``.
+A recording is for example ``TRAIN/DR1/FVMH0/SX206.WAV``, and its labels are in ``SX206.PHN``. Names are in any
+letter case, and folders at any depth. Speakers in a folder ``DEV``, which the LDC's corpus does not have, are dev.
+Without it, dev is the usual 50 speakers and test the 24 of the core test set, both from ``TEST``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
-from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_phn
+from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_labels
 from speechctc.errors import InputError
 from speechctc.phones.folding import fold_labels
 
-# Two men and a woman of each dialect region, as the corpus's own documentation lists them.
+# Two men and one woman of each dialect region, as listed in the documentation of the corpus.
 CORE_TEST = frozenset(
     "mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0 "
     "mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0".split()
@@ -28,34 +29,34 @@ DEV = frozenset(
     "mrcs0 mrjm4 fcal1 mmwh0 fjsj0 majc0 mjsw0 mreb0 fgjd0 fjmg0 mroa0 mteb0 mjfc0 mrjr0 fmml0 mrws1".split()
 )
 TRAIN_SPEAKERS = 462
-SENTENCES = 8  # of each speaker, the two SA sentences left out
+SENTENCES = 8  # of each speaker, without the two SA sentences
 COMPLETE = {"train": 3696, "dev": 400, "test": 192}
 
 
 def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -> Corpus:
-    """Read a corpus in TIMIT's layout, whole or in part.
+    """Read a corpus in TIMIT's layout, complete or in part.
 
     Parameters
     ----------
     root : Path
-        A folder that holds TRAIN and TEST, at any depth.
+        A folder that contains TRAIN and TEST, at any depth.
     phone_set : str
-        ``"timit61"``, or a set of Lee and Hon's to fold the labels to as they are read.
+        ``"timit61"``, or a set of Lee and Hon, to which the labels are folded.
     dev_share : float
-        Share of the TRAIN speakers that are dev where none of the usual 50 is present.
+        Share of the TRAIN speakers that become dev if none of the usual 50 is present.
 
     Returns
     -------
     Corpus
-        Its ids are region, speaker and sentence: ``"dr1-fvmh0-sx206"``; times in seconds by each file's own rate.
+        Ids are region, speaker and sentence: ``"dr1-fvmh0-sx206"``; times are in seconds.
 
     Raises
     ------
     InputError
-        There is no corpus, its training part is empty, or all of TIMIT's speakers are there but not all sentences.
+        There is no corpus, TRAIN is empty, or all speakers of TIMIT are present but not all sentences.
     """
     if not phone_set.startswith("timit"):
-        raise InputError(f"corpus.phones={phone_set}: TIMIT's labels cannot become that set", "set it to timit61")
+        raise InputError(f"corpus.phones={phone_set}: TIMIT's labels cannot be folded to that set", "set it to timit61")
     sides, notes = find_files(root)
     if not sides["train"]:
         held = ", ".join(f"{len(files)} utterances in {side.upper()}" for side, files in sides.items() if files)
@@ -71,26 +72,29 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -
                 rejected[split].append(Rejected(files.id, str(error)))
     if not utterances["train"]:
         first = rejected["train"][0].reason
-        raise InputError(f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used; {first}", "mend it")
+        raise InputError(
+            f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used; {first}",
+            "correct them",
+        )
     return Corpus(
         {split: tuple(utterances[split]) for split in SPLITS},
         phone_set,
         {split: tuple(rejected[split]) for split in SPLITS},
         tuple(notes + more),
-        dev_from_train=any(files in sides["train"] for files in members["dev"]),
+        dev_from_train=len(members["train"]) < len(sides["train"]),
     )
 
 
 def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, list[Files]], list[str]]:
-    """Divide what was found among the splits, and say how.
+    """Divide the utterances among the splits, and return notes on how.
 
     Raises
     ------
     InputError
-        All of TIMIT's speakers are there, but not all their sentences.
+        All speakers of TIMIT are present, but not all sentences.
     """
     if sides["dev"]:
-        return sides, ["dev and test are the corpus's own DEV and TEST folders"]
+        return sides, ["dev and test are the folders DEV and TEST of the corpus"]
     speakers = {side: {files.speaker for files in found} for side, found in sides.items()}
     dev, core = speakers["test"] & DEV, speakers["test"] & CORE_TEST
     test = core or speakers["test"] - dev
@@ -105,12 +109,12 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
     notes = [
         f"partial TIMIT: {len(speakers['train'])} of {TRAIN_SPEAKERS} training speakers; TEST has "
         f"{len(speakers['test'])} speakers, {len(dev)} of the usual 50 of dev and {len(core)} of the 24 of core test",
-        "test: none, there is no TEST folder"
+        "test: none, because there is no TEST folder"
         if not speakers["test"]
         else f"test: {'the core test speakers' if core else 'the speakers of TEST'} ({len(test)})",
     ]
     if left_out := len(speakers["test"] - dev - test):
-        notes.append(f"{left_out} speakers of TEST are in neither set and left out")
+        notes.append(f"{left_out} speakers of TEST are in neither set, and left out")
     if dev:
         notes.append(f"dev: the usual speakers that are present ({len(dev)})")
         return members, notes
@@ -129,14 +133,14 @@ def _check_complete(members: dict[str, list[Files]]) -> None:
         short = [name for name in sorted({files.speaker for files in members[split]}) if by_speaker[name] != SENTENCES]
         odd = ", ".join(f"{name} {by_speaker[name]}" for name in short[:5]) + (", ..." if len(short) > 5 else "")
         raise InputError(
-            f"all of TIMIT's speakers are there, but {len(whole)} {split} utterances instead of {count} ({odd} "
+            f"all speakers of TIMIT are present, but {len(whole)} {split} utterances instead of {count} ({odd} "
             f"instead of {SENTENCES})",
-            "copy the corpus again; a part of it is read as such only where speakers are missing",
+            "copy the corpus again; it is read in part only where whole speakers are missing",
         )
 
 
 def _utterance(files: Files, phone_set: str) -> Utterance:
-    """Read one utterance's labels, in seconds by the recording's own rate."""
+    """Read the labels of an utterance; times in seconds."""
     if files.audio is None:
         raise BadLabels(f"{files.phn}: no recording of that name beside it")
     if files.phn is None:
@@ -145,7 +149,7 @@ def _utterance(files: Files, phone_set: str) -> Utterance:
         frames, rate, _ = sound_file.info(files.audio)
     except InputError as error:
         raise BadLabels(error.what) from None
-    segments = read_phn(files.phn, frames, rate)
-    phones, kept = fold_labels([segment.phone for segment in segments], phone_set)
-    times = tuple((segments[k].start / rate, segments[k].end / rate) for k in kept)
+    lines = read_labels(files.phn, frames, rate)
+    phones, kept = fold_labels([line.label for line in lines], phone_set)
+    times = tuple((lines[k].start / rate, lines[k].end / rate) for k in kept)
     return Utterance(files.id, files.audio, tuple(phones), files.speaker, times)

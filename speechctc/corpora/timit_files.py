@@ -1,4 +1,4 @@
-"""TIMIT's files: which recording and which labels belong together, and what the labels say."""
+"""Files of a corpus in TIMIT's layout: recordings paired with .PHN files, and their labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from speechctc.audio.annotations import PhnLine, read_phn_lines
 from speechctc.corpora.corpus import SPLITS
 from speechctc.errors import InputError
 from speechctc.phones.inventory import named_inventory
@@ -15,12 +15,12 @@ from speechctc.phones.inventory import named_inventory
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
 _NAME = re.compile(r"(?P<stem>[^.]+)(?:(?P<audio>(?:\.(?:wav|flac|sph))+)|(?P<phn>\.phn))", re.IGNORECASE)
 _DIALECT_SENTENCE = re.compile(r"sa\d", re.IGNORECASE)
-TAIL_MS = 50  # labels may run past the recording by this: one in a hundred of the LDC's ends a sample late
+TAIL_MS = 50  # labels may end this much after the recording: 1 % of the LDC's end a sample late
 
 
 @dataclass
 class Files:
-    """What was found of one utterance: a recording and a .PHN file, or one of them."""
+    """The files of an utterance: a recording and a .PHN file, or one of them."""
 
     id: str
     speaker: str
@@ -28,32 +28,24 @@ class Files:
     phn: Path | None = None
 
 
-class Segment(NamedTuple):
-    """A line of a .PHN file: from sample `start` up to sample `end` of the recording, a phone."""
-
-    start: int
-    end: int
-    phone: str
-
-
 class BadLabels(Exception):
     """An utterance that cannot be used; the message names the file, and the line."""
 
 
 def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
-    """Find the utterances below TRAIN, DEV and TEST, the SA sentences left out.
+    """Find the utterances in TRAIN, DEV and TEST, without the SA sentences.
 
     Returns
     -------
     sides : dict of str to list of Files
-        Under ``"train"``, ``"dev"`` and ``"test"``, in the order of their ids.
+        Under ``"train"``, ``"dev"`` and ``"test"``, sorted by id.
     notes : list of str
         What was left out.
 
     Raises
     ------
     InputError
-        There is no such folder, it is empty, or holds nothing of TIMIT's.
+        The folder does not exist, is empty, or has no files in TIMIT's layout.
     """
     if not root.exists():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder that holds TIMIT's TRAIN and TEST")
@@ -87,33 +79,34 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
     return {side: [found[side][id] for id in sorted(found[side])] for side in SPLITS}, notes
 
 
-def read_phn(path: Path, frames: int, rate: int) -> list[Segment]:
-    """Read a .PHN file, whose times count the samples of its recording.
+def read_labels(path: Path, frames: int, rate: int) -> list[PhnLine]:
+    """Read the labels of a recording from its .PHN file, and check them.
 
     Parameters
     ----------
     path : Path
     frames : int
-        Length of the recording, samples; the last phone is cut to it.
+        Length of the recording, samples; the last labels are cut to it.
     rate : int
         Of the recording, Hz.
 
     Raises
     ------
     BadLabels
-        An empty file, a line that is not ``start end phone``, a label that is not TIMIT's, times that run backwards
-        or overlap, or that run past the recording.
+        The file is not a .PHN file or is empty, a label is not one of TIMIT's, or times run backwards, overlap or go
+        beyond the end of the recording.
     """
-    labels = named_inventory("timit61")
-    segments: list[Segment] = []
+    timit = named_inventory("timit61")
+    checked: list[PhnLine] = []
     last = 0
-    for number, fields in _lines(path):
-        where = f"{path}, line {number}"
-        if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
-            raise BadLabels(f"{where}: {' '.join(fields)!r} is not a start, an end in samples and a phone")
-        start, end, phone = int(fields[0]), int(fields[1]), labels.normalise(fields[2])
+    try:
+        lines = read_phn_lines(path)
+    except InputError as error:
+        raise BadLabels(error.what) from None
+    for number, start, end, label in lines:
+        where, phone = f"{path}, line {number}", timit.normalise(label)
         try:
-            labels.encode([phone])
+            timit.encode([phone])
         except InputError as error:
             raise BadLabels(f"{where}: {error.what}") from None
         if end < start:
@@ -125,24 +118,13 @@ def read_phn(path: Path, frames: int, rate: int) -> list[Segment]:
                 f"{where}: {phone} ends at sample {end}, and the recording has {frames} at {rate} Hz: "
                 "it is cut short, or was resampled without its labels"
             )
-        segments.append(Segment(min(start, frames), min(end, frames), phone))
+        checked.append(PhnLine(number, min(start, frames), min(end, frames), phone))
         last = end
-    if not segments:
-        raise BadLabels(f"{path}: no labels in it")
-    return segments
-
-
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the fields of each line that has any, with its number."""
-    try:
-        text = path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadLabels(f"{path}: not readable as text ({error})") from None
-    return [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    return checked
 
 
 def _folders(root: Path) -> list[tuple[Path, list[str]]]:
-    """Return every folder with its files' names, short ones first; links are followed, each folder entered once."""
+    """Return every folder with the names of its files, short names first; links are followed, without loops."""
     entered: set[str] = set()
     folders = []
     for folder, subfolders, names in os.walk(root, followlinks=True):
@@ -157,7 +139,7 @@ def _folders(root: Path) -> list[tuple[Path, list[str]]]:
 
 
 def _place(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the side a folder is on, by the last of its names that says so, and the names below that."""
+    """Return the last part of a path that names a split, in lower case, and the parts after it."""
     for k in reversed(range(len(parts))):
         if parts[k].lower() in SPLITS:
             return parts[k].lower(), parts[k + 1 :]
@@ -165,7 +147,7 @@ def _place(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def _nothing(root: Path) -> InputError:
-    """Say what was looked for, and what is there instead."""
+    """Return the error for a folder without utterances: what was looked for, and what the folder has."""
     names = [name for _, names in _folders(root) for name in names]
     if not names:
         return InputError(f"{root}: the folder is empty", "copy TIMIT there, or set corpus.root to where it is")
@@ -176,6 +158,6 @@ def _nothing(root: Path) -> InputError:
     top = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.iterdir())
     holds = ", ".join(top[:6]) + (f" and {len(top) - 6} more" if len(top) > 6 else "")
     return InputError(
-        f"{root}: nothing of TIMIT's among {len(names)} files ({', '.join(endings[:6])}); it holds {holds}; {wanted}",
+        f"{root}: none of TIMIT's files among {len(names)} ({', '.join(endings[:6])}); it holds {holds}; {wanted}",
         "set corpus.root to the corpus, or corpus.kind to table for recordings of your own",
     )

@@ -1,4 +1,4 @@
-"""Phones that are known of recordings, as files have them: .PHN, TextGrids, text, tables."""
+"""Phones of recordings from transcripts: .PHN files, TextGrids, text files and tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
 from speechctc.audio.recordings import Recording, sibling_file
-from speechctc.corpora.table_rows import read_rows
+from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
+from speechctc.storage.text_files import read_text
 
 TIER = "phones"
 TEXTS = (".lab", ".txt")
 FILES = (".phn", *TEXTS, ".textgrid")
-"""Endings of files with phones, those that are taken first at the front."""
+"""Endings of transcripts; of several for one recording, the first in this order is read."""
 NAMES = ".PHN, .lab, .txt or .TextGrid"
 
 
@@ -26,69 +27,67 @@ class Transcript(NamedTuple):
     ----------
     phones : tuple of str
     starts : tuple of float
-        Where each begins, in seconds; empty where that is not known.
+        Start of each phone in seconds; empty if not known.
     file : Path, optional
-        Where they were read.
+        The file that they were read from.
+    note : str
+        What the user should know about how the file was read, or ``""``.
     """
 
     phones: tuple[str, ...]
     starts: tuple[float, ...] = ()
     file: Path | None = None
+    note: str = ""
 
 
-Found = Transcript | InputError
-"""A transcript, or why there is none."""
+TranscriptOrError = Transcript | InputError
+"""A transcript, or the reason why there is none."""
 
 
 def read_transcript(file: Path, recording: Path, tier: str | None = None) -> Transcript:
-    """Read the phones of a recording from a file, by its ending.
+    """Read the phones of a recording from a file, whose format is told by its ending.
 
     Parameters
     ----------
     file : Path
-        A .PHN file, a TextGrid, or text: labels between blanks.
+        A .PHN file, a TextGrid, or a text file with labels separated by white space.
     recording : Path
-        In whose rate a .PHN file counts.
+        The times of a .PHN file are in its samples.
     tier : str, optional
-        Of a TextGrid; ``"phones"`` without it.
+        Tier of a TextGrid; ``"phones"`` by default.
 
     Raises
     ------
     InputError
-        It cannot be read, or has no such tier.
+        The file cannot be read, or has no such tier.
     """
     ending = file.suffix.lower()
     if ending in (".phn", ".textgrid"):
-        if ending == ".phn":
-            intervals = read_phn(file, _rate(recording))
-        else:
-            intervals = read_textgrid(file, tier or TIER)
+        intervals = read_phn(file, _rate(recording)) if ending == ".phn" else read_textgrid(file, tier or TIER)
         return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
-    try:
-        return Transcript(tuple(file.read_text(encoding="utf-8-sig").split()), (), file)
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file}: not readable as UTF-8 text", "save its phones as text") from None
+    text, note = read_text(file)
+    return Transcript(tuple(text.split()), (), file, note)
 
 
 def _rate(recording: Path) -> int:
     try:
         return sound_file.info(recording).rate
-    except InputError:  # said when the recording is read
+    except InputError:  # reported when the recording is read
         return PHN_RATE
 
 
-def beside_each(recordings: Sequence[Recording], tier: str | None) -> list[Found]:
-    """Read the phones from the file beside each recording; with a tier named, from TextGrids alone."""
+def beside_each(recordings: Sequence[Recording], tier: str | None) -> list[TranscriptOrError]:
+    """Read the transcript in the folder of each recording; if a tier is named, only from TextGrids."""
     return [_first(each, [each.path], f"beside {each.path.name}", tier) for each in recordings]
 
 
-def in_folder(folder: Path, recordings: Sequence[Recording], tier: str | None) -> list[Found]:
-    """Read the phones from files of a folder, called like the recordings, in the same subfolders or in none."""
+def in_folder(folder: Path, recordings: Sequence[Recording], tier: str | None) -> list[TranscriptOrError]:
+    """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
     places = [[folder / each.name.parent / each.path.name, folder / each.path.name] for each in recordings]
     return [_first(each, where, f"in {folder}", tier) for each, where in zip(recordings, places, strict=True)]
 
 
-def _first(recording: Recording, places: Sequence[Path], where: str, tier: str | None) -> Found:
+def _first(recording: Recording, places: Sequence[Path], where: str, tier: str | None) -> TranscriptOrError:
     endings = (".textgrid",) if tier else FILES
     file = next((file for place in places if (file := sibling_file(place, endings)) is not None), None)
     if file is None:
@@ -101,38 +100,39 @@ def _first(recording: Recording, places: Sequence[Path], where: str, tier: str |
 
 
 def is_table(file: Path) -> bool:
-    """Tell whether a file of transcripts is a table: not by its ending a transcript, and .txt only with tabs."""
+    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line."""
     if file.suffix.lower() != ".txt":
         return file.suffix.lower() not in FILES
     try:
-        return "\t" in file.read_text(encoding="utf-8-sig").partition("\n")[0]
-    except (OSError, UnicodeDecodeError):
+        return "\t" in read_text(file).text.partition("\n")[0]
+    except InputError:
         return True
 
 
-def in_table(table: Path, recordings: Sequence[Recording] | None) -> list[tuple[Recording, Found]]:
-    """Pair a table's rows with the recordings named, by their id or file name; or with those the rows name.
+def in_table(table: Path, recordings: Sequence[Recording] | None) -> list[tuple[Recording, TranscriptOrError]]:
+    """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
+
+    A recording gets the channel that its row names.
 
     Raises
     ------
     InputError
         The table cannot be read, or a row has no phones.
     """
-    rows = read_rows(table)
+    rows, note = read_table(table)
     if bad := next((row for row in rows if row.problem or row.phones is None), None):
-        raise InputError(f"{table}, line {bad.line}: {bad.problem or 'no phones'}", "mend the line")
+        raise InputError(f"{table}, line {bad.line}: {bad.problem or 'no phones'}", "correct the line")
+
+    def transcript(row: Row) -> Transcript:
+        return Transcript(row.phones or (), (), table, note)
+
     if recordings is None:
-        paths = [table.parent / row.audio for row in rows]
-        pairs = zip(paths, rows, strict=True)
-        return [(Recording(path, Path(row.id)), Transcript(row.phones or (), (), table)) for path, row in pairs]
-    known = {Path(row.audio).stem: row.phones or () for row in rows} | {row.id: row.phones or () for row in rows}
+        return [(Recording(table.parent / row.audio, Path(row.id), row.channel), transcript(row)) for row in rows]
+    known = {Path(row.audio).stem: row for row in rows} | {row.id: row for row in rows}
     missing = "no row of its name among the ids and recordings"
     return [
-        (
-            each,
-            Transcript(known[each.path.stem], (), table)
-            if each.path.stem in known
-            else InputError(f"{each.path}: {table} has {missing}", "add one"),
-        )
+        (each._replace(channel=row.channel), transcript(row))
+        if (row := known.get(each.path.stem)) is not None
+        else (each, InputError(f"{each.path}: {table} has {missing}", "add one"))
         for each in recordings
     ]

@@ -11,12 +11,12 @@ from torch import Tensor
 from speechctc.ctc.arguments import (
     Lengths,
     as_lengths,
-    is_on_cpu,
     check_labels,
     check_lengths,
     check_shapes,
     check_sum,
     flatten,
+    is_on_cpu,
     loss_type,
     multiples,
     starts_of,

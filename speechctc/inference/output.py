@@ -59,7 +59,8 @@ class OutputOptions:
         clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names]
         found = ids(recordings)
         known = [id.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for id in found]
-        return [Source(name, id, self.channel) for name, id in zip(clean, known, strict=True)]
+        channels = [recording.channel or self.channel for recording in recordings]
+        return [Source(*each) for each in zip(clean, known, channels, strict=True)]
 
 
 def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | None, Path | None]:

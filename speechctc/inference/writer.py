@@ -63,14 +63,13 @@ class Delivery:
             if isinstance(result, InputError):
                 self.failures.append(result)
             else:
-                self.notes += [
-                    note for note in (sound_file.cut_short(recording.path), self._hint(recording.path)) if note
-                ]
+                self.notes += [note for note in (sound_file.cut_short(recording.path), self._hint(recording)) if note]
                 yield recording, source, result
             advance(1)
 
-    def _hint(self, path: Path) -> str:
-        hint = channel_hint(path, self.options) if self._hints < MOST_HINTS else ""
+    def _hint(self, recording: Recording) -> str:
+        is_mixed = recording.channel is None and self._hints < MOST_HINTS
+        hint = channel_hint(recording.path, self.options) if is_mixed else ""
         self._hints += bool(hint)
         return hint + (" (not checked in further recordings)" if hint and self._hints == MOST_HINTS else "")
 

@@ -1,4 +1,4 @@
-"""How far two sets of labelled intervals are apart: boundary errors, by the kind of phone that begins there."""
+"""Boundary errors between two sets of labelled intervals, by class of phone."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ CLASSES = {
     "approximant": "l r w y el",
     "silence": " ".join(sorted(SILENCES)),
 }
-"""Classes of the labels of TIMIT and CMU; other labels are in the class ``other``."""
+"""Classes of the labels of TIMIT and CMU. Other labels are in the class ``other``."""
 _CLASS_OF = {phone: name for name, phones in CLASSES.items() for phone in phones.split()}
 
 
 @dataclass(frozen=True)
 class BoundaryScore:
-    """Boundary errors of two sets of files.
+    """Boundary errors between two sets of files.
 
     Attributes
     ----------
     files : int
-        Pairs compared.
+        Number of pairs of files.
     boundaries : int
-        Boundaries of the reference between two phones.
+        Number of boundaries between two phones in the reference.
     errors : dict of str to ndarray
-        Seconds by which the hypothesis is later, of each boundary found in both, by the class of the phone that
-        begins there.
+        By class of the phone that begins at the boundary, seconds by which the hypothesis is later, for each boundary
+        that is in both.
     unmatched : tuple of str
-        Files of either set without one in the other.
+        Files of one set without a counterpart in the other.
     """
 
     files: int
@@ -55,7 +55,7 @@ class BoundaryScore:
     unmatched: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as the JSON report has them."""
+        """Return plain values for the JSON report."""
         every = np.concatenate([*self.errors.values(), np.zeros(0)])
         return {
             "files": self.files,
@@ -66,11 +66,11 @@ class BoundaryScore:
         }
 
     def to_text(self) -> str:
-        """Return the report for people."""
+        """Return the report as text."""
         report = self.to_dict()
         head = "class          boundaries  median error  median lag" + "".join(f"  <= {ms} ms" for ms in WITHIN_MS)
         rows = [_line("all", report), *(_line(name, values) for name, values in report["by_class"].items())]
-        found = f"{report['boundaries']} of {self.boundaries} reference boundaries lie between phones found alike"
+        found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
         lines = [f"{self.files} pairs of files; {found}", head, *rows]
         return "\n".join(lines + [f"no pair for {name}" for name in self.unmatched])
 
@@ -81,15 +81,15 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     Parameters
     ----------
     reference, hypothesis : Path
-        TextGrid or .PHN files, or folders of them; in folders files of the same path, but for the ending and upper
-        or lower case, belong together.
+        TextGrid or .PHN files, or folders of them, in which files belong together if their paths differ only in the
+        ending and in letter case.
     tier : str
-        Of the TextGrids.
+        Tier of the TextGrids.
 
     Raises
     ------
     InputError
-        There is nothing to compare, or a file cannot be read.
+        There are no two files to compare, or a file cannot be read.
     """
     pairs, unmatched = _pairs(reference, hypothesis)
     errors: dict[str, list[float]] = {}
@@ -103,12 +103,12 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
 
 
 def boundary_errors(reference: Sequence[Interval], hypothesis: Sequence[Interval]) -> Iterator[tuple[str, float]]:
-    """Yield the errors of boundaries whose two phones are both in the hypothesis, one after the other.
+    """Yield the errors of boundaries whose two phones are also neighbours in the hypothesis.
 
     Yields
     ------
     (str, float)
-        The phone that begins at the boundary, and by how many seconds it begins later in the hypothesis.
+        The phone that begins at the boundary, and the seconds by which it begins later in the hypothesis.
     """
     labels = [[interval.label for interval in side] for side in (reference, hypothesis)]
     place: dict[int, int] = {}
@@ -141,12 +141,12 @@ def _line(name: str, values: dict[str, Any]) -> str:
 def _read(path: Path, tier: str) -> list[Interval]:
     if path.suffix.lower() == ".textgrid":
         return read_textgrid(path, tier)
-    recording = sibling_file(path, ENDINGS)  # whose rate the samples are counted in
+    recording = sibling_file(path, ENDINGS)  # its rate is that of the .PHN file
     return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
 
 
 def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
-    """Return the files that belong together, and those that stand alone."""
+    """Return the pairs of files, and the files without a counterpart."""
     if reference.is_file() and hypothesis.is_file():
         return [(reference, hypothesis)], []
     sides = [_files(reference), _files(hypothesis)]
@@ -159,7 +159,7 @@ def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], 
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Return a folder's TextGrids and .PHN files by their path below it, in lower case without the ending."""
+    """Return the TextGrids and .PHN files of a folder, by relative path in lower case without the ending."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such {'folder' if not folder.exists() else 'folder; it is a file'}", "name two")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".textgrid", ".phn"))

@@ -1,4 +1,4 @@
-"""Edit counts and phone error rates under a named protocol. No torch."""
+"""Phone error rates with confidence intervals, and edit counts. No torch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.phones.folding import Folding
 
-FEW_PHONES = 500  # fewer phones, or fewer speakers than the next, are little proof
+FEW_PHONES = 500  # a score on fewer phones or speakers is not reliable
 FEW_SPEAKERS = 3
-DRAWS = 5000  # of the bootstrap
+DRAWS = 5000  # samples of the bootstrap
 PER_MEANS = "PER, the phone error rate: substituted, deleted and inserted phones, in per cent of the phones labelled"
 
 
 @dataclass(frozen=True)
 class EditCounts:
-    """How hypotheses differ from references, in phones; counts of parts add up.
+    """The edits between references and hypotheses, in phones. Counts can be added.
 
     Attributes
     ----------
     substitutions, deletions, insertions : int
-        Of a minimal alignment.
+        Edits of an alignment with the fewest edits.
     reference_phones : int
     utterances : int
     """
@@ -38,18 +38,18 @@ class EditCounts:
 
     @property
     def errors(self) -> int:
-        """Return the edits that turn the references into the hypotheses."""
+        """Return the number of all edits."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
     def per(self) -> float:
-        """Return the phone error rate in per cent; of nothing it is 0, or 100 where phones were inserted."""
+        """Return the phone error rate, per cent; for no reference phones it is 0, or 100 if phones were inserted."""
         if self.reference_phones == 0:
             return 100.0 if self.insertions else 0.0
         return 100.0 * self.errors / self.reference_phones
 
     def __add__(self, other: EditCounts) -> EditCounts:
-        """Return the counts of both."""
+        """Return the sum of two counts."""
         return EditCounts(
             self.substitutions + other.substitutions,
             self.deletions + other.deletions,
@@ -75,16 +75,16 @@ def score(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], folding: Folding
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far a phone error rate can be trusted.
+    """The confidence interval of a phone error rate, and what it is based on.
 
     Attributes
     ----------
     low, high : float or None
-        The 95 % interval of the PER, per cent; None where there is one utterance or none.
+        The 95 % confidence interval of the PER, per cent; None for fewer than two utterances.
     over : str
-        What was drawn: ``"speakers"``, or ``"utterances"`` where there are less than 3 or not all are known.
+        What was resampled: ``"speakers"``, or ``"utterances"`` if there are fewer than 3 speakers or not all are known.
     speakers : int or None
-        None where not every utterance names its speaker.
+        None if not all utterances have a known speaker.
     phones, utterances : int
     """
 
@@ -96,7 +96,7 @@ class Reliability:
     utterances: int
 
     def to_text(self) -> str:
-        """Return the interval and what it rests on, to stand beside a PER."""
+        """Return the interval and its basis as text, to print with a PER."""
         speakers = "speakers not known" if self.speakers is None else _count(self.speakers, "speaker")
         rests = f"{speakers}, {_count(self.utterances, 'utterance')}, {_count(self.phones, 'phone')}"
         if self.low is None or self.high is None:
@@ -105,22 +105,21 @@ class Reliability:
 
     @property
     def caution(self) -> str:
-        """Say how little the PER proves, where it rests on few phones or speakers; else ``""``."""
+        """Return a warning if the PER is based on few phones or speakers; else ``""``."""
         few = []
         if self.phones < FEW_PHONES:
             few.append(f"{_count(self.phones, 'phone')} (below {FEW_PHONES})")
         if self.speakers is None:
-            few.append("speakers that are not named")
+            few.append("unknown speakers")
         elif self.speakers < FEW_SPEAKERS:
             few.append(_count(self.speakers, "speaker"))
         if not few:
             return ""
-        return (
-            f"little proof: this PER rests on {' and '.join(few)}; other speakers' PER may lie far outside the interval"
-        )
+        basis = " and ".join(few)
+        return f"not reliable: this PER is based on {basis}; that of other speakers may be far outside the interval"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON reports have them."""
+        """Return plain values for JSON reports."""
         return {
             "per_low": self.low,
             "per_high": self.high,
@@ -131,18 +130,18 @@ class Reliability:
 
 
 def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int = 0) -> Reliability:
-    """Estimate how far a PER can be trusted, by the bootstrap.
+    """Estimate the confidence interval of a PER by the bootstrap.
 
-    Whole speakers are drawn with replacement where there are at least 3, since one speaker's utterances resemble each
+    Speakers are resampled if there are at least 3, because utterances of one speaker are similar to each
     other (Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004);
-    else utterances. Where there is no error at all, the upper end is that of the rule of three: 3 errors in all phones.
+    otherwise utterances. If there is no error, the upper end follows from the rule of three: 3 errors in all phones.
 
     Parameters
     ----------
     counts : sequence of EditCounts
-        Of each utterance.
+        The counts of each utterance.
     speakers : sequence of str
-        Of each utterance; empty where not known.
+        The speaker of each utterance; empty if not known.
     seed : int
     """
     named = set(speakers)
@@ -161,7 +160,7 @@ def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int
 
 
 def _interval(sums: NDArray[np.int64], seed: int) -> tuple[float, float]:
-    """Return the 2.5th and the 97.5th percentile of the PER over draws of the rows (errors, phones)."""
+    """Return the 2.5th and the 97.5th percentile of the PER over bootstrap samples of rows (errors, phones)."""
     errors, phones = sums.sum(0)
     if not errors:
         return 0.0, min(300.0 / phones, 100.0)

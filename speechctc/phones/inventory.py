@@ -1,4 +1,4 @@
-"""Phone inventories: the named sets of TIMIT and CMU, sets found in a corpus, and class numbers.
+"""Phone inventories: the sets of TIMIT and CMU, sets found in a corpus, class numbers.
 
 The blank is class 0 and phones count from 1: a net over an inventory of N phones has N + 1 classes.
 

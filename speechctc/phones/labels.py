@@ -1,4 +1,4 @@
-"""Spellings of phone labels: one Unicode form for all, and labels that may be one phone in several spellings."""
+"""Spellings of phone labels: their Unicode form, and several spellings of one phone."""
 
 from __future__ import annotations
 

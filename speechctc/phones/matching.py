@@ -1,4 +1,4 @@
-"""Phones of one set matched with those of another: by name, by a table of notations, or by features."""
+"""Matches the phones of two sets: by name, by a table of notations, or by features."""
 
 from __future__ import annotations
 

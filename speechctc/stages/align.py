@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.corpora import transcripts
-from speechctc.corpora.transcripts import Found, Transcript
+from speechctc.corpora.transcripts import Transcript, TranscriptOrError
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.output import OutputOptions, check_out
@@ -28,7 +28,7 @@ class Task(NamedTuple):
     """A recording and its transcript, or the error that says why there is none."""
 
     recording: Recording
-    transcript: Found
+    transcript: TranscriptOrError
 
 
 def align(recogniser: Recogniser, tasks: Sequence[Task], options: OutputOptions, reporter: Reporter) -> int:
@@ -64,7 +64,7 @@ def _place(recogniser: Recogniser, task: Task, channel: int | None) -> Recogniti
         raise InputError(f"{path}: no phones to align{where}", "give some, separated by spaces")
     if _look_like_words(transcript.phones, recogniser.inventory):
         raise _words_error(path, transcript, recogniser.inventory)
-    result = recogniser.align(path, transcript.phones, channel=channel)
+    result = recogniser.align(path, transcript.phones, channel=task.recording.channel or channel)
     pairs = list(zip(transcript.starts, result.segments, strict=False))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
 
@@ -136,7 +136,8 @@ def find_tasks(
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
     if given is not None and not given.is_dir() and transcripts.is_table(given):
-        return [Task(*pair) for pair in transcripts.in_table(given, find_recordings(arguments) if arguments else None)]
+        pairs = transcripts.in_table(given, find_recordings(arguments) if arguments else None)
+        return _noted_tasks(pairs, reporter)
     recordings = find_recordings(arguments)
     for line in left_out(arguments):
         reporter.note(line)
@@ -146,10 +147,21 @@ def find_tasks(
         of = "--phones are" if phones is not None else f"{given} is"
         fix = "use --transcripts with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return [Task(*pair) for pair in zip(recordings, _known(recordings, phones, given, tier), strict=True)]
+    return _noted_tasks(zip(recordings, _known(recordings, phones, given, tier), strict=True), reporter)
 
 
-def _known(recordings: Sequence[Recording], phones: str | None, given: Path | None, tier: str | None) -> list[Found]:
+def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:
+    """Return the pairs as tasks; print each note on how a transcript was read once."""
+    tasks = [Task(*pair) for pair in pairs]
+    notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
+    for note in filter(None, dict.fromkeys(notes)):
+        reporter.warn(note)
+    return tasks
+
+
+def _known(
+    recordings: Sequence[Recording], phones: str | None, given: Path | None, tier: str | None
+) -> list[TranscriptOrError]:
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
     if given is None:

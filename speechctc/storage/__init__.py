@@ -1,1 +1,1 @@
-"""Files: written whole, never over what a person made."""
+"""Files: written completely or not at all, and never over a person's changes."""

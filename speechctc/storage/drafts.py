@@ -1,8 +1,8 @@
-"""Drafts: files and folders under random, marked names, until they take the name of what they will be.
+"""Drafts: files and folders with random, marked names until they are complete and renamed.
 
-A draft is locked by the process that writes it, and the lock goes with the process, however it ends. A draft that
-nobody holds was abandoned, and is removed by the next process that writes into the same folder. Names that are not
-marked as drafts are never touched.
+The process that writes a draft holds a lock on it, which the system releases when the process ends. A draft without a
+lock was abandoned, and the next process that writes into the same folder removes it. Files whose names are not marked
+as drafts are never changed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pathlib import Path
 
 _NAME = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 PATIENCE = 600.0
-"""Seconds for which a draft without a lock is left alone: on some network file systems locks do not reach far."""
+"""Age in seconds at which a draft without a lock is removed: some network file systems do not share locks."""
 
 _tidied: set[Path] = set()
 
 
 @contextmanager
 def draft_file(path: Path) -> Iterator[Path]:
-    """Make an empty file beside `path`; what is left of it at the end is removed."""
+    """Create an empty file in the folder of `path`; it is removed at the end if it still exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _tidy_once(path.parent)
     draft = _name(path, "partial")
-    # O_EXCL follows no link and opens nothing that was there before.
+    # O_EXCL neither follows a link nor opens an existing file.
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         _lock(handle)
-        if os.name == "nt":  # where an open file can be neither replaced nor removed
+        if os.name == "nt":  # open files cannot be replaced or removed
             os.close(handle)
             handle = -1
         yield draft
@@ -46,7 +46,7 @@ def draft_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
-    """Make an empty folder beside `path`; what is left of it at the end is removed."""
+    """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _tidy_once(path.parent)
     draft = _name(path, "partial")
@@ -64,18 +64,18 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 
 def previous_name(path: Path) -> Path:
-    """Return a fresh name for what a folder was, while another takes its place."""
+    """Return a new name for the old version of a folder while the new version replaces it."""
     return _name(path, "previous")
 
 
 def previous_of(path: Path) -> Path | None:
-    """Return what `path` was before a replacement that has not yet put anything in its place."""
+    """Return the old version of `path` from a replacement that is not complete, or None."""
     found = sorted(path.parent.glob(f"{_stem(path)}-*.previous"), key=_changed)
     return found[-1] if found else None
 
 
 def tidy(folder: Path, patience: float = 0.0) -> None:
-    """Remove the drafts in a folder that no process holds, if they have not changed for so many seconds."""
+    """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds."""
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = _NAME.fullmatch(entry.name)
         if named and named[1] == "partial" and time.time() - _changed(entry) >= patience and _is_free(entry):
@@ -83,14 +83,14 @@ def tidy(folder: Path, patience: float = 0.0) -> None:
 
 
 def _tidy_once(folder: Path) -> None:
-    """Tidy at the first draft that this process makes in a folder, for listing a large one takes time."""
+    """Tidy a folder when this process makes its first draft in it; later drafts save the time to list the folder."""
     if folder.absolute() not in _tidied:
         _tidied.add(folder.absolute())
         tidy(folder, PATIENCE)
 
 
 def _stem(path: Path) -> str:
-    """Return what the drafts of one target begin with: short, however long its own name is."""
+    """Return the common start of the names of all drafts of a target, short for any length of its name."""
     return f".speechctc-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}"
 
 
@@ -101,12 +101,12 @@ def _name(path: Path, kind: str) -> Path:
 def _changed(path: Path) -> float:
     try:
         return path.lstat().st_mtime
-    except OSError:  # gone meanwhile
+    except OSError:  # removed meanwhile
         return 0.0
 
 
 def _is_free(path: Path) -> bool:
-    """Tell whether no process holds a draft; where that cannot be told, it is not free."""
+    """Return whether no process holds a draft; False if that is not known."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
@@ -128,7 +128,7 @@ def _lock(handle: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, a link or a folder, as far as that is allowed."""
+    """Remove a file, a link or a folder; errors are ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return

@@ -1,7 +1,7 @@
-"""Files and folders written whole or not at all, and folders read whole while others replace them.
+"""Writes files and folders completely or not at all; reads folders that others replace.
 
-What is new is made under another name (see `speechctc.storage.drafts`), flushed to the disk, and then takes its place
-in one step. A process that is killed at any moment leaves the old or the new.
+New content is written under another name (see `speechctc.storage.drafts`), flushed to the disk, and renamed in one
+step. A process that is killed at any moment leaves either the old or the new version.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from speechctc.storage.drafts import draft_file, draft_folder, previous_name, pr
 
 Read = TypeVar("Read")
 
-TRIES = 100  # of reading a folder that is replaced again and again
-MANY = 64  # files from which on one flush of all disks takes less time than one for each file
-_MASK = os.umask(0o077)  # the only way to read it is to set it
+TRIES = 100  # attempts to read a folder that others keep replacing
+MANY = 64  # from this many files on, one flush of all disks is faster than one for each file
+_MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
 
 def write_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a file beside `path`, then put it in its place.
+    """Write a file with `write`, which gets the path of a draft; the draft then replaces `path`.
 
-    A link at `path` is replaced, not followed; a device or a pipe (``/dev/stdout``) is written to directly.
+    A link at `path` is replaced, not followed. A device or a pipe (``/dev/stdout``) is written to directly.
 
     Raises
     ------
     OSError
-        From the disk; `path` is then as it was before.
+        From the disk; `path` is then unchanged.
     """
     if _is_special(path):
         write(path)
@@ -45,14 +45,14 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Give a draft the name of the file it is to be, in one step."""
-    _settle(draft)
+    """Rename a draft to its final name, in one step."""
+    _commit(draft)
     os.replace(draft, path)
     _flush(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8; file names in it that are not UTF-8 keep their bytes."""
+    """Write text as UTF-8; bytes of file names in it that are not UTF-8 are kept."""
     content = text.encode("utf-8", "surrogateescape")
     write_file(path, lambda draft: _write_bytes(draft, content))
 
@@ -69,9 +69,9 @@ def read_json(path: Path) -> Any:
     Raises
     ------
     ValueError
-        It is not JSON, or nested too deeply.
+        The file is not JSON, or is nested too deeply.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -84,19 +84,19 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder beside `path`, then put it in its place, in one step where the system has one.
+    """Write a folder with `write`, which gets the path of a draft; the draft then replaces `path`.
 
-    Where it has none, `path` is for a moment there under another name only, where `read_folder` finds it. A process
-    killed in that moment leaves it there; `settle_folder` puts it back.
+    This is one step if the system can exchange two names. If not, `path` has another name for a moment, under which
+    `read_folder` finds it. If the process is killed in that moment, `settle_folder` restores the name.
 
     Raises
     ------
     OSError
-        From the disk; `path` is then as it was before.
+        From the disk; `path` is then unchanged.
     """
     with draft_folder(path) as draft:
         write(draft)
-        _settle_all(draft)
+        _commit_all(draft)
         if not os.path.lexists(path):
             os.rename(draft, path)
         elif not _exchange(draft, path):
@@ -108,14 +108,14 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
-    """Return what `read` makes of a folder that another process may replace meanwhile; nothing is changed.
+    """Return the result of `read` for a folder that another process may replace at the same time.
 
     Parameters
     ----------
     path : Path
         A folder that `write_folder` writes.
     read : callable
-        Takes the folder to read from. It is called again if the folder was replaced while it read.
+        Takes the path of the folder to read, and changes nothing. Called again after a replacement.
     """
     for _ in range(TRIES):
         if (place := _find(path)) is None:
@@ -133,12 +133,12 @@ def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
 
 
 def standing(path: Path) -> Path:
-    """Return where a folder is: at `path`, or, while it is being replaced, where it was put."""
+    """Return the path of a folder: `path`, or the name of the old version while it is being replaced."""
     return _find(path) or path
 
 
 def _find(path: Path) -> Path | None:
-    for _ in range(3):  # it may be put back between the two questions
+    for _ in range(3):  # it may be restored between the two checks
         if path.exists():
             return path
         if (previous := previous_of(path)) is not None:
@@ -147,9 +147,9 @@ def _find(path: Path) -> Path | None:
 
 
 def settle_folder(path: Path) -> None:
-    """Finish or undo a replacement that was cut off, and remove what was left of it.
+    """Finish or undo a replacement that was interrupted, and remove its drafts.
 
-    Only for the one process that may write there.
+    Only the one process that may write to the folder may call this.
     """
     while (previous := previous_of(path)) is not None:
         if path.exists():
@@ -160,14 +160,14 @@ def settle_folder(path: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap what two names mean in one step; return False where the system or the file system cannot."""
+    """Exchange two names in one step; return False if the system or the file system cannot."""
     swap = _system_exchange()
     return swap is not None and swap(os.fsencode(one), os.fsencode(other)) == 0
 
 
 @cache
 def _system_exchange() -> Callable[[bytes, bytes], int] | None:
-    """Return the system's call that swaps two names: 0 if it did."""
+    """Return the system call that exchanges two names and returns 0 on success; None if there is none."""
     try:
         library = ctypes.CDLL(None)
         if sys.platform == "darwin":
@@ -175,44 +175,44 @@ def _system_exchange() -> Callable[[bytes, bytes], int] | None:
         here, exchange = ctypes.c_int(-100), ctypes.c_uint(2)  # AT_FDCWD, RENAME_EXCHANGE
         rename = library.renameat2
         return lambda one, other: int(rename(here, one, here, other, exchange))
-    except (OSError, AttributeError, TypeError):  # no such call, or, on Windows, no such way to look for it
+    except (OSError, AttributeError, TypeError):  # no such call, or Windows, where it cannot be looked up
         return None
 
 
 def _identity(path: Path) -> tuple[object, ...]:
-    """Return what tells a folder from others that have its name before or after it."""
+    """Return a value that differs between the versions of a folder that have the same name one after another."""
     try:
         status = path.stat()
     except OSError:
-        return (object(),)  # gone: like nothing else
-    return status.st_dev, status.st_ino, status.st_ctime_ns  # inodes are used again
+        return (object(),)  # removed: equal to no other
+    return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether a path is no place for a file: a device, a pipe, or the name of an open file."""
+    """Return whether a path is a device, a pipe, or the name of an open file."""
     named = path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc")
     return named or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _settle_all(folder: Path) -> None:
-    """Settle a folder and everything in it, the innermost first."""
+def _commit_all(folder: Path) -> None:
+    """Commit a folder and its contents, the innermost first."""
     paths = [Path(place, name) for place, _, names in os.walk(folder, topdown=False) for name in (*names, "")]
     together = len(paths) > MANY and hasattr(os, "sync")
     for path in paths:
-        _settle(path, flush=not together)
+        _commit(path, flush=not together)
     if together:
         os.sync()
 
 
-def _settle(path: Path, flush: bool = True) -> None:
-    """Give it the mode that new files or folders get here (safetensors writes for its owner alone), and flush it."""
+def _commit(path: Path, flush: bool = True) -> None:
+    """Set the mode of new files or folders (safetensors sets another one), and flush to the disk."""
     path.chmod((0o777 if path.is_dir() else 0o666) & ~_MASK)
     if flush:
         _flush(path)
 
 
 def _flush(path: Path) -> None:
-    """Wait until the disk has it; folders cannot be flushed on Windows, and need not be."""
+    """Wait until a file or folder is on the disk; folders need no flush on Windows."""
     if os.name == "nt" and path.is_dir():
         return
     handle = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Tensors as a safetensors file: the same tensors give the same bytes, and a full disk is an `OSError`."""
+"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def _sort_header(path: Path) -> None:
-    """Put the header in order: safetensors writes the metadata in another order each time."""
+    """Sort the header, because safetensors writes the metadata in a different order each time."""
     with open(path, "r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         entries = json.loads(file.read(length))

@@ -1,4 +1,4 @@
-"""Text files as spreadsheets, editors and Praat save them: UTF-8, UTF-16 or Windows-1252, any line ends."""
+"""Reads text files in UTF-8, UTF-16 or Windows-1252, with any line ends."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple
 
 from speechctc.errors import InputError
 
-_HEAD = 400  # bytes that UTF-16 without a byte order mark is told by
+_HEAD = 400  # bytes that are checked for UTF-16 without a byte order mark
 
 
 class Text(NamedTuple):
-    """What a file says, its lines parted by newlines, and what the user should know of how it was read (or ``""``)."""
+    """The text of a file with newlines as line ends, and what the user should know about how it was read, or ``""``."""
 
     text: str
     note: str
 
 
 def read_text(path: Path) -> Text:
-    """Read a text file in UTF-8 or UTF-16; one that is neither is taken for Windows-1252, and the note says so.
+    """Read a text file in UTF-8 or UTF-16; any other is read as Windows-1252, and the note says so.
 
     Raises
     ------
     InputError
-        The file cannot be read, or is no text: it holds NUL or bytes that Windows-1252 does not have.
+        The file cannot be read, or is not text: it has NUL characters, or bytes that Windows-1252 does not have.
     """
     try:
         raw = path.read_bytes()
@@ -34,7 +34,7 @@ def read_text(path: Path) -> Text:
 
 
 def decode_text(raw: bytes, path: Path) -> Text:
-    """Decode what `read_text` reads; `path` names it in messages."""
+    """Decode the bytes of a text file, as `read_text`; `path` is named in messages."""
     encoding = _unicode(raw)
     try:
         text, note = raw.decode(encoding), ""
@@ -50,7 +50,7 @@ def decode_text(raw: bytes, path: Path) -> Text:
 
 
 def _unicode(raw: bytes) -> str:
-    """Return the Unicode encoding that the file's first bytes speak for."""
+    """Return the Unicode encoding that the first bytes of a file indicate."""
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = raw[0:_HEAD:2], raw[1:_HEAD:2]
@@ -79,5 +79,5 @@ def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
 
 
 def _line(raw: bytes, place: int) -> int:
-    """Return the number of the line that a byte is in, whatever ends the lines."""
+    """Return the number of the line that a byte is in, for any line ends."""
     return len((raw[:place] + b".").splitlines())

@@ -1,8 +1,8 @@
-"""Which files speechctc wrote last, known by their content: what a person made or changed is never overwritten.
+"""Writes results, and refuses to overwrite files that a person made or changed.
 
-Each folder that results are written to has a small hidden file, `RECORD`, with a line for every file written there: its
-SHA-256 and its name, as ``sha256sum`` prints them. A line is appended before the file appears under its name, so that a
-run that is killed leaves nothing that looks like a person's; appending lets several processes share the record.
+Each folder of results has a small hidden file, `RECORD`, with a line for every file written there: its SHA-256 and its
+name, as ``sha256sum`` prints them. The line is appended before the file gets its name, so that a run that is killed
+leaves no file that looks like a person's. Several processes can append to the same record.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from speechctc.storage import files
 from speechctc.storage.drafts import draft_file
 
 RECORD = ".speechctc-written"
-NAMED = 3  # files named in a refusal; the others are counted
+NAMED = 3  # files that an error names; the others are counted
 
 
 def changed(paths: Iterable[Path]) -> list[Path]:
-    """Return those of the files that exist and do not have the content that was written there."""
+    """Return the files that exist with other content than speechctc wrote."""
     records: dict[Path, set[tuple[str, bytes]]] = {}
     found = []
     for path in paths:
@@ -39,26 +39,26 @@ def changed(paths: Iterable[Path]) -> list[Path]:
 
 
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
-    """See that writing to these files destroys nothing that a person made.
+    """Check that writing to these files overwrites nothing that a person made or changed.
 
     Parameters
     ----------
     paths : iterable of Path
     overwrite : bool
-        The user insists; only folders are then refused.
+        The user allows it; then only folders are refused.
     advice : str
-        What else can be done, to stand at the end of the message.
+        What else can be done; appended to the message.
 
     Raises
     ------
     InputError
-        Some of them were not written by speechctc, or were changed since.
+        Some files were not written by speechctc, or were changed since then.
     """
     found = [path for path in changed(paths) if path.is_dir() or not overwrite]
     if not found:
         return
     if folder := next((path for path in found if path.is_dir()), None):
-        raise InputError(f"{folder}: a folder is there, where a file is to be written", "name another file")
+        raise InputError(f"{folder}: a folder, where a file is to be written", "name another file")
     some = ", ".join(map(str, found[:NAMED])) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
     one = len(found) == 1
     what = f"{some}: {'exists and was' if one else f'{len(found)} files exist that were'} made or changed by hand"
@@ -67,32 +67,32 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
 
 
 def write_text(path: Path, text: str, overwrite: bool = False) -> None:
-    """Write text as UTF-8, line ends as they are, and remember that.
+    """Write text as UTF-8 with unchanged line ends, and record it.
 
     Raises
     ------
     InputError
-        The file there is not as it was written; see `refuse_changed`.
+        The file was changed since it was written; see `refuse_changed`.
     """
     with opened(path, overwrite) as file:
         file.write(text)
 
 
 def write_json(path: Path, value: Any, overwrite: bool = False) -> None:
-    """Write plain values as JSON, and remember that."""
+    """Write plain values as JSON, and record it."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n", overwrite)
 
 
 @contextmanager
 def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
-    """Open a file to write to; it takes its name when it is complete.
+    """Open a file for writing, which gets its name when it is complete.
 
-    When it is left by Ctrl-C or an `InputError`, what was written so far is put in place.
+    After Ctrl-C or an `InputError`, it gets its name with the content written so far.
 
     Raises
     ------
     InputError
-        The file there is not as it was written; on leaving, it was changed meanwhile, and the new one has another name.
+        The file was changed since it was written; if this is found only on leaving, the new file has another name.
     """
     refuse_changed([path], overwrite)
     if _is_special(path):
@@ -118,7 +118,7 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     except InputError as error:
         kept = next(name for k in count(1) if not (name := path.with_name(f"{path.stem}.new{k}{path.suffix}")).exists())
         files.put_in_place(draft, kept)
-        raise InputError(f"{error.what}; what was to be written is in {kept}", error.fix) from None
+        raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
     line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
     record = os.open(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
@@ -138,7 +138,7 @@ def _read_record(folder: Path) -> set[tuple[str, bytes]]:
 
 
 def _name(path: Path) -> bytes:
-    """Return a file's name as the record has it, on one line."""
+    """Return the name of a file as in the record, on one line."""
     return os.fsencode(path.name).replace(b"\n", b"\\n")
 
 
@@ -151,5 +151,5 @@ def _digest(path: Path) -> str:
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether writing goes to a pipe or a device, where nothing is replaced."""
+    """Return whether a path is a pipe or a device, where nothing is replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()

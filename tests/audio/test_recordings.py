@@ -17,7 +17,7 @@ def touch(*names: str) -> None:
 
 
 def found(*arguments: str) -> dict[str, str]:
-    return {str(path): str(name) for path, name in find_recordings(map(Path, arguments))}
+    return {str(path): str(name) for path, name, _ in find_recordings(map(Path, arguments))}
 
 
 def test_only_those_that_share_a_name_keep_their_ending(here: Path) -> None:

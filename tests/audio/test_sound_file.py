@@ -163,7 +163,7 @@ def test_a_wav_cut_short_is_read_as_far_as_it_goes_and_can_be_told(tmp_path: Pat
     half.write_bytes(path.read_bytes()[:16100])
     samples, seconds = sound_file.read(half, 16000)
     assert 7500 <= len(samples) <= 8050 and seconds == len(samples) / 16000
-    assert "half.wav: cut short: the header promises 32,0" in sound_file.cut_short(half)
+    assert "half.wav: cut short: the header says 32,0" in sound_file.cut_short(half)
     assert sound_file.cut_short(path) == ""
 
 

@@ -65,7 +65,7 @@ def test_each_format_says_the_same(tmp_path: Path, raw: bytes) -> None:
     assert read_textgrid(path, "PHÖNES") == [Interval(0.0, 0.25, "a"), Interval(0.25, 0.5, 'ʃ"x')]
     with pytest.raises(InputError, match=r"a.TextGrid: no tier 'x', only 'Mary', 'phönes', 'bell'; name one of those"):
         read_textgrid(path, "x")
-    with pytest.raises(InputError, match="the tier 'bell' is of points"):
+    with pytest.raises(InputError, match="the tier 'bell' has points"):
         read_textgrid(path, "bell")
 
 

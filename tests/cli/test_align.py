@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
@@ -66,6 +67,29 @@ def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     write_song(here / "audio" / "z.wav", SONG)
     done = speechctc("align", "audio", "--transcripts", "t.tsv")
     assert done.status == 1 and "z.wav: t.tsv has no row of its name" in done.err
+
+
+def test_a_table_names_the_channel_of_each_recording(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", SONG)
+    song, rate = soundfile.read(here / "a.wav", dtype="float32")
+    noise = np.random.default_rng(1).uniform(-0.5, 0.5, len(song)).astype(np.float32)
+    soundfile.write(here / "b.wav", np.stack([noise, song], axis=1), rate, subtype="FLOAT")
+    (here / "t.csv").write_text(f"id,audio,phones,channel\nb,b.wav,{' '.join(SONG)},2\n")
+    alone = speechctc("align", "a.wav", "--phones", " ".join(SONG), "--format", "ctm").out.splitlines()[1:]
+    for named in ((), ("b.wav",)):
+        done = speechctc("align", *named, "--transcripts", "t.csv", "--format", "ctm")
+        assert done.status == 0 and "different sounds" not in done.err
+        lines = [line.split() for line in done.out.splitlines() if not line.startswith(";;")]
+        assert {line[1] for line in lines} == {"2"}
+        assert [line[2:] for line in lines] == [line.split()[2:] for line in alone]
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("utf-16", ""), ("cp1252", "not UTF-8, read as Windows-1252")])
+def test_a_transcript_may_be_in_any_encoding(speechctc: Command, here: Path, encoding: str, said: str) -> None:
+    write_song(here / "a.wav", SONG)
+    (here / "a.lab").write_bytes((" ".join(SONG) + " é").encode(encoding))
+    done = speechctc("align", "a.wav")
+    assert done.status == 2 and "the label 'é' is not in the phone set" in done.err and said in done.err
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_evaluate_writes_the_score_with_its_protocol(speechctc: Command, there: 
     assert score["utterances"] == len(rows) == 12
     assert score["per_low"] <= score["per"] <= score["per_high"]
     assert (score["speakers"], score["interval_over"]) == (4, "speakers") and "below 500" in score["caution"]
-    assert "95 % interval" in done.out and "little proof" in done.out
+    assert "95 % interval" in done.out and "not reliable" in done.out
     assert done.err.count("PER, the phone error rate") == 1 and "PER, the" not in done.out
     assert "none folded" in score["protocol"] and f"PER on test: {score['per']:.2f} %" in done.out
 

@@ -84,7 +84,7 @@ def test_another_config_does_not_overwrite_it(root: Path) -> None:
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
-    with pytest.raises(InputError, match="other files are there, not a demo corpus"):
+    with pytest.raises(InputError, match="not a demo corpus, but other files"):
         make_demo(tmp_path, TINY)
     with pytest.raises(InputError, match="a file, not a folder"):
         make_demo(tmp_path / "thesis.txt", TINY)

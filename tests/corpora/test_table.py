@@ -84,11 +84,11 @@ def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path:
 @pytest.mark.parametrize(
     ("rows", "id", "reason"),
     [
-        ("1\ta.wav\tx\n1\tb.wav\ty\n", "1", "train.tsv, line 3: the id '1' is already that of line 2"),
+        ("1\ta.wav\tx\n1\tb.wav\ty\n", "1", "train.tsv, line 3: the id '1' is already used in line 2"),
         ("1\ta.wav\tx\n\n2\tz.wav\ty\n", "2", "train.tsv, line 4: no such recording: "),
         ("1\ta.wav\tx\n2\t\ty\n", "2", "train.tsv, line 3: the audio path is empty"),
         ("1\ta.wav\tx\n\tb.wav\ty\n", "line 3", "train.tsv, line 3: the id is empty"),
-        ("1\ta.wav\tx\n2\tb.wav\t \n", "2", "no phones; a recording without speech is written as []"),
+        ("1\ta.wav\tx\n2\tb.wav\t \n", "2", "no phones; for a recording without speech, write []"),
         ("1\ta.wav\tx\n2\tb.wav\t[x y\n", "2", "phones are not a JSON list: '[x y'"),
         ("1\ta.wav\tx\n2\tb.wav\t[1, 2]\n", "2", "phones are neither a line of labels nor a list"),
         ("1\ta.wav\tx\n2\tb.wav\n", "line 3", "2 fields for 3 columns"),
@@ -136,7 +136,7 @@ def test_silence_is_said_not_left_out(recordings: Path) -> None:
         ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
         ("train_csv", "sep=;\n\n", "line 1: no column id and no audio and no phones among: sep="),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
-        ("train_xlsx", HEADER, "train.xlsx: a spreadsheet, .*; save it there as CSV"),
+        ("train_xlsx", HEADER, "train.xlsx: a spreadsheet, .*; save it as CSV"),
         ("train_doc", HEADER, "train.doc: not the ending of a table"),
     ],
 )
@@ -193,9 +193,7 @@ def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
     assert corpus.inventory().phones == ("g", "x", "\u00e3", "ɡ")
     assert any("2 labels were written in two ways" in note for note in corpus.notes)
     assert "different phones: g = U+0067 (1) and ɡ = U+0261 (1)" in "".join(corpus.warnings)
-    assert "dev: 1 utterances are left out, because they have labels that are not in the training" in "".join(
-        corpus.warnings
-    )
+    assert "dev: 1 utterances are left out, because they have labels that are not in" in "".join(corpus.warnings)
 
 
 def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
@@ -213,7 +211,7 @@ def test_recordings_that_are_missing_are_counted_and_named(recordings: Path) -> 
     rows = "1\ta.wav\tx\n" + "".join(f"m{k}\tno/{k}.wav\tx\n" for k in range(7))
     corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "9\tb.wav\tx\n")
     (warning,) = corpus.warnings
-    assert "train.tsv: rows left out, because their recordings are not there (7)" in warning and "no/0.wav" in warning
+    assert "train.tsv: rows left out, because their recordings do not exist (7)" in warning and "no/0.wav" in warning
     assert warning.endswith("and 2 more") and len(corpus.rejected["train"]) == 7
 
 

@@ -12,6 +12,7 @@ from praatio import textgrid
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 
@@ -101,9 +102,9 @@ def test_a_flat_folder_knows_no_speakers_and_says_so(tmp_path: Path) -> None:
         write(tmp_path, name, "x y")
     corpus = read(tmp_path)
     assert {u.speaker for part in corpus.splits.values() for u in part} == {""}
-    assert any(note.startswith("speakers: none known") for note in corpus.notes)
+    assert any(note.startswith("speakers: not known") for note in corpus.notes)
     write(tmp_path, "anna/a", "x y")
-    assert any("speakers: 1 of the folders" in note and "outside of them" in note for note in read(tmp_path).notes)
+    assert any("speakers: 1, one for each folder" in note and "outside of" in note for note in read(tmp_path).notes)
 
 
 def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_long_stretches_without_labels_and_long_recordings_are_told(tmp_path: Pa
     write(tmp_path, "a", "x y")
     write(tmp_path, "b", "x y", seconds=61.0)
     text = " ".join(read(tmp_path).warnings)
-    assert "recordings with 10 s or more without a label" in text and "hear it (1): b.wav" in text
+    assert "recordings with 10 s or more without a label" in text and "ignore it (1): b.wav" in text
     assert "recordings longer than 60 s" in text
 
 
@@ -167,3 +168,16 @@ def test_nothing_usable_is_said(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
     with pytest.raises(InputError, match=r"no recording can be used for training.*no TextGrid beside"):
         read(tmp_path)
+
+
+def test_the_tier_of_phones_is_found_in_chronological_and_misspelt_textgrids(tmp_path: Path) -> None:
+    chronological = (
+        '"Praat chronological TextGrid text file"\n0 0.2\n2\n'
+        '"IntervalTier" "SEGM" 0 0.2\n"IntervalTier" "words" 0 0.2\n'
+        '1 0 0.1 "a"\n2 0 0.2 "two words"\n1 0.1 0.2 "b"\n'
+    )
+    (tmp_path / "a.TextGrid").write_text(chronological)
+    write(tmp_path, "b", "s aa", tier="segm")
+    (tmp_path / "c.TextGrid").write_text("nothing")
+    tier, note = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
+    assert tier == "SEGM" and "'SEGM' (4 labels" in note

@@ -144,7 +144,7 @@ def test_a_last_label_a_little_late_is_cut_to_the_recording(tmp_path: Path) -> N
         ("0 9000 h#\n", "line 1: h# ends at sample 9000, and the recording has 4000 at 16000 Hz"),
         ("", "no labels in it"),
         ("\n \n", "no labels in it"),
-        ("0 100 h#\n100 200 \u00e6\n", "not readable as text"),
+        ("0 100 h#\n100 200 \u00e6\n", "line 2: the label 'æ' is not in the phone set timit61"),
         (None, "SX1.WAV: no .PHN file beside it"),
     ],
 )
@@ -191,7 +191,7 @@ def test_labels_are_folded_as_they_are_read_when_asked(tmp_path: Path) -> None:
 
 
 def test_a_set_that_is_not_timits_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cmu39: TIMIT's labels cannot become that set"):
+    with pytest.raises(InputError, match="cmu39: TIMIT's labels cannot be folded to that set"):
         read_timit(tmp_path, "cmu39")
 
 
@@ -284,10 +284,10 @@ def test_a_corpus_complete_by_speakers_must_be_complete(side: str, name: str, sp
     [
         (["fnew0", "mnew0"], {"dev": None, "test": {"fnew0", "mnew0"}}, "the speakers of TEST (2)"),
         (["faks0", "mdab0", "fnew0"], {"dev": {"faks0"}, "test": {"mdab0"}}, "the core test speakers (1)"),
-        (["mdab0", "fnew0"], {"dev": None, "test": {"mdab0"}}, "1 speakers of TEST are in neither set and left out"),
+        (["mdab0", "fnew0"], {"dev": None, "test": {"mdab0"}}, "1 speakers of TEST are in neither set, and left out"),
         (["faks0", "fnew0"], {"dev": {"faks0"}, "test": {"fnew0"}}, "1 of the usual 50 of dev and 0 of the 24"),
         (["faks0"], {"dev": {"faks0"}, "test": set()}, "partial TIMIT: 10 of 462 training speakers"),
-        ([], {"dev": None, "test": set()}, "test: none, there is no TEST folder"),
+        ([], {"dev": None, "test": set()}, "test: none, because there is no TEST folder"),
     ],
 )
 def test_a_part_of_timit_uses_the_official_speakers_it_has(

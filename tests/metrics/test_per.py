@@ -93,7 +93,7 @@ def test_an_interval_is_the_same_every_time_and_holds_its_per() -> None:
 @pytest.mark.parametrize(
     ("phones", "speakers", "said"),
     [(499, "abc", "499 phones (below 500)"), (500, "ab", "2 speakers"), (9, "a", "9 phones (below 500) and 1 speaker"),
-     (600, "abc", ""), (600, "", "speakers that are not named")],
+     (600, "abc", ""), (600, "", "unknown speakers")],
 )  # fmt: skip
 def test_few_phones_or_speakers_are_little_proof(phones: int, speakers: str, said: str) -> None:
     names = list(speakers) or [""]

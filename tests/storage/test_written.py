@@ -42,7 +42,7 @@ def test_many_are_counted_and_a_folder_is_never_replaced(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"2.txt and 6 more: 9 files exist that were made or changed by hand"):
         written.refuse_changed(paths, overwrite=False)
     written.refuse_changed(paths, overwrite=True)
-    with pytest.raises(InputError, match="a folder is there"):
+    with pytest.raises(InputError, match="a folder, where a file"):
         written.refuse_changed([tmp_path], overwrite=True)
 
 
@@ -72,7 +72,7 @@ def test_what_ctrl_c_leaves_is_in_place_and_known(tmp_path: Path) -> None:
 
 
 def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"what was to be written is in .*a.new1.txt"):
+    with pytest.raises(InputError, match=r"the new content is in .*a.new1.txt"):
         with written.opened(tmp_path / "a.txt") as file:
             file.write("phones")
             (tmp_path / "a.txt").write_text("mine")

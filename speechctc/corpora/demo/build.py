@@ -1,8 +1,8 @@
-"""The demo corpus: American English spoken by eSpeak NG, written to disk in TIMIT's layout and read as that.
+"""Makes the demo corpus with eSpeak NG, in the layout of TIMIT, and reads it.
 
-``TRAIN``, ``DEV`` and ``TEST`` hold ``DR1/<speaker>/SX<n>.WAV`` (16 kHz, 16 bits, RIFF) with its .PHN and
-.TXT (no .WRD: eSpeak NG runs some words together); ``demo.json`` says what it was made with. All voices are one
-synthesiser's, far more alike than people are.
+``TRAIN``, ``DEV`` and ``TEST`` contain ``DR1/<speaker>/SX<n>.WAV`` (16 kHz, 16 bits, RIFF) with .PHN and .TXT files.
+There are no .WRD files, because eSpeak NG joins some words. ``demo.json`` has the settings that the corpus was made
+with. All voices are from one synthesiser and far more similar than those of people.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
 from speechctc.storage import files
 
-RATE = 16000  # of the files, Hz, as TIMIT's
+RATE = 16000  # of the recordings, Hz, as in TIMIT
 MARKER = "demo.json"
-LAYOUT = 1  # of the folder and the labels: raised when either changes
-QUIET_MS = (100, 250)  # silence before and after each sentence, as h#
+LAYOUT = 1  # version of the folder's layout and the labels
+QUIET_MS = (100, 250)  # silence before and after each sentence, labelled h#
 
 
 def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Corpus:
-    """Make the demo corpus if it is not there, and read it.
+    """Read the demo corpus; it is made first if it does not exist.
 
     Raises
     ------
     InputError
-        As `make_demo`; or utterances of it are missing.
+        As `make_demo`; or utterances are missing.
     """
     about = make_demo(root, config)
     corpus = read_timit(root, phone_set)
@@ -53,7 +53,7 @@ def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Cor
     if count != about["utterances"]:
         raise InputError(
             f"{root}: {count} usable utterances of the {about['utterances']} that were made",
-            "move the folder aside: it is made again",
+            "move the folder aside; the corpus is then made again",
         )
     note = (
         f"demo corpus: {config.voices} voices, {config.sentences} sentences, {count} utterances, "
@@ -64,19 +64,19 @@ def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Cor
 
 
 def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
-    """Make the demo corpus, whole or not at all; one that is there already and was made with this config is kept.
+    """Make the demo corpus, completely or not at all; an existing one of the same config is kept.
 
-    The same config gives the same corpus, bit for bit, on the same machine.
+    On one machine the same config gives the same corpus to the bit.
 
     Returns
     -------
     dict
-        What ``demo.json`` says: config, eSpeak NG's version, utterances, seconds.
+        The content of ``demo.json``: config, version of eSpeak NG, utterances, seconds.
 
     Raises
     ------
     InputError
-        The folder holds a demo corpus of another config, or something else; eSpeak NG is not installed.
+        The folder has a demo corpus of another config, or other files; or eSpeak NG is not installed.
     """
     if root.is_dir() and any(root.iterdir()):
         return _made_before(root, config)
@@ -97,7 +97,7 @@ def _fingerprint(config: DemoConfig) -> dict[str, Any]:
 def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
     marker = root / MARKER
     if not marker.is_file():
-        raise InputError(f"{root}: other files are there, not a demo corpus", "set corpus.root to a folder of its own")
+        raise InputError(f"{root}: not a demo corpus, but other files", "set corpus.root to a new folder")
     about: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
     wanted = _fingerprint(config)
     if any(about.get(key) != value for key, value in wanted.items()):
@@ -111,7 +111,7 @@ def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
 
 
 def _make_whole(folder: Path, config: DemoConfig) -> None:
-    """Write all voices, which a process of its own speaks: only one that has not spoken before says the same again."""
+    """Write all voices; a new process speaks them, because only its first speech is reproducible."""
     count, samples = 0, 0
     version = ""
     pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
@@ -136,8 +136,8 @@ def _make_whole(folder: Path, config: DemoConfig) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep torch to one thread: resampling a sentence takes 2 ms, and several threads on busy cores 90."""
-    import torch  # late: reading a corpus that is there does not need it
+    """Limit torch to one thread: resampling a sentence then takes 2 ms, and with several threads on busy cores 90."""
+    import torch  # late: reading an existing corpus does not need it
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -148,7 +148,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class Spoken(NamedTuple):
-    """What one voice said, its samples at `rate`, Hz."""
+    """The speech of one voice, with samples at `rate`, Hz."""
 
     version: str
     rate: int
@@ -172,9 +172,10 @@ def _speak(voice: Voice) -> Spoken:
 def _record(
     speech: Speech, rate: int, voice: Voice, noise_db: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int16], list[tuple[int, int, str]]]:
-    """Return a sentence as the file has it, and its phones in samples of the file.
+    """Return the samples of a sentence and its phones as (start, end, label), in samples.
 
-    It stands at its level between silences, under a little noise: no room is as silent as a synthesiser.
+    The sentence is scaled to the level of the voice, put between silences, and a little noise is added, because no room
+    is as silent as a synthesiser.
     """
     phones = label(speech, rate, voice.words_per_minute)
     before, after = (int(RATE * rng.uniform(*QUIET_MS) / 1000) for _ in range(2))

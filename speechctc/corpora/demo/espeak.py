@@ -1,8 +1,8 @@
-"""eSpeak NG through ctypes: text to samples, with the time of every phoneme.
+"""eSpeak NG through ctypes: speaks text and gives the time of every phoneme.
 
-The library keeps one state for the whole process and some of it outlives every call (the phase of a voice's flutter,
-for one), so the same speech comes back bit for bit only from a fresh process that asks for the same things in the
-same order. It is not thread-safe.
+The library has one state for the whole process, and some of it is kept between calls, such as the phase of a voice's
+flutter. So speech is the same to the bit only from a new process with the same calls in the same order. The library
+is not thread-safe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RATE, _PITCH = 1, 3
 
 
 class Phoneme(NamedTuple):
-    """Where a phoneme starts, and eSpeak NG's name for it, without stress marks."""
+    """The sample at which a phoneme starts, and its name in eSpeak NG without stress marks."""
 
     sample: int
     name: str
@@ -33,14 +33,14 @@ class Phoneme(NamedTuple):
 
 @dataclass(frozen=True)
 class Speech:
-    """What eSpeak NG said.
+    """A spoken sentence.
 
     Attributes
     ----------
     samples : ndarray, int16, shape = (n,)
-        At `Synthesiser.rate`.
+        At the rate `Synthesiser.rate`.
     phonemes : tuple of Phoneme
-        Each lasts until the next, the last until the end.
+        Each lasts until the start of the next one, and the last until the end.
     """
 
     samples: NDArray[np.int16]
@@ -68,12 +68,12 @@ _Callback = ctypes.CFUNCTYPE(c_int, POINTER(c_short), c_int, POINTER(_Event))
 
 
 class Synthesiser:
-    """The process's eSpeak NG.
+    """eSpeak NG in this process.
 
     Raises
     ------
     InputError
-        The package espeakng-loader, which carries the library and its voices, is not installed or does not load.
+        The package espeakng-loader, which contains the library and its voices, is not installed or does not load.
     """
 
     def __init__(self) -> None:
@@ -85,12 +85,12 @@ class Synthesiser:
         self._variants = data / "voices" / "!v"
         self._blocks: list[NDArray[np.int16]] = []
         self._phonemes: list[Phoneme] = []
-        self._callback = _Callback(self._receive)  # kept: the library holds only its address
+        self._callback = _Callback(self._receive)  # kept, because the library has only its address
         self._library.espeak_SetSynthCallback(self._callback)
 
     @staticmethod
     def check() -> None:
-        """Raise `InputError` where eSpeak NG is not installed; nothing is started."""
+        """Raise `InputError` if eSpeak NG is not installed."""
         _load()
 
     def seed(self, number: int) -> None:
@@ -98,19 +98,19 @@ class Synthesiser:
         self._library.espeak_ng_SetRandSeed(c_long(number))
 
     def choose(self, variant: str, words_per_minute: int, pitch: int) -> None:
-        """Speak American English in a variant's voice from now on.
+        """Choose the voice for American English.
 
         Parameters
         ----------
         variant : str
-            As in ``en-us+f3``, the part after the plus sign.
+            The part after the plus sign, as in ``en-us+f3``.
         words_per_minute : int
             80 to 450.
         pitch : int
-            0 to 99; 50 is the variant's own.
+            0 to 99; 50 is the default of the variant.
         """
         name = f"en-us+{variant}"
-        # a variant that does not exist would be passed over in silence
+        # eSpeak NG ignores a variant that does not exist
         if not (self._variants / variant).is_file() or self._library.espeak_SetVoiceByName(name.encode()):
             raise InputError(f"eSpeak NG {self.version} has no voice {name}", "install espeakng-loader 0.2.4")
         self._library.espeak_SetParameter(_RATE, words_per_minute, 0)
@@ -125,7 +125,7 @@ class Synthesiser:
         return Speech(np.concatenate(self._blocks), tuple(self._phonemes))
 
     def _receive(self, samples: Any, count: int, events: Any) -> int:
-        """Take a block of samples and the events in it; 0 asks for more."""
+        """Keep a block of samples and its events; 0 asks for more."""
         if samples and count > 0:
             self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
         k = 0
@@ -138,7 +138,7 @@ class Synthesiser:
 
 
 def _load() -> tuple[ctypes.CDLL, Path]:
-    """Load the library; return it and the folder of its data."""
+    """Return the library and the folder of its data."""
     try:
         import espeakng_loader
 

@@ -1,14 +1,15 @@
-"""From eSpeak NG's phonemes to TIMIT's phones, with times.
+"""Converts phonemes of eSpeak NG to phones of TIMIT, with times.
 
-What is exact and what is not. The order of the phones and nearly all their boundaries are the synthesiser's own.
-Three things it does not mark, and they are settled here by rule:
+The order of the phones and nearly all boundaries are from the synthesiser. Three things that it does not mark follow
+rules:
 
-- A stop's closure. eSpeak NG is silent before the release of a voiceless stop, and of a voiced one that follows a
-  consonant; that silence, found in the samples, is labelled as the closure. A voiced stop after a vowel has no
-  silence before it but a murmur that belongs to the stop's own event: the label is the release's (``b``), without
-  ``bcl``, as TIMIT has it where a closure could not be told apart.
-- A vowel coloured by r is one event (``A@`` in "car"): two phones of equal length (``aa r``).
-- An l after a vowel and before no other is spoken within the vowel's event, and its own is empty: the two halve it.
+- The closure of a stop: eSpeak NG is silent before the release of a voiceless stop, and of a voiced stop after a
+  consonant. This silence, found in the samples, is labelled as the closure. A voiced stop after a vowel has a murmur
+  before it, which is part of the event of the stop. It is labelled as the release (``b``) without ``bcl``, as TIMIT
+  does where a closure could not be separated.
+- A vowel with r is one event (``A@`` in "car"), and becomes two phones of equal length (``aa r``).
+- An l after a vowel and not before one is spoken within the event of the vowel, and its own event is empty. Vowel and
+  l get half of the vowel's event each.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 
 from speechctc.corpora.demo.espeak import Speech
 
-# At 175 words a minute closures are 16, 20, 24, 32, 39 or 49 ms long, the gaps between words 9; both scale with time.
+# At 175 words per minute, closures are 16 to 49 ms long and gaps between words 9 ms; both scale with the rate.
 CLOSURE_MS, CLOSURE_WPM = 12.5, 175
-SILENT = 2  # samples of 16 bits up to this are silence: the voices used have no echo
+SILENT = 2  # largest value of a silent 16-bit sample: the voices used have no echo
 
 
 def _table(text: str) -> dict[str, tuple[str, ...]]:
@@ -41,40 +42,40 @@ CONSONANTS = _table(
 CLOSURES = {
     "p": "pcl", "b": "bcl", "t": "tcl", "d": "dcl", "k": "kcl", "g": "gcl", "ch": "tcl", "jh": "dcl",
 }  # fmt: skip
-GLIDE = ";"  # the passage from a close vowel to the next: no phone of its own in TIMIT
+GLIDE = ";"  # the transition from a close vowel to the next one, which is not a phone in TIMIT
 
 
 class Phone(NamedTuple):
-    """A phone and the sample it starts at; it lasts until the next."""
+    """A phone and the sample at which it starts; it lasts until the next one."""
 
     start: int
     label: str
 
 
 class UnknownPhoneme(ValueError):
-    """A phoneme of eSpeak NG without a TIMIT label: the sentence that has it does not belong into the corpus."""
+    """A phoneme of eSpeak NG without a TIMIT label; its sentence cannot be in the corpus."""
 
 
 def label(speech: Speech, rate: int, words_per_minute: int) -> list[Phone]:
-    """Return the phones of a sentence; which they are depends on its words alone, not on who speaks it or how fast.
+    """Return the phones of a sentence. The labels depend only on its words, not on the voice or the rate.
 
     Parameters
     ----------
     speech : Speech
     rate : int
-        Of its samples, Hz.
+        Rate of its samples, Hz.
     words_per_minute : int
-        What it was spoken at.
+        Speaking rate of the voice.
 
     Returns
     -------
     list of Phone
-        From an h# at 0 to an h# after the last sound; either may have no length, the others have some.
+        From an h# at 0 to an h# after the last sound. Only these two may have no duration.
 
     Raises
     ------
     UnknownPhoneme
-        The sentence has a phoneme that no sentence of this package has.
+        The sentence has a phoneme without a label, or one without duration.
     """
     closure = rate * CLOSURE_MS / 1000 * CLOSURE_WPM / words_per_minute
     phones = [Phone(0, "h#")]
@@ -101,7 +102,7 @@ def label(speech: Speech, rate: int, words_per_minute: int) -> list[Phone]:
 
 
 def _add(phones: list[Phone], start: int, label: str) -> None:
-    """Append a phone; a pause joins a pause before it, and one of length 0 gives way."""
+    """Append a phone; a pause is joined with a pause before it, and a pause of length 0 is removed."""
     if label == phones[-1].label == "pau":
         return
     if phones[-1] == Phone(start, "pau"):
@@ -110,7 +111,7 @@ def _add(phones: list[Phone], start: int, label: str) -> None:
 
 
 def _add_vowel(phones: list[Phone], start: int, end: int, labels: tuple[str, ...], linked: bool) -> None:
-    """Append a vowel of one or two phones; its r is left to an r that follows in its own right."""
+    """Append a vowel of one or two phones; its r is dropped if an r follows."""
     if linked and labels[-1] == "r":
         labels = labels[:-1]
     for k, name in enumerate(labels):
@@ -118,9 +119,9 @@ def _add_vowel(phones: list[Phone], start: int, end: int, labels: tuple[str, ...
 
 
 def _add_consonant(phones: list[Phone], start: int, label: str, silence: int, closure: float) -> None:
-    """Append a consonant, and before a stop its closure if it can be heard and no pause hides it."""
+    """Append a consonant, and before a stop its closure, if it is long enough and does not follow a pause."""
     follows_pause = phones[-1].label in ("pau", "h#")
-    if label == "q":  # nothing but silence: the closure is the phone
+    if label == "q":  # a glottal stop is silent: the closure is the phone
         start = start if follows_pause else start - silence
     elif label in CLOSURES and not follows_pause and silence >= closure:
         _add(phones, start - silence, CLOSURES[label])

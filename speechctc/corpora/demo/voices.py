@@ -1,4 +1,4 @@
-"""Who speaks the demo corpus, and who says what: voices and sentences of dev and test are not in training."""
+"""Voices of the demo corpus and their sentences; those of dev and test are not in training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from speechctc.corpora.corpus import SPLITS
 
 Sex = Literal["F", "M"]
 
-# eSpeak NG's variants, each in one split only, and near twins in the same one. Left out are those with an echo (f2 to
-# f5, m2 and others: it hides where sounds end), whispers (whisper, whisperf, caleb), the robots, what no vocal tract
-# could say (boris, ian, iven, kaukovalta, travis, croak, Storm, zac), what overdrives (klatt4, klatt5) and copies.
+# Variants of eSpeak NG, each in one split only, and similar ones in the same split. Left out are variants with an echo,
+# which hides where sounds end (f2 to f5, m2 and others), whispers (whisper, whisperf, caleb), robots, voices that no
+# vocal tract can produce (boris, ian, iven, kaukovalta, travis, croak, Storm, zac), distorted ones (klatt4, klatt5),
+# and copies.
 VARIANTS: dict[str, dict[Sex, tuple[str, ...]]] = {
     "train": {
         "F": tuple("belinda Andrea steph linda anika shelby".split()),
@@ -38,15 +39,15 @@ class Voice:
     ----------
     split : str
     name : str
-        As TIMIT names its speakers: sex, three letters, a digit.
+        In the form of TIMIT's names of speakers: sex, three letters, a digit.
     variant : str
-        eSpeak NG's, spoken as ``en-us+<variant>``.
+        Variant of eSpeak NG, spoken as ``en-us+<variant>``.
     words_per_minute, pitch : int
-        eSpeak NG's settings.
+        Settings of eSpeak NG.
     level : float
         RMS of its speech, dB of full scale.
     sentences : tuple of int
-        What it says: places in `sentences`.
+        The sentences it speaks, as indices into `sentences`.
     """
 
     split: str
@@ -60,13 +61,13 @@ class Voice:
 
 @lru_cache(maxsize=1)
 def sentences() -> tuple[str, ...]:
-    """Return the sentences written for the demo corpus."""
+    """Return all sentences of the demo corpus."""
     text = resources.files("speechctc.corpora.demo").joinpath("sentences.txt").read_text(encoding="ascii")
     return tuple(text.splitlines())
 
 
 def cast(config: DemoConfig) -> list[Voice]:
-    """Choose the voices and deal the sentences out among them, by the config's seed alone."""
+    """Choose the voices and distribute the sentences among them; the result depends only on the config."""
     rng = random.Random(config.seed)
     order = list(range(config.sentences))
     rng.shuffle(order)
@@ -96,12 +97,12 @@ def _divide(number: int, share: float) -> dict[str, int]:
 
 
 def _variants(split: str, number: int) -> list[tuple[Sex, str]]:
-    """Return as many variants as wanted, a third of them women's; each list begins again when it ends."""
+    """Return a number of variants, a third of them female; each list is repeated if it is too short."""
     female, male = cycle(VARIANTS[split]["F"]), cycle(VARIANTS[split]["M"])
     return [("F", next(female)) if k % 3 == 1 else ("M", next(male)) for k in range(number)]
 
 
 def _name(sex: Sex, variant: str, taken: set[str]) -> str:
-    """Return a name in TIMIT's form that nobody has yet."""
+    """Return a name in TIMIT's form that is not taken."""
     letters = ("".join(filter(str.isalnum, variant)).upper() + "XX")[:3]
     return next(name for k in count() if (name := f"{sex}{letters}{k}") not in taken)
