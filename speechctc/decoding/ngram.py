@@ -1,4 +1,4 @@
-"""Which phones follow which: an n-gram with interpolated Kneser-Ney smoothing, as an automaton.
+"""An n-gram of phones with interpolated Kneser-Ney smoothing, as an automaton.
 
 R. Kneser and H. Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995; modified Kneser-Ney with one
 discount for each of the counts 1, 2 and 3 or more: S. F. Chen and J. Goodman, "An empirical study of smoothing
@@ -19,20 +19,21 @@ from torch import Tensor
 Integers = NDArray[np.int64]
 Labels = Sequence[int] | NDArray[np.integer[Any]]
 
-START = 0  # state, and as a token what stands before every sequence
-END = 0  # column: the sequence is over
+START = 0  # state, and the token before every sequence
+END = 0  # column of the end of a sequence
 
 
 @dataclass(frozen=True, eq=False)
 class PhoneLM:
-    """An n-gram of phones. A state is a context that was seen in training; state 0 that of an utterance's start.
+    """An n-gram of phones. A state is a context that was seen in training; state 0 is the start of an utterance.
 
     Attributes
     ----------
     log_probs : ndarray, shape = (states, classes), float32
-        Of each class after each context; column 0 is the end of the utterance.
+        Log probability of each class after each context; column 0: of the end of the utterance.
     next_state : ndarray, shape = (states, classes), int32
-        The longest context seen in training that ends with the old one and the class; column 0 means nothing.
+        The state after each class: the longest context seen in training that is an end of the old context and the
+        class. Column 0 is not used.
     """
 
     log_probs: NDArray[np.float32]
@@ -40,14 +41,14 @@ class PhoneLM:
 
     @classmethod
     def learn(cls, sequences: Iterable[Labels], classes: int, order: int) -> PhoneLM:
-        """Count and smooth.
+        """Estimate an n-gram from sequences.
 
         Parameters
         ----------
         sequences : iterable of sequence of int
             Labels of utterances, from 1 to ``classes - 1``.
         classes : int
-            The blank included, in whose column the end of the utterance is.
+            Number of classes with the blank, whose column holds the end of the utterance.
         order : int
             A phone's probability depends on the ``order - 1`` before it.
 
@@ -71,7 +72,7 @@ class PhoneLM:
         return cls(np.log(probs).astype(np.float32), following)
 
     def log_prob(self, labels: Labels) -> float:
-        """Return the log probability of a sequence, its end included."""
+        """Return the log probability of a sequence, including its end."""
         state, total = START, 0.0
         for label in labels:
             total += float(self.log_probs[state, label])
@@ -79,21 +80,21 @@ class PhoneLM:
         return total + float(self.log_probs[state, END])
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return what `from_tensors` takes."""
+        """Return the tables as tensors, for `from_tensors`."""
         small = np.int16 if len(self.next_state) <= 2**15 else np.int32
         states = torch.from_numpy(self.next_state.astype(small))
         return {"lm.log_probs": torch.from_numpy(self.log_probs), "lm.next_state": states}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> PhoneLM:
-        """Rebuild one.
+        """Undo `to_tensors`.
 
         Raises
         ------
         KeyError
             A tensor is missing.
         ValueError
-            They are no n-gram.
+            The tensors are not those of an n-gram.
         """
         log_probs = tensors["lm.log_probs"].float().contiguous().numpy()
         next_state = tensors["lm.next_state"].contiguous().numpy()
@@ -106,16 +107,16 @@ class PhoneLM:
 
 
 class _Level(NamedTuple):
-    """The distinct strings of one length, as indices into the strings that are one token shorter."""
+    """The distinct strings of one length, as indices into the strings with one token less."""
 
-    context: Integers  # the string less its last token
+    context: Integers  # the string without its last token
     token: Integers
-    suffix: Integers  # the string less its first token
-    times: Integers  # how often it occurs
+    suffix: Integers  # the string without its first token
+    times: Integers  # number of occurrences
 
 
 def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
-    """Put sequences one after the other: before each `START`, after each the token `classes`."""
+    """Concatenate sequences, with the token `START` before and the token `classes` after each."""
     parts = []
     for labels in sequences:
         inner = np.asarray(labels, dtype=np.int64)
@@ -126,10 +127,10 @@ def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
 
 
 def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
-    """Find the strings of 0 to `order` tokens that occur, none longer than its sequence."""
+    """Find the strings of 0 to `order` tokens that occur within a sequence."""
     none = np.zeros(1, dtype=np.int64)
     levels = [_Level(none, none, none, np.array([len(tokens)]))]
-    here = np.zeros(len(tokens), dtype=np.int64)  # the string of the level's length that ends at each token; -1: none
+    here = np.zeros(len(tokens), dtype=np.int64)  # the string of this length that ends at each token; -1: none
     for length in range(1, order + 1):
         before = np.concatenate([[-1], here[:-1]])[: len(here)] if length > 1 else here
         valid = before >= 0
@@ -144,7 +145,7 @@ def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
 
 
 def _number(levels: list[_Level], classes: int) -> list[Integers]:
-    """Give each string that can be a context its state, others -1; the start's is first, the empty string's last."""
+    """Return the state of each string that can be a context, else -1; first the start, last the empty string."""
     states, free = [], 0
     for level in levels[1:-1]:
         open_ended = level.token != classes
@@ -154,18 +155,18 @@ def _number(levels: list[_Level], classes: int) -> list[Integers]:
 
 
 def _smooth(levels: list[_Level], states: list[Integers], length: int, probs: NDArray[np.float64]) -> None:
-    """Give the contexts that are one shorter than `length` their probabilities, from those of shorter contexts.
+    """Compute the probabilities after contexts of ``length - 1`` tokens, from those after shorter contexts.
 
     Chen and Goodman 1999, eq. 18 (interpolated): ``p(v | c) = (n(cv) - D(n(cv))) / n(c.) + gamma(c) p(v | c')``.
-    Shorter strings count once for each token seen before them (Kneser and Ney 1995), but those that begin an
-    utterance, before which there is nothing: they count as often as they occur.
+    The count of a string shorter than the order is the number of distinct tokens before it (Kneser and Ney 1995);
+    strings at the start of an utterance have no token before them and keep their number of occurrences.
     """
     level, classes = levels[length], probs.shape[1]
     count = level.times
     if length + 1 < len(levels):
         left = np.bincount(levels[length + 1].suffix, minlength=len(count))
         count = np.where(left > 0, left, count)
-    real = level.token != START  # as a first token, which nothing predicts
+    real = level.token != START  # the start is never predicted
     count, token, context = count[real], level.token[real] % classes, states[length - 1][level.context[real]]
     discount = _discounts(count)[np.minimum(count, 3)]
     total = np.bincount(context, count, minlength=len(probs))
@@ -178,7 +179,7 @@ def _smooth(levels: list[_Level], states: list[Integers], length: int, probs: ND
 
 
 def _link(levels: list[_Level], states: list[Integers], length: int, following: NDArray[np.int32]) -> None:
-    """Say which states follow the contexts that are one shorter than `length`."""
+    """Compute the next states of contexts of ``length - 1`` tokens."""
     level, classes = levels[length], following.shape[1]
     context = states[length - 1][level.context]
     rows = np.unique(context)
@@ -189,7 +190,7 @@ def _link(levels: list[_Level], states: list[Integers], length: int, following: 
 
 
 def _shorter(levels: list[_Level], states: list[Integers], length: int, count: int) -> Integers:
-    """Return, by state, the contexts less their first token, of those that are one shorter than `length`."""
+    """Return, for states of ``length - 1`` tokens, the state of the context without its first token."""
     shorter = np.arange(count)
     if length > 1:
         own = states[length - 1]
@@ -198,10 +199,10 @@ def _shorter(levels: list[_Level], states: list[Integers], length: int, count: i
 
 
 def _discounts(count: Integers) -> NDArray[np.float64]:
-    """Return what to take off the counts 0, 1, 2, and 3 or more.
+    """Return the discounts of the counts 0, 1, 2, and 3 or more.
 
-    Chen and Goodman 1999, eq. 26; where one of these is undefined or nonsense, Kneser and Ney's single discount, and
-    where that is undefined, one half.
+    Chen and Goodman 1999, eq. 26; if one of these is undefined or out of range, Kneser and Ney's single discount; if
+    that is undefined, one half.
     """
     n1, n2, n3, n4 = (np.count_nonzero(count == k) for k in (1, 2, 3, 4))
     single = n1 / (n1 + 2 * n2) if n1 and n2 else 0.5

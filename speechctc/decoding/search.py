@@ -1,4 +1,4 @@
-"""From emissions to phones: the greedy path, or a prefix beam search with an n-gram of phones."""
+"""Decode posteriors: the greedy path, or a prefix beam search with an n-gram of phones."""
 
 from __future__ import annotations
 

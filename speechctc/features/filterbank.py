@@ -1,4 +1,4 @@
-"""Features: from samples to the input of the net. Pure functions, the same for a recording, a batch and a stream.
+"""Compute features: from samples to the input of the net.
 
 Static features are stored: log mel energies and the frame's log energy. `net_input` computes the rest on the device, in
 training and decoding: sliding cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by
@@ -28,7 +28,7 @@ def shift_samples(config: FeatureConfig) -> int:
 
 
 def frame_count(samples: int, config: FeatureConfig) -> int:
-    """Return the number of frames of a recording; each window lies wholly inside it."""
+    """Return the number of frames of a recording; each window is wholly inside it."""
     window = window_samples(config)
     return 0 if samples < window else 1 + (samples - window) // shift_samples(config)
 
@@ -86,7 +86,7 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
 
 
 def net_input_after_cmn(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
-    """Do what `net_input` does, for features that `sliding_cmn` was applied to."""
+    """Append derivatives and normalise, as `net_input` does after sliding CMN."""
     inside = frame_mask(frames, features.shape[1])
     stacked = torch.stack(derivatives(features, frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]

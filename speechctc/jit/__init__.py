@@ -1,1 +1,1 @@
-"""Compiled code for CPUs: what the loss, the net and the search share."""
+"""Tools for code compiled with numba, shared by the loss, the net and the search."""

@@ -1,4 +1,4 @@
-"""numba's on-disk cache of machine code, keyed by all the source files involved."""
+"""Compile with numba's on-disk cache, keyed by all source files involved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw pointers for numba, as in C.
+"""Raw pointers in numba, as in C, with float16 and bfloat16.
 
 `memory` makes a pointer from an address, ``p + i`` moves it, ``p[i]`` is one number, `load` and `store` access 16.
 numba has neither float16 nor bfloat16: a pointer to int16 is read and written as float16, a pointer to uint16 as

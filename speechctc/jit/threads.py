@@ -1,4 +1,4 @@
-"""Run a compiled function in several threads, sharing torch's OpenMP threads.
+"""Run a compiled function in several threads: torch's OpenMP threads, or a pool.
 
 Between two operators, torch's OpenMP threads spin for milliseconds, waiting for the next one. Threads of another pool
 would compete with them for the cores. Where torch uses an OpenMP library with GNU's interface (all its Linux builds),

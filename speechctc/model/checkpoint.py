@@ -1,9 +1,9 @@
-"""A trained net and all that using it takes, in one folder, loaded without pickle.
+"""Checkpoints: a trained net and everything needed to use it, in one folder, without pickle.
 
 weights.safetensors    the net's tensors as ``net.*``, and ``normalisation.mean`` / ``normalisation.std``
 checkpoint.json        format, config, phones, epoch and step, scores, seed, versions, git revision
-lm.safetensors         of a model that decodes with an n-gram of phones: its tables
-state.safetensors      only in a run's ``last/``: what training needs to go on
+lm.safetensors         the tables of the n-gram of phones, if the model decodes with one
+state.safetensors      the state to resume training from; only in a run's ``last/``
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from speechctc.storage.tensor_file import save_tensors
 FORMAT = 1
 LATEST = Path("runs/latest")
 BUILT_IN = Path(__file__).parent.parent / "bundled" / "english"
-"""The model that comes with the package; see the README.md in it."""
+"""The bundled model; see the README.md in it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint folder holds.
+    """The contents of a checkpoint folder.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class Checkpoint:
         The phones; class 0 is the blank.
     net : MaxoutNet
     mean, std : Tensor, shape = (channels, static_dims)
-        The training corpus's normalisation.
+        Normalisation of the features, from the training split.
     facts : dict
         Epoch, step, dev scores, seed, versions, git revision; plain values.
     state : dict of str to Tensor
-        What training needs to go on; empty but in a run's ``last/``.
+        State to resume training from; empty except in a run's ``last/``.
     lm : PhoneLM, optional
-        The n-gram to decode with, over the classes of the net.
+        The n-gram to decode with, over the net's classes.
     """
 
     config: Config
@@ -68,7 +68,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
-    """Write a checkpoint; whole or not at all. In half precision what is read again is rounded to 11 bits."""
+    """Write a checkpoint, whole or not at all; `half` rounds the weights to half precision, 11 bits."""
     tensors = {f"net.{name}": tensor.contiguous() for name, tensor in checkpoint.net.state_dict().items()}
     tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
     lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
@@ -100,7 +100,7 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     Raises
     ------
     InputError
-        Not a checkpoint, cut off or damaged, or of another format version.
+        The folder is not a checkpoint, is damaged, or has another format version.
     """
     return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
 
@@ -113,7 +113,7 @@ def _load(folder: Path, device: torch.device) -> Checkpoint:
         _check_weights(folder / "weights.safetensors", config, inventory)
         tensors = load_file(folder / "weights.safetensors")
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-            raise ValueError("a weight is infinite or no number")
+            raise ValueError("a weight is infinite or NaN")
         state = folder / "state.safetensors"
         training = load_file(state) if state.exists() else {}
         net = build_net(config, inventory)
@@ -128,12 +128,12 @@ def _load(folder: Path, device: torch.device) -> Checkpoint:
 
 
 def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
-    """Compare the file's header with the shapes of the config's net, before memory is taken for either.
+    """Compare the file's header with the shapes of the config's net, before memory is allocated for either.
 
     Raises
     ------
     ValueError
-        They differ.
+        The shapes differ.
     """
     features = (config.features.channels, config.features.static_dims)
     with safe_open(path, framework="pt") as file:
@@ -150,7 +150,7 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
 
 
 def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Round weights to half precision; the normalisation, a few numbers, stays as it is."""
+    """Round weights to half precision, except the normalisation, which is small."""
     return {
         name: value.half() if value.is_floating_point() and not name.startswith("normalisation.") else value
         for name, value in tensors.items()
@@ -167,27 +167,27 @@ def _load_lm(path: Path, classes: int) -> PhoneLM | None:
 
 
 def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
-    """Make the config's net for these phones, with fresh weights from torch's random state."""
+    """Return the config's net for these phones, with random weights from torch's default generator."""
     classes = len(inventory.phones) + 1
     net = MaxoutNet(config.model, config.features.channels, config.features.static_dims, classes)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
-    """Return the checkpoint folder that a ``--model`` means.
+    """Return the checkpoint folder that ``--model`` names.
 
     Parameters
     ----------
     model : Path or None
-        A checkpoint folder, a run's folder (its ``best``, or ``last`` while there is no best), ``english``: the bundled
-        model, unless a folder of that name has a model; or None: the latest run.
+        A checkpoint folder; a run's folder (its ``best``, or ``last`` if there is no best yet); ``english`` for the
+        bundled model, unless a folder of that name has a model; or None for the latest run.
     or_built_in : bool
-        Without a name and a run: the model that comes with the package.
+        If `model` is None and there is no latest run, return the bundled model.
 
     Raises
     ------
     InputError
-        There is none.
+        There is no such model.
     """
     if model is None and not LATEST.exists():
         if or_built_in and BUILT_IN.is_dir():
@@ -217,7 +217,7 @@ class _Phones(BaseModel):
 
 
 class _About(BaseModel):
-    """What of checkpoint.json its reader needs; the rest are facts."""
+    """The parts of checkpoint.json that loading needs; the others are facts."""
 
     model_config = ConfigDict(extra="allow")
     phones: _Phones

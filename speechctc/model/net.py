@@ -1,4 +1,4 @@
-"""The net: convolutions over frequency and time, then dense layers over all bands (Zhang et al. 2016, section 3).
+"""The net: convolutions over frequency and time, then dense layers (Zhang et al. 2016, section 3).
 
 A dense layer sees one frame, as in the paper, or several (`model.dense_span`), as a convolution over time. Frequency is
 zero-padded to keep its size. Everything past an utterance's end is set to zero before each layer, which equals the zero

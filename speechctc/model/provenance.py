@@ -1,4 +1,4 @@
-"""What made a result: versions of everything that bears on it, and the git revision of the package's own checkout."""
+"""The versions and the git revision that a result was computed with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speechctc import __version__
 
 
 def provenance() -> dict[str, Any]:
-    """Return the versions and, if the package runs from its own checkout, the git revision."""
+    """Return the versions and, if the package runs from a git checkout of it, the revision."""
     return {
         "versions": {
             "speechctc": __version__,
@@ -28,10 +28,10 @@ def provenance() -> dict[str, Any]:
 
 @functools.cache
 def git_revision(root: Path) -> str | None:
-    """Return the revision of the checkout in this very folder, marked where files were changed since.
+    """Return the git revision of this folder, with the suffix ``-dirty`` if files were changed since; None without git.
 
-    A repository further up is not the package's. No program that a repository's config names is run, and nothing is
-    written.
+    A repository in a parent folder is ignored: it is not the package's. No program that the repository's config names
+    is run, and nothing is written.
     """
     repository = root / ".git"
     if not repository.exists():

@@ -1,4 +1,4 @@
-"""Many runs side by side: every combination of some settings, each a process with a run folder of its own."""
+"""Train every combination of some settings, each in its own process and run folder."""
 
 from __future__ import annotations
 
