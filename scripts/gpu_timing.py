@@ -110,7 +110,9 @@ def launches(step: Step) -> int:
 
 def timed(step: Step, seconds: float) -> dict[str, str]:
     """Time a step in all ways; what fails is said in `note`, and the rest goes on."""
-    row: dict[str, str] = {"note": ""}
+    row = dict.fromkeys(
+        ("eager_ms", "eager_events_ms", "launches", "graph_ms", "graph_cold_ms", "graph_best_ms", "note"), ""
+    )
 
     def attempt(name: str, measure: Callable[[], float]) -> None:
         try:
