@@ -139,9 +139,15 @@ def test_what_is_no_textgrid_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, {"words": [Interval(0, 1, "she")]}))
     with pytest.raises(InputError, match="no tier 'phones', only 'words'"):
         read_textgrid(tmp_path / "a.TextGrid", "phones")
-    for content in (b"", b"hello\n", b"\xff\xfe\x00", (tmp_path / "a.TextGrid").read_bytes()[:200]):
+    cut = (tmp_path / "a.TextGrid").read_bytes()[:200]
+    for content, said in {
+        b"": "not a T",
+        b"hello\n": "not a T",
+        b"\xff\xfe\x00": "damaged UTF-16",
+        cut: "not a T",
+    }.items():
         (tmp_path / "b.TextGrid").write_bytes(content)
-        with pytest.raises(InputError, match="b.TextGrid: not a TextGrid"):
+        with pytest.raises(InputError, match=f"b.TextGrid: {said}"):
             read_textgrid(tmp_path / "b.TextGrid", "phones")
     with pytest.raises(InputError, match="no such file"):
         read_textgrid(tmp_path / "c.TextGrid", "phones")
