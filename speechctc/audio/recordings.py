@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
 from speechctc.errors import InputError
+from speechctc.listing import some
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
 CONTAINERS = ffmpeg.ENDINGS
@@ -68,15 +69,15 @@ def left_out(arguments: Iterable[Path]) -> list[str]:
     for folder in (argument for argument in arguments if argument.is_dir()):
         _, doubles, unread = _scan(folder)
         if doubles:
-            said.append(f"{folder}: {_some(doubles)} left out: the same sound is beside it with another ending")
+            said.append(f"{folder}: {_names(doubles)} left out: the same sound is beside it with another ending")
         if unread:
-            said.append(f"{folder}: {_some(unread)} left out: this format is not read; convert it to WAV")
+            said.append(f"{folder}: {_names(unread)} left out: this format is not read; convert it to WAV")
     return said
 
 
-def _some(paths: Sequence[Path]) -> str:
+def _names(paths: Sequence[Path]) -> str:
     """Return the name of the first file, and the number of the others."""
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+    return some([path.name for path in paths], most=1)
 
 
 def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
@@ -97,7 +98,7 @@ def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
     if argument.is_dir():
         files, _, unread = _scan(argument)
         if not files:
-            seen = f"; {_some(unread)} cannot be read" if unread else ""
+            seen = f"; {_names(unread)} cannot be read" if unread else ""
             looked = f"(looked for {' '.join(ENDINGS)}{seen})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
         return [(path, argument) for path in files]

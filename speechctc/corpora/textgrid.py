@@ -16,6 +16,7 @@ from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
@@ -120,9 +121,7 @@ def _read(id: str, recording: Recording, grid: Path, builder: CorpusBuilder, con
     if not entries:
         raise InputError(f"{grid}: no label in the tier {tier.name!r}", "label it; label a silence as a pause")
     if spaced := [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]:
-        more = f" and {len(spaced) - 5} more" if len(spaced) > 5 else ""
-        what = f"labels with a space in them: {', '.join(spaced[:5])}{more}"
-        raise InputError(f"{grid}: {what}", "give each phone its own interval")
+        raise InputError(f"{grid}: labels with a space in them: {some(spaced, 5)}", "give each phone its own interval")
     seconds = sound_file.info(recording.path).seconds
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"

@@ -10,6 +10,7 @@ from pathlib import Path
 from speechctc.audio.annotations import PhnLine, read_phn_lines
 from speechctc.corpora.corpus import SPLITS
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.phones.inventory import named_inventory
 
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
@@ -151,13 +152,12 @@ def _nothing(root: Path) -> InputError:
     names = [name for _, names in _folders(root) for name in names]
     if not names:
         return InputError(f"{root}: the folder is empty", "copy TIMIT there, or set corpus.root to where it is")
-    wanted = "looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in either case, at any depth"
+    wanted = "looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in any letter case, at any depth"
     if root.name.lower() in SPLITS:
         return InputError(f"{root}: {wanted}", f"set corpus.root to the folder above: {root.parent}")
     endings = sorted({Path(name).suffix.lower() or "no ending" for name in names})
     top = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.iterdir())
-    holds = ", ".join(top[:6]) + (f" and {len(top) - 6} more" if len(top) > 6 else "")
     return InputError(
-        f"{root}: none of TIMIT's files among {len(names)} ({', '.join(endings[:6])}); it holds {holds}; {wanted}",
+        f"{root}: no utterances in {len(names)} files ({', '.join(endings[:6])}); it holds {some(top, 6)}; {wanted}",
         "set corpus.root to the corpus, or corpus.kind to table for recordings of your own",
     )

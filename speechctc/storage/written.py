@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.storage import files
 from speechctc.storage.drafts import draft_file
 
@@ -59,9 +60,9 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
         return
     if folder := next((path for path in found if path.is_dir()), None):
         raise InputError(f"{folder}: a folder, where a file is to be written", "name another file")
-    some = ", ".join(map(str, found[:NAMED])) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
     one = len(found) == 1
-    what = f"{some}: {'exists and was' if one else f'{len(found)} files exist that were'} made or changed by hand"
+    names = some([str(path) for path in found], NAMED)
+    what = f"{names}: {'exists and was' if one else f'{len(found)} files exist that were'} made or changed by hand"
     fix = f"write to another place, move {'it' if one else 'them'} away, or give --overwrite to lose what is there"
     raise InputError(f"{what} (not as speechctc wrote {'it' if one else 'them'})", fix + advice)
 

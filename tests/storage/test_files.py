@@ -49,7 +49,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from speechctc import files
+from speechctc.storage import files
 
 if sys.argv[1] == "renames":
     files._exchange = lambda one, other: False
