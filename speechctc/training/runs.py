@@ -149,6 +149,17 @@ class Run:
             _lock(handle.fileno(), self.folder)
             yield
 
+    def is_in_use(self) -> bool:
+        """Return whether a process is training in the folder."""
+        try:
+            with open(self.folder / "lock", "r+") as handle:
+                _lock(handle.fileno(), self.folder)
+        except OSError:  # no run was begun there
+            return False
+        except InputError:
+            return True
+        return False
+
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
