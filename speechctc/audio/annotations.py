@@ -76,7 +76,9 @@ def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:
         intervals = [
             Interval(int(start) / rate, int(end) / rate, nfc(label)) for start, end, label in filter(None, lines)
         ]
-    except ValueError:
+        if any(interval.start < 0 or interval.end < interval.start for interval in intervals):
+            raise ValueError("backwards")
+    except (ValueError, OverflowError):
         raise InputError(f"{path}: not a .PHN file (a line is not: start end phone)", "check what is there") from None
     if not intervals:
         raise InputError(f"{path}: no phones in it", "check what is there")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -55,7 +56,7 @@ def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
 def left_out(arguments: Iterable[Path]) -> list[str]:
     """Say which files in the folders named look like sound and are not among the recordings, in lines."""
     said = []
-    for folder in (argument for argument in arguments if argument.is_dir()):
+    for folder in (argument for argument in arguments if os.path.isdir(argument)):
         _, doubles, unread = _scan(folder)
         if doubles:
             said.append(f"{folder}: {_some(doubles)} left out: the same sound lies beside it under another ending")
@@ -72,9 +73,9 @@ def _some(paths: Sequence[Path]) -> str:
 def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Return a folder's recordings, those left out as they lie there twice, and what looks like sound but is not read.
 
-    A name that begins with ``._`` is not sound: macOS keeps notes on other disks under such names.
+    Hidden files and folders are passed over: drafts, what macOS keeps under ``._`` names, waste baskets.
     """
-    paths = sorted(path for path in folder.rglob("*") if not path.name.startswith("._"))
+    paths = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
@@ -82,16 +83,20 @@ def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     return [path for path in sound if path not in set(doubles)], doubles, unread
 
 
+def _is_hidden(below: Path) -> bool:
+    return any(part.startswith(".") for part in below.parts)
+
+
 def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
     """Return the files one argument means, each with the folder it was found in."""
-    if argument.is_dir():
+    if os.path.isdir(argument):
         files, _, unread = _scan(argument)
         if not files:
             seen = f"; {_some(unread)} cannot be read" if unread else ""
             looked = f"(looked for {' '.join(ENDINGS)}{seen})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
         return [(path, argument) for path in files]
-    if glob.has_magic(str(argument)) and not argument.exists():
+    if glob.has_magic(str(argument)) and not os.path.exists(argument):
         matches = sorted(glob.glob(str(argument), recursive=True))
         if not matches:
             raise InputError(f"{argument}: no file matches this pattern", "check the path, and where you are")

@@ -30,6 +30,7 @@ from speechctc.cli.options import (
     TierOption,
     TranscriptsOption,
 )
+from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -373,19 +374,19 @@ def _options(
 
 def main() -> None:
     """Run the command line; what the user got wrong is one line and status 2."""
+    write_utf8()
     try:
         app(prog_name="speechctc")
     except InputError as error:
-        print(f"speechctc: {error}", file=sys.stderr)
+        say(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("speechctc: interrupted", file=sys.stderr)
+        say("interrupted")
         sys.exit(130)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        print(
-            f"speechctc: {error.filename or 'disk'}: {error.strerror}; free space or mend the path",
-            file=sys.stderr,
-        )
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "disk"
+        say(f"{name}: {error.strerror}; free space or mend the path")
+        drop_output()
         sys.exit(2)

@@ -15,6 +15,7 @@ from speechctc.phones.inventory import named_inventory
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
 _NAME = re.compile(r"(?P<stem>[^.]+)(?:(?P<audio>(?:\.(?:wav|flac|sph))+)|(?P<phn>\.phn))", re.IGNORECASE)
 _DIALECT_SENTENCE = re.compile(r"sa\d", re.IGNORECASE)
+LONGEST = 18  # digits of a sample's number: Python reads no number of more than 4300
 TAIL_MS = 50  # labels may run past the recording by this: one in a hundred of the LDC's ends a sample late
 
 
@@ -109,8 +110,8 @@ def read_phn(path: Path, frames: int, rate: int) -> list[Segment]:
     last = 0
     for number, fields in _lines(path):
         where = f"{path}, line {number}"
-        if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
-            raise BadLabels(f"{where}: {' '.join(fields)!r} is not a start, an end in samples and a phone")
+        if len(fields) != 3 or not all(field.isdecimal() and len(field) <= LONGEST for field in fields[:2]):
+            raise BadLabels(f"{where}: {' '.join(fields)[:80]!r} is not a start, an end in samples and a phone")
         start, end, phone = int(fields[0]), int(fields[1]), labels.normalise(fields[2])
         try:
             labels.encode([phone])

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from speechctc.jit.cache import temporary_cache
+
 Macros = tuple[tuple[str, int], ...]
 
 KERNELS = Path(__file__).with_name("kernels")
@@ -58,7 +60,10 @@ def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
         If NVRTC is missing, or does not know the architecture.
     """
     key = "\n".join([kernel, *_options(macros, architecture), nvrtc_version(), *_sources().values()])
-    path = cache_folder() / f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    folder = cache_folder()
+    if folder is None:
+        return compile_cubin(kernel, macros, architecture)[0]
+    path = folder / f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     code = _kept(path)
     if code is None:
         code, _ = compile_cubin(kernel, macros, architecture)
@@ -118,11 +123,20 @@ def resources(report: str) -> Resources:
     return Resources(registers, stack, stores, loads)
 
 
-def cache_folder() -> Path:
-    """Return where cubins are kept: SPEECHCTC_CACHE if it is set, else speechctc in XDG_CACHE_HOME or ~/.cache."""
+def cache_folder() -> Path | None:
+    """Return where cubins are kept.
+
+    SPEECHCTC_CACHE if it is set, else speechctc in XDG_CACHE_HOME or ~/.cache; where that cannot be written to, a
+    folder of this user's among the temporary files; None where there is none, either.
+    """
     if own := os.environ.get("SPEECHCTC_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
+    except RuntimeError:  # this user has no home
+        return temporary_cache()
+    there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
+    return folder if os.access(there, os.W_OK | os.X_OK) else temporary_cache()
 
 
 @lru_cache(maxsize=1)

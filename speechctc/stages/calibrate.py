@@ -15,6 +15,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
 from speechctc.stages.split_scoring import judge
+from speechctc.storage import files
 
 FEWEST = 50  # phones that two numbers can be learned from
 
@@ -39,9 +40,10 @@ def calibrate(
     Raises
     ------
     InputError
-        There is no such model, or too little in the split to learn from.
+        There is no such model, too little in the split to learn from, or another model in its place meanwhile.
     """
     folder = find_checkpoint(model)
+    weights = _stamp(folder)
     recogniser = Recogniser.load(folder, device)
     recogniser.calibration = Calibration()
     judged = judge(recogniser, split, overrides, reporter, "calibrating on")
@@ -63,8 +65,16 @@ def calibrate(
         float(right.mean()),
         f"{split}; {judged.protocol}",
     )
+    if _stamp(folder) != weights:
+        raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
     calibration.save(folder)
     return calibration
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """Return what tells a folder's weights from others that take their place."""
+    status = (files.standing(folder) / "weights.safetensors").stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:

@@ -126,8 +126,18 @@ class ResumeState:
         return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, "plan": plan}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
-        """Undo `to_tensors`."""
+    def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
+        """Undo `to_tensors`.
+
+        Raises
+        ------
+        KeyError, ValueError, TypeError, OverflowError, RuntimeError
+            The tensors are not those.
+        """
         *limits, ranks = tensors["plan"].tolist()
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
-        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(*limits), ranks)
+        progress, stage = Progress.of(tensors), int(tensors["stage"])
+        counters = (progress.epoch, progress.batch, progress.step, progress.stage_step, progress.stale, stage)
+        if tensors["left"].shape != (utterances,) or ranks < 1 or min(counters) < 0:
+            raise ValueError("its counters are out of range")
+        return cls(progress, stage, left, Limits(*limits), ranks)

@@ -155,7 +155,7 @@ def test_a_trial_is_blamed_for_what_it_said_itself(
 
     def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
         with open(here / "s" / f"{trial.run.name}.log", "a") as log:
-            code = "print('trouble of its own')" if trial.name.endswith("2") else ""
+            code = "print('trouble of its own')" if trial.name.endswith("2") else "0"
             return subprocess.Popen([sys.executable, "-c", f"{code}; raise SystemExit(3)"], stdout=log)
 
     monkeypatch.setattr("speechctc.stages.sweep._start", start)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 
-from speechctc.training.run_state import Progress
+from speechctc.training.epoch_plan import Limits
+from speechctc.training.run_state import Progress, ResumeState
 
 PROGRESS = Progress(3, 7, 90, 40, 2, 5.5, 31.0, 400.0, 9.25, 0.5, 77.0, 12.5, 88)
 
@@ -22,3 +25,18 @@ def test_the_order_of_the_tensors_does_not_matter() -> None:
 def test_the_row_of_an_earlier_version_is_read() -> None:
     row = [3, 7, 90, 40, 2, 5.5, 31.0, 400.0, 9.25, 0.5, 77.0, 12.5, 88]
     assert Progress.of({"place": torch.tensor(row, dtype=torch.float64)}) == PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("progress.epoch", torch.tensor(float("nan"))), ("progress.step", torch.tensor(float("inf"))), ("plan", None)]
+    + [("progress.batch", torch.tensor(-1.0)), ("left", torch.zeros(3)), ("stage", torch.zeros(2)), ("stage", None)],
+)
+def test_a_state_that_is_damaged_is_refused(name: str, value: torch.Tensor | None) -> None:
+    state = ResumeState(PROGRESS, 0, np.array([1, 3]), Limits(100, 10, 2), 1)
+    tensors = state.to_tensors(4)
+    assert list(ResumeState.of(tensors, 4).remaining) == [1, 3]
+    tensors |= {name: value} if value is not None else {}
+    tensors = {key: tensor for key, tensor in tensors.items() if key != name or value is not None}
+    with pytest.raises((LookupError, ValueError, TypeError, OverflowError, RuntimeError)):
+        ResumeState.of(tensors, 4)
