@@ -59,10 +59,10 @@ def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
     CannotStart
         If NVRTC is missing, or does not know the architecture.
     """
-    key = "\n".join([kernel, *_options(macros, architecture), nvrtc_version(), *_sources().values()])
     folder = cache_folder()
     if folder is None:
         return compile_cubin(kernel, macros, architecture)[0]
+    key = "\n".join([kernel, *_options(macros, architecture), nvrtc_version(), *_sources().values()])
     path = folder / f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     code = _kept(path)
     if code is None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import tempfile
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from speechctc.ctc import cuda, nvrtc
 from speechctc.ctc.cuda_layout import Device, Size
 from speechctc.ctc.cuda_plan import plan, workspace_bytes
 from speechctc.ctc.problem import make_problem
+from speechctc.jit.cache import temporary_cache
 from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc
 
 SCALE = (("LOGIT_TYPE", 0),)
@@ -195,6 +197,23 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvrtc.cache_folder() == Path("somewhere/else/speechctc")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert nvrtc.cache_folder() == Path.home() / ".cache" / "speechctc"
+
+
+def test_cache_folder_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPEECHCTC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    folder = nvrtc.cache_folder()
+    assert folder == temporary_cache() and folder is not None and folder.parent == tmp_path
+    folder.chmod(0o777)  # others may have written to it
+    assert nvrtc.cache_folder() is None
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *arguments: (b"code", ""))
+    assert nvrtc.cubin("scale", (), "sm_80") == b"code" and not any(folder.iterdir())
 
 
 def test_capture_wants_lengths_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from speechctc import files
+from speechctc.storage import files
 
 if sys.argv[1] == "renames":
     files._exchange = lambda one, other: False
@@ -174,6 +174,16 @@ def test_abandoned_drafts_are_removed_and_those_in_work_are_not(tmp_path: Path) 
         drafts.tidy(tmp_path)
         assert {path.name for path in tmp_path.iterdir()} == {file.name, folder.name}
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+@pytest.mark.parametrize("age", [7200, -7200])
+def test_a_clock_that_was_set_back_keeps_no_draft(tmp_path: Path, age: int) -> None:
+    draft = tmp_path / f".speechctc-{'0' * 12}-{'1' * 16}.partial"
+    draft.touch()
+    os.utime(draft, (time.time() - age, time.time() - age))
+    drafts.tidy(tmp_path, drafts.PATIENCE)
+    assert not draft.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
