@@ -60,7 +60,6 @@ def allow_tf32(allowed: bool) -> None:
     """Allow or forbid TensorFloat-32 (factors rounded to 10 bits) for float32 products on CUDA GPUs."""
     wanted = "tf32" if allowed else "ieee"
     torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]  # made at run time
-    torch.backends.cudnn.rnn.fp32_precision = wanted  # type: ignore[attr-defined]  # torch asks for one value of both
     torch.backends.cuda.matmul.fp32_precision = wanted
 
 

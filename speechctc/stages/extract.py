@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,6 +175,11 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
 
 
 def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config, stride: int) -> Recipe:
+    sources = _sources(jobs, config, stride)
+    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, sources)
+
+
+def _sources(jobs: Sequence[Job], config: Config, stride: int) -> str:
     """Digest what the shard is made from, so that a changed recording, label or rule is noticed."""
     digest = hashlib.sha256(f"{config.data.dtype} {stride}".encode())
     for job in jobs:
@@ -185,7 +190,7 @@ def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config, stride: int)
             stamp = []
         channel = [] if job.utterance.channel is None else [job.utterance.channel]
         digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel]).encode())
-    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, digest.hexdigest())
+    return digest.hexdigest()
 
 
 def _refuse_other_config(plan: Plan) -> None:
@@ -219,8 +224,18 @@ def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[in
                 static, moments, duration = result
                 seconds += duration
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
-            write_shard(plan.path, made, skipped, plan.recipe, getattr(torch, config.data.dtype))
+            write_shard(plan.path, made, skipped, _recipe_of_made(plan, config), getattr(torch, config.data.dtype))
     return len(jobs), seconds
+
+
+def _recipe_of_made(plan: Plan, config: Config) -> Recipe:
+    """Return the plan's recipe, or, if a recording vanished or changed meanwhile, one that the next run makes again."""
+    is_same = _sources(plan.jobs, config, _stride(plan, config)) == plan.recipe.sources
+    return plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
+
+
+def _stride(plan: Plan, config: Config) -> int:
+    return config.model.time_stride if plan.path.parent.name == "train" else 0
 
 
 Result = tuple[NDArray[np.float32], Moments, float] | str
@@ -229,7 +244,7 @@ Result = tuple[NDArray[np.float32], Moments, float] | str
 @contextmanager
 def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
     """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
-    strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in plans for _ in plan.jobs]
+    strides = [_stride(plan, config) for plan in plans for _ in plan.jobs]
     tasks = [_Task(job, config.features, stride) for job, stride in zip(jobs, strides, strict=True)]
     workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
     if workers == 1:
