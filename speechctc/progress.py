@@ -33,11 +33,11 @@ class Reporter:
 
     def note(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, markup=False)
+        self.console.print(_printable(text), markup=False)
 
     def warn(self, text: str) -> None:
         """Print a warning."""
-        self.console.print(f"warning: {text}", style="yellow", markup=False)
+        self.console.print(f"warning: {_printable(text)}", style="yellow", markup=False)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
@@ -60,3 +60,8 @@ class Reporter:
                 bar.update(task, advance=steps, text=text)
 
             yield advance
+
+
+def _printable(text: str) -> str:
+    """Return text that any console takes: bytes of file names that are not UTF-8 become U+FFFD, as in the results."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from speechctc.phones.labels import nfc
 from speechctc.storage.text_files import read_text
 
 PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
+LONGEST = 18  # digits of a sample number: Python reads no number of more than 4300
 
 
 class Interval(NamedTuple):
@@ -80,7 +81,11 @@ def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:
     InputError
         As `read_phn_lines`.
     """
-    return [Interval(start / rate, end / rate, label) for _, start, end, label in read_phn_lines(path)]
+    lines = read_phn_lines(path)
+    for number, start, end, _ in lines:
+        if end < start:
+            raise InputError(f"{path}, line {number}: ends before it begins ({start}, {end})", "correct the line")
+    return [Interval(start / rate, end / rate, label) for _, start, end, label in lines]
 
 
 def read_phn_lines(path: Path) -> list[PhnLine]:
@@ -96,8 +101,8 @@ def read_phn_lines(path: Path) -> list[PhnLine]:
         fields = text.split()
         if not fields:
             continue
-        if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
-            what = f"{path}, line {number}: {' '.join(fields)!r} is not a start, an end in samples and a phone"
+        if len(fields) != 3 or not all(field.isdecimal() and len(field) <= LONGEST for field in fields[:2]):
+            what = f"{path}, line {number}: {' '.join(fields)[:80]!r} is not a start, an end in samples and a phone"
             raise InputError(what, "correct the line")
         lines.append(PhnLine(number, int(fields[0]), int(fields[1]), nfc(fields[2])))
     if not lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
 def left_out(arguments: Iterable[Path]) -> list[str]:
     """Return lines on files in the named folders that look like sound and are not among the recordings."""
     said = []
-    for folder in (argument for argument in arguments if argument.is_dir()):
+    for folder in (argument for argument in arguments if os.path.isdir(argument)):
         _, doubles, unread = _scan(folder)
         if doubles:
             said.append(f"{folder}: {_names(doubles)} left out: the same sound is beside it with another ending")
@@ -83,9 +84,9 @@ def _names(paths: Sequence[Path]) -> str:
 def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the recordings of a folder, the duplicates left out, and sound files that are not read.
 
-    Names that begin with ``._`` are not sound: macOS stores file attributes under such names on other disks.
+    Hidden files and folders are left out: drafts, what macOS stores under ``._`` names, waste baskets.
     """
-    paths = sorted(path for path in folder.rglob("*") if not path.name.startswith("._"))
+    paths = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
@@ -93,16 +94,20 @@ def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     return [path for path in sound if path not in set(doubles)], doubles, unread
 
 
+def _is_hidden(below: Path) -> bool:
+    return any(part.startswith(".") for part in below.parts)
+
+
 def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
     """Return the files that an argument names, each with the folder it was found in, or None if it was named itself."""
-    if argument.is_dir():
+    if os.path.isdir(argument):
         files, _, unread = _scan(argument)
         if not files:
             seen = f"; {_names(unread)} cannot be read" if unread else ""
             looked = f"(looked for {' '.join(ENDINGS)}{seen})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
         return [(path, argument) for path in files]
-    if glob.has_magic(str(argument)) and not argument.exists():
+    if glob.has_magic(str(argument)) and not os.path.exists(argument):
         matches = sorted(glob.glob(str(argument), recursive=True))
         if not matches:
             raise InputError(f"{argument}: no file matches this pattern", "check the path, and where you are")

@@ -127,7 +127,7 @@ def open_sound(path: Path) -> Sound:
 
 def _open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     """Open a recording; return None if its format is one for ffmpeg."""
-    if not path.exists():
+    if not os.path.exists(path):  # False of a path that is too long, too
         raise InputError(f"{path}: no such file", "check the path")
     if path.is_dir():
         raise InputError(f"{path}: a folder, not a recording", "name the files in it")

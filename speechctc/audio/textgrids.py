@@ -89,7 +89,7 @@ def choose_tier(grid: TextGrid, path: Path, name: str) -> Tier:
         )
     ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
     for entry in ordered:
-        if not (float("-inf") < entry.start <= entry.end < float("inf")):
+        if not (-_CLOSE <= entry.start <= entry.end < float("inf")):
             raise InputError(
                 f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s", "correct it in Praat"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from speechctc import __version__
 from speechctc.cli import models, recognition, scoring, training
+from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
 app = typer.Typer(
@@ -50,19 +52,19 @@ def _options(
 
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
+    write_utf8()
     try:
         app(prog_name="speechctc")
     except InputError as error:
-        print(f"speechctc: {error}", file=sys.stderr)
+        say(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("speechctc: interrupted", file=sys.stderr)
+        say("interrupted")
         sys.exit(130)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        print(
-            f"speechctc: {error.filename or 'disk'}: {error.strerror}; free space or mend the path",
-            file=sys.stderr,
-        )
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "disk"
+        say(f"{name}: {error.strerror}; free space or mend the path")
+        drop_output()
         sys.exit(2)

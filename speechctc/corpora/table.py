@@ -7,6 +7,7 @@ other columns are ignored. Audio paths are relative to the folder of the table, 
 from __future__ import annotations
 
 import dataclasses
+import os
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -103,9 +104,9 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder) -> Utterance:
 
 def _find(base: Path, name: str) -> Path:
     """Return the path of a recording, whose name may have backslashes or, from macOS, another Unicode form."""
-    plain = name if "\\" not in name or (base / name).is_file() else name.replace("\\", "/")
+    plain = name if "\\" not in name or os.path.isfile(base / name) else name.replace("\\", "/")
     for form in (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain)):
-        if (base / form).is_file():
+        if os.path.isfile(base / form):  # False of a path that is too long, too
             return base / form
     raise NoRecording(f"no such recording: {base / name}")
 

@@ -144,7 +144,7 @@ def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
     if phones.startswith("["):
         try:
             phones = json.loads(phones)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Row(line, row["id"], problem=f"phones are not a JSON list: {phones[:40]!r}")
     return _row(line, row | {"phones": phones})
 
@@ -160,8 +160,8 @@ def _json_rows(text: str) -> Iterator[Row]:
             continue
         try:
             values = json.loads(source)
-        except ValueError as error:
-            yield Row(line, problem=f"not a JSON object on one line ({error})")
+        except (ValueError, RecursionError) as error:
+            yield Row(line, problem=f"not a JSON object on one line ({str(error)[:200]})")
             continue
         if not isinstance(values, dict):
             yield Row(line, problem="not a JSON object, which starts with {")
@@ -185,6 +185,6 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     id, audio, speaker, channel = (
         "" if values.get(name) is None else str(values[name]).strip() for name in ("id", "audio", *OPTIONAL)
     )
-    if channel and not (channel.isdecimal() and int(channel) > 0):
-        return Row(line, id, problem=f"channel {channel!r} is not a number from 1")
+    if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
+        return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     return Row(line, id, audio, labels, speaker, int(channel) if channel else None)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from speechctc.ctc.nvrtc import Macros, call, call_all, compile_cubin, load_driver, nvrtc_version, options_of, sources
+from speechctc.jit.cache import temporary_cache
 
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
@@ -38,11 +39,13 @@ def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
     shipped = os.environ.get("SPEECHCTC_CUBINS")
     code = _kept(Path(shipped) / _name(kernel, macros, architecture, ""), None) if shipped else None
     if code is None:
-        path = cache_folder() / _name(kernel, macros, architecture, nvrtc_version())
-        code = _kept(path, _owners())
+        folder = cache_folder()
+        path = folder / _name(kernel, macros, architecture, nvrtc_version()) if folder else None
+        code = _kept(path, _owners()) if path else None
         if code is None:
             code, _ = compile_cubin(kernel, macros, architecture)
-            _keep(path, code)
+            if path:
+                _keep(path, code)
     return code
 
 
@@ -75,19 +78,20 @@ def precompile(wanted: Iterable[tuple[str, Macros]], architecture: str, folder: 
     return len(missing)
 
 
-def cache_folder() -> Path:
-    """Return where cubins are kept: SPEECHCTC_CACHE if it is set, else speechctc in XDG_CACHE_HOME or ~/.cache.
+def cache_folder() -> Path | None:
+    """Return the folder where cubins are kept.
 
-    A user without a home gets a folder among the temporary files.
+    It is SPEECHCTC_CACHE if that is set, else speechctc in XDG_CACHE_HOME or ~/.cache. If that is not writable, it is a
+    folder of this user among the temporary files; None if there is none.
     """
     if own := os.environ.get("SPEECHCTC_CACHE"):
         return Path(own)
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base) / "speechctc"
     try:
-        return Path.home() / ".cache" / "speechctc"
-    except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"speechctc-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
+    except RuntimeError:  # this user has no home
+        return temporary_cache()
+    there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
+    return folder if os.access(there, os.W_OK | os.X_OK) else temporary_cache()
 
 
 class Kernel:

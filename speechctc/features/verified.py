@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +51,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _read(path: Path) -> dict[str, list[int]]:
     try:
-        stamps = json.loads(path.read_text(encoding="utf-8"))
+        stamps = files.read_json(path)
     except (OSError, ValueError):
         return {}
     return stamps if isinstance(stamps, dict) else {}

@@ -77,12 +77,13 @@ def lines(form: Format, source: Source, result: Recognition, named: bool = False
     """Yield the lines of a result in text, CTM, TSV or CSV, without the header; `named` text begins with the file."""
     if form != "text":
         if result.score is not None and form != "csv":
-            yield f"{';;' if form == 'ctm' else '#'} {source.file}: log probability {result.score:.4f} per phone\n"
+            sign = ";;" if form == "ctm" else "#"
+            yield f"{sign} {_one_field(source.file)}: log probability {result.score:.4f} per phone\n"
         yield from (row(form, source, segment, result.score) for segment in result.segments)
     elif result.score is None:
         yield (_one_field(source.file) + "\t" if named else "") + " ".join(result.phones) + "\n"
     else:
-        yield f"{source.file}: log probability {result.score:.4f} per phone\n"
+        yield f"{_one_field(source.file)}: log probability {result.score:.4f} per phone\n"
         for segment in result.segments:
             yield f"{segment.start:9.3f} {segment.end:9.3f}  {segment.phone:<6} {segment.confidence:.2f}\n"
 

@@ -1,8 +1,11 @@
-"""Compile with numba's on-disk cache, keyed by all source files involved."""
+"""Compile with numba's on-disk cache, keyed by all source files involved; a folder for users without a home."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,8 +26,38 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
     """
     try:
         return compiler(*args, cache=True, **options)(function)
-    except RuntimeError:  # no writable cache folder: compile in each process
+    except RuntimeError:  # neither the package's folder nor the user's home can be written to
+        pass
+    from numba.core import config  # late: those who only ask for the folder need none of it
+
+    settings: Any = config
+    folder = temporary_cache()
+    if folder is None or settings.CACHE_DIR:
+        return compiler(*args, **options)(function)  # compile in each process
+    settings.CACHE_DIR = str(folder / "numba")
+    try:
+        return compiler(*args, cache=True, **options)(function)
+    except RuntimeError:
         return compiler(*args, **options)(function)
+    finally:
+        settings.CACHE_DIR = ""
+
+
+def temporary_cache() -> Path | None:
+    """Return a folder for compiled code among the temporary files, of this user alone; None if there is none.
+
+    What is kept there is run: a folder that others made, or that others may write to, is not used.
+    """
+    if not hasattr(os, "getuid"):  # Windows, where temporary files are each user's own
+        return Path(tempfile.gettempdir()) / "speechctc"
+    folder = Path(tempfile.gettempdir()) / f"speechctc-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return folder if private else None
 
 
 def sources(files: Iterable[Path]) -> str:

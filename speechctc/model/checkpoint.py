@@ -69,6 +69,11 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
     """Write a checkpoint, whole or not at all; `half` rounds the weights to half precision, 11 bits."""
+    files.write_folder(folder, lambda draft: fill_checkpoint(draft, checkpoint, half))
+
+
+def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
+    """Write the files of a checkpoint into a folder that no one reads yet."""
     tensors = {f"net.{name}": tensor.contiguous() for name, tensor in checkpoint.net.state_dict().items()}
     tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
     lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
@@ -81,17 +86,13 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
         "phones": {"name": checkpoint.inventory.name, "list": list(checkpoint.inventory.phones)},
         "config": checkpoint.config.to_dict(),
     }
-
-    def write(beside: Path) -> None:
-        save_tensors(beside / "weights.safetensors", tensors)
-        if checkpoint.state:
-            save_tensors(beside / "state.safetensors", checkpoint.state)
-        if lm:
-            save_tensors(beside / "lm.safetensors", lm)
-        text = json.dumps(about, indent=1, ensure_ascii=False)
-        (beside / "checkpoint.json").write_text(text + "\n", encoding="utf-8")
-
-    files.write_folder(folder, write)
+    save_tensors(folder / "weights.safetensors", tensors)
+    if checkpoint.state:
+        save_tensors(folder / "state.safetensors", checkpoint.state)
+    if lm:
+        save_tensors(folder / "lm.safetensors", lm)
+    text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    (folder / "checkpoint.json").write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpoint:

@@ -15,6 +15,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
 from speechctc.stages.split_scoring import score_split
+from speechctc.storage import files
 
 FEWEST = 50  # phones, to estimate two numbers from
 
@@ -39,9 +40,10 @@ def calibrate(
     Raises
     ------
     InputError
-        There is no such model, or the split has too few phones.
+        There is no such model, the split has too few phones, or training saved another model there meanwhile.
     """
     folder = find_checkpoint(model)
+    weights = _stamp(folder)
     recogniser = Recogniser.load(folder, device).uncalibrated()
     scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
     reporter.note(f"PER on {split}: {scored.counts.per:.2f} % ({scored.reliability.to_text()})")
@@ -62,6 +64,8 @@ def calibrate(
         float(right.mean()),
         f"{split}; {scored.protocol}",
     )
+    if _stamp(folder) != weights:
+        raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
     calibration.save(folder)
     return calibration
 
@@ -81,6 +85,12 @@ def calibrate_run(run: Path, reporter: Reporter) -> Calibration | None:
     except InputError as error:
         reporter.note(f"not calibrated: {error}")
         return None
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """Return what tells a folder's weights from others that take their place."""
+    status = (files.standing(folder) / "weights.safetensors").stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,9 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
-from speechctc.model.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import fill_checkpoint, find_checkpoint, load_checkpoint
 from speechctc.stages.export_onnx import export_onnx
+from speechctc.storage import files
 
 KEPT = ("epoch", "dev_per", "fold")
 WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json")
@@ -47,7 +47,7 @@ def check_out(out: Path, overwrite: bool = False) -> None:
 def _is_export(folder: Path) -> bool:
     """Return whether a checkpoint was exported: its config then names no run."""
     try:
-        about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+        about = files.read_json(folder / "checkpoint.json")
         return about["config"]["run"] is None
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -77,14 +77,18 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     """
     check_out(out, overwrite)
     folder = find_checkpoint(model)
-    checkpoint = load_checkpoint(folder)
+    checkpoint, calibration = files.read_folder(folder, lambda place: (load_checkpoint(place), Calibration.load(place)))
     if out.suffix.lower() == ".onnx":
         return export_onnx(checkpoint, out)
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
-    save_checkpoint(out, replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={}), half=True)
-    calibration = Calibration.load(folder)
-    if calibration.phones:
-        calibration.save(out)
+    portable = replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={})
+
+    def fill(draft: Path) -> None:
+        fill_checkpoint(draft, portable, half=True)
+        if calibration.phones:
+            calibration.save(draft)
+
+    files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())
 
 

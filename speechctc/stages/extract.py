@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +26,10 @@ from speechctc.corpora.extraction_report import report_phones, report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments, static_features
-from speechctc.features.shards import OTHER_FOLDER, Extracted, check_features, read_shard, write_shard
+from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
-from speechctc.stages.shard_plan import Job, ShardPlan, plan_split
+from speechctc.stages.shard_plan import Job, ShardPlan, plan_split, source_digest
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 
@@ -142,8 +142,14 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
                 static, moments, duration = result
                 seconds += duration
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
-            write_shard(plan.path, made, skipped, plan.recipe, getattr(torch, config.data.dtype))
+            write_shard(plan.path, made, skipped, _recipe_of_made(plan, config), getattr(torch, config.data.dtype))
     return len(jobs), seconds
+
+
+def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:
+    """Return the plan's recipe; if a recording vanished or changed meanwhile, one that the next run replaces."""
+    is_same = source_digest(plan.jobs, config) == plan.recipe.sources
+    return plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
 
 
 @contextmanager

@@ -81,7 +81,11 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
 
 
 def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config) -> Recipe:
-    """Hash what the shard is made from, so that a changed recording or label is noticed."""
+    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, source_digest(jobs, config))
+
+
+def source_digest(jobs: Sequence[Job], config: Config) -> str:
+    """Hash what a shard is made from, so that a changed recording or label is noticed."""
     digest = hashlib.sha256(f"{config.data.dtype} 0".encode())  # 0: earlier versions wrote a time stride here
     for job in jobs:
         try:
@@ -91,4 +95,4 @@ def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config) -> Recipe:
             stamp = []
         channel = [] if job.utterance.channel is None else [job.utterance.channel]
         digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel]).encode())
-    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, digest.hexdigest())
+    return digest.hexdigest()

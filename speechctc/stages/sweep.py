@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -19,8 +18,9 @@ from speechctc.errors import InputError
 from speechctc.progress import Reporter
 from speechctc.storage import files
 from speechctc.training.finished import is_finished
-from speechctc.training.runs import point_latest
+from speechctc.training.runs import Run, point_latest
 
+PATIENCE = 60.0  # seconds for trials of an earlier sweep, which was killed, to save and leave
 Process = subprocess.Popen[bytes]
 
 
@@ -79,20 +79,24 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
     configs = {trial: load_config(config, [*common, *trial.settings, f"run={trial.run}"]) for trial in trials}
     statuses = {trial: 0 for trial in trials if is_finished(configs[trial])}
     waiting, running = [trial for trial in trials if trial not in statuses], dict[Trial, Process]()
+    logged = {trial: _log(trial).stat().st_size if _log(trial).exists() else 0 for trial in trials}
+    patience = time.monotonic() + PATIENCE
     with _SignalsPassedOn(running), reporter.progress("trials", len(trials)) as advance:
         for trial in statuses:
-            reporter.note(f"{trial.name}: {_said(trial, 0)}, done already")
+            reporter.note(f"{trial.name}: {_said(trial, 0, 0)}, done already")
         advance(len(statuses))
         while waiting or running:
-            while waiting and len(running) < jobs:
-                trial = waiting.pop(0)
+            ready = [trial for trial in waiting if time.monotonic() > patience or not Run(trial.run).is_in_use()]
+            for trial in ready[: jobs - len(running)]:
+                waiting.remove(trial)
                 running[trial] = _start(config, common, trial, jobs)
             for trial in [trial for trial, process in running.items() if process.poll() is not None]:
-                statuses[trial] = running.pop(trial).returncode
-                reporter.note(f"{trial.name}: {_said(trial, statuses[trial])}")
+                with running.pop(trial) as process:  # closes the pipe
+                    statuses[trial] = process.returncode
+                reporter.note(f"{trial.name}: {_said(trial, statuses[trial], logged[trial])}")
                 advance(1)
             time.sleep(0.1)
-    outcomes = sorted((_outcome(trial, statuses[trial]) for trial in trials), key=_rank)
+    outcomes = sorted((_outcome(trial, statuses[trial], logged[trial]) for trial in trials), key=_rank)
     _write_table(folder, outcomes)
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
@@ -112,7 +116,11 @@ def plan_trials(settings: Sequence[str], folder: Path) -> tuple[list[str], list[
     if not axes:
         raise InputError("nothing varies in this sweep", "give some key several values: train.lr=1e-4,3e-4")
     combinations = list(itertools.product(*axes))
-    return common, [Trial(each, folder / _folder_name(each)) for each in combinations]
+    trials = [Trial(each, folder / _folder_name(each)) for each in combinations]
+    for one, other in itertools.combinations(trials, 2):
+        if one.run == other.run:
+            raise InputError(f"{one.name!r} and {other.name!r} would both be trained in {one.run}", "leave one out")
+    return common, trials
 
 
 def split_values(text: str) -> list[str]:
@@ -157,10 +165,12 @@ def _folder_name(settings: Sequence[str]) -> str:
 def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
     trial.run.parent.mkdir(parents=True, exist_ok=True)
     threads = str(max((os.cpu_count() or 1) // jobs, 1))
-    command = [sys.executable, "-m", "speechctc", "train", "--config", config, "--run", str(trial.run), "--resume"]
+    command = [sys.executable, "-m", "speechctc.cli.trial", "train", "--config", config]
+    command += ["--run", str(trial.run), "--resume"]
     with open(_log(trial), "ab") as log:
         return subprocess.Popen(
             [*command, *common, *trial.settings],
+            stdin=subprocess.PIPE,  # the system closes it when this process ends, even by a kill
             stdout=log,
             stderr=log,
             env={"OMP_NUM_THREADS": threads, **os.environ},
@@ -192,21 +202,28 @@ class _SignalsPassedOn:
         raise SystemExit(128 + number)
 
 
-def _said(trial: Trial, status: int) -> str:
-    outcome = _outcome(trial, status)
+def _said(trial: Trial, status: int, logged: int) -> str:
+    outcome = _outcome(trial, status, logged)
     return outcome.problem or f"dev PER {outcome.per:.2f} %"
 
 
-def _outcome(trial: Trial, status: int) -> Outcome:
-    try:
-        best = json.loads((trial.run / "best" / "checkpoint.json").read_text(encoding="utf-8"))
-    except OSError:
-        best = {}
-    problem = None if best else "ended before an epoch was scored"
+def _outcome(trial: Trial, status: int, logged: int) -> Outcome:
+    """Read how a trial ended; the first `logged` bytes of its log are those of earlier sweeps."""
+    per, epoch = _best(trial.run / "best")
+    problem = "ended before an epoch was scored" if per is None else None
     if status:
-        lines = _log(trial).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = _log(trial).read_bytes()[logged:].decode("utf-8", "replace").strip().splitlines()
         problem = lines[-1] if lines else f"ended with status {status}"
-    return Outcome(trial, best.get("dev_per"), best.get("epoch"), problem)
+    return Outcome(trial, per, epoch, problem)
+
+
+def _best(folder: Path) -> tuple[float | None, int | None]:
+    """Return the dev PER and the epoch of a checkpoint; None where it has no such number."""
+    try:
+        facts = files.read_json(files.standing(folder) / "checkpoint.json")
+        return float(facts["dev_per"]), int(facts["epoch"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
+        return None, None
 
 
 def _rank(outcome: Outcome) -> tuple[bool, float]:

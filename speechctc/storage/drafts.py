@@ -74,11 +74,19 @@ def previous_of(path: Path) -> Path | None:
     return found[-1] if found else None
 
 
+def is_draft(name: str) -> bool:
+    """Tell whether a file or folder of this name is a draft, or what a folder was before it was replaced."""
+    return _NAME.fullmatch(name) is not None
+
+
 def tidy(folder: Path, patience: float = 0.0) -> None:
-    """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds."""
+    """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds.
+
+    Times in the future, after a clock was set back, count as long past.
+    """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = _NAME.fullmatch(entry.name)
-        if named and named[1] == "partial" and time.time() - _changed(entry) >= patience and _is_free(entry):
+        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and _is_free(entry):
             _remove(entry)
 
 

@@ -117,6 +117,11 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     """Load what `optimizer_tensors` returned.
 
     Fused optimisers need the state in the memory layout of its parameter (channels last, for example).
+
+    Raises
+    ------
+    ValueError, LookupError
+        It is the state of another net.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -125,6 +130,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         if kind == "optimizer":
             number, _, key = rest.partition(".")
             like = parameters[int(number)]
+            if tensor.ndim and tensor.shape != like.shape:
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, its weights {tuple(like.shape)}")
             laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
             state.setdefault(int(number), {})[key] = laid_out
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -127,15 +127,25 @@ class ResumeState:
         return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, **plan}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
-        """Undo `to_tensors`; also read the unnamed row, ``plan``, that runs of earlier versions saved."""
+    def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
+        """Undo `to_tensors`; also read the unnamed row, ``plan``, that runs of earlier versions saved.
+
+        Raises
+        ------
+        KeyError, ValueError, TypeError, OverflowError, RuntimeError
+            The tensors are not those of a state.
+        """
         if "plan" in tensors:
             plan = dict(zip(_PLAN, tensors["plan"].tolist(), strict=True))
         else:
             plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
         ranks = plan.pop("ranks")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
-        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(**plan), ranks)
+        progress, stage = Progress.of(tensors), int(tensors["stage"])
+        counters = (progress.epoch, progress.batch, progress.step, progress.stage_step, progress.stale, stage)
+        if tensors["left"].shape != (utterances,) or ranks < 1 or min(counters) < 0:
+            raise ValueError("its counters are out of range")
+        return cls(progress, stage, left, Limits(**plan), ranks)
 
 
 _PLAN = ("batch_size", "batch_frames", "chunk_frames", "ranks")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST
 from speechctc.storage import files
+from speechctc.storage.drafts import draft_folder
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -77,7 +77,7 @@ class Run:
         Raises
         ------
         InputError
-            The folder holds a run and `resume` is false, or that run has another config.
+            The folder holds a run and `resume` is false, or that run has another config or is damaged.
         """
         for checkpoint in (self.best, self.last):
             files.settle_folder(checkpoint)
@@ -89,7 +89,9 @@ class Run:
                     "go on with it by --resume, or name another with --run DIR",
                 )
             if self.config.exists():
-                self._check_same(config, read_yaml(self.config))
+                self._check_same(config, self._stored_config())
+            self._stored_record()
+            self.epochs()
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -102,8 +104,8 @@ class Run:
             The run was begun with other data, or train.tensorboard=true and tensorboard is not installed.
         """
         whole = {**record, "resumed": []}
-        if self.record.exists():
-            whole = json.loads(self.record.read_text(encoding="utf-8"))
+        if (stored := self._stored_record()) is not None:
+            whole = stored
             self._check_data(whole["data"], record["data"])
             session = {key: value for key, value in record.items() if key not in ("config", "data")}
             whole = {**whole, "config": record["config"], "resumed": [*whole["resumed"], session]}
@@ -151,6 +153,17 @@ class Run:
             _lock(handle.fileno(), self.folder)
             yield
 
+    def is_in_use(self) -> bool:
+        """Return whether a process is training in the folder."""
+        try:
+            with open(self.folder / "lock", "r+") as handle:
+                _lock(handle.fileno(), self.folder)
+        except OSError:  # no run was begun there
+            return False
+        except InputError:
+            return True
+        return False
+
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
@@ -166,14 +179,51 @@ class Run:
             self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
-        """Return the logged epochs."""
+        """Return the logged epochs.
+
+        Raises
+        ------
+        InputError
+            A line is damaged.
+        """
         if not self.metrics.exists():
             return []
-        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        lines = self.metrics.read_bytes().splitlines()
+        return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
+
+    def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("epoch"), int):
+                return entry
+        except (ValueError, RecursionError):
+            pass
+        raise InputError(
+            f"{self.metrics}, line {number}: not an epoch's record", "mend the line, or move the file away"
+        )
+
+    def _stored_config(self) -> dict[str, Any]:
+        stored = read_yaml(self.config)
+        if not isinstance(stored, dict):
+            raise InputError(f"{self.config}: not the config of a run", "restore it, or name another folder with --run")
+        return stored
+
+    def _stored_record(self) -> dict[str, Any] | None:
+        """Return what run.json holds; None where there is none."""
+        if not self.record.exists():
+            return None
+        try:
+            record = files.read_json(self.record)
+            digests = [each["sha256"] for each in record["data"].values()]
+            if isinstance(record["resumed"], list) and all(isinstance(digest, str) for digest in digests):
+                return dict(record)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            pass
+        raise InputError(f"{self.record}: not the record of a run", "restore it, or move it away to have a new one")
 
     def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:
         for split in stored:
-            if stored[split]["sha256"] != new[split]["sha256"]:
+            if stored[split]["sha256"] != new.get(split, {}).get("sha256"):
                 raise InputError(
                     f"{self.folder}: the features of {split} are not those this run was begun with",
                     "give the data.dir it had, or name another folder with --run DIR",
@@ -196,14 +246,16 @@ class Run:
 
 
 def point_latest(folder: Path) -> None:
-    """Point ``runs/latest`` to this folder."""
-    LATEST.parent.mkdir(parents=True, exist_ok=True)
-    beside = LATEST.with_name(f".speechctc-latest-{secrets.token_hex(8)}")
+    """Point ``runs/latest`` to this folder; what a person put there in place of the link stays."""
+    if os.path.lexists(LATEST) and not LATEST.is_symlink():
+        return
     try:
-        beside.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
-        os.replace(beside, LATEST)
+        with draft_folder(LATEST) as draft:
+            link = draft / LATEST.name
+            link.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
+            os.replace(link, LATEST)
     except OSError:  # no links on this file system: the model must then be named
-        beside.unlink(missing_ok=True)
+        pass
 
 
 def _open_board(folder: Path) -> SummaryWriter:

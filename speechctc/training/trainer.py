@@ -254,12 +254,17 @@ class Trainer:
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
         self.learner.net.load_state_dict(checkpoint.net.state_dict())
-        state = ResumeState.of(checkpoint.state)
+        try:
+            state = ResumeState.of(checkpoint.state, len(self.data.train.split))
+            self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
+            self.learner.start_stage(self.stage)
+            self.learner.restore(dict(checkpoint.state))
+        except (LookupError, ValueError, TypeError, OverflowError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            fix = f"name another folder with --run DIR; {self.run.best} can be used"
+            raise InputError(f"{self.run.last}: its training state is damaged ({reason})", fix) from None
         self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
-        self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
-        self.learner.start_stage(self.stage)
-        self.learner.restore(dict(checkpoint.state))
         if not self.ranks.is_main:
             self.progress.loss = 0.0  # the saved value is the sum over all ranks
         self.remaining = state.remaining

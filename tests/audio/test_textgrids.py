@@ -89,6 +89,10 @@ def test_windows_text_is_read_and_said(tmp_path: Path) -> None:
         ([(0.0, 0.5, "a"), (0.4, 0.9, "b")], "overlap: 'a' ends at 0.500 s, 'b' begins at 0.400 s"),
         ([(0.5, 0.2, "a")], "'a' goes from 0.5 s to 0.2 s"),
         ([(0.1, float("nan"), "a")], "'a' goes from 0.1 s to nan s"),
+        ([(float("nan"), 0.1, "a")], "'a' goes from nan s to 0.1 s"),
+        ([(0.1, float("inf"), "a")], "'a' goes from 0.1 s to inf s"),
+        ([(-0.5, 0.1, "a")], "'a' goes from -0.5 s to 0.1 s"),
+        ([(float("-inf"), 0.1, "a")], "'a' goes from -inf s to 0.1 s"),
     ],
 )
 def test_times_that_cannot_be_are_refused(

@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from speechctc.cli import app
+from speechctc.stages import extract as stage
 from tests.tones import PHONES, speak, write_config, write_table
 
 
@@ -291,3 +292,25 @@ def test_extraction_goes_on_and_redoes_only_what_changed(
     (shard,) = Path("features/train").glob("*.safetensors")
     shard.write_bytes(shard.read_bytes()[:-10])
     assert "6 utterances extracted, 6 there already" in speechctc("extract", "--config", config).err
+
+
+def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path, train=6, held_out=3)
+    lost, work = tmp_path / "audio" / "0-004.wav", stage.extract_one
+
+    def and_lose_one(*arguments: object) -> object:
+        if lost.exists():
+            lost.rename("away.wav")
+        return work(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, "extract_one", and_lose_one)
+        done = speechctc("extract", "--config", config)
+    assert done.status == 0 and "0-004.wav: no such file" in done.out
+    Path("away.wav").rename(lost)
+    done = speechctc("extract", "--config", config)
+    assert "6 utterances extracted, 6 there already" in done.err and "skipped u0-004" not in done.out
+    assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err

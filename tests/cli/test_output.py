@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from tests.cli import test_commands, test_decode
 from tests.cli.test_commands import Command, one_line_error
@@ -201,3 +205,90 @@ def test_a_grid_is_as_it_was_read(here: Path, speechctc: Command) -> None:
     assert "--out o: a folder, and standard input gives one file" in one_line_error(
         speechctc("decode", "-", "--out", "o")
     )
+
+
+def test_names_that_are_not_utf8_go_all_the_way(speechctc: Command, here: Path) -> None:
+    name = b"caf\xe9\n.wav".decode("utf-8", "surrogateescape")
+    (here / "in").mkdir()
+    write_song(here / "in" / "plain.wav", ["low"])
+    try:
+        shutil.copy(here / "in" / "plain.wav", here / "in" / name)
+        (here / "in" / name.replace("caf", "bad")).write_bytes(b"no sound")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    for form in ("text", "tsv", "csv", "json", "ctm"):
+        done = speechctc("decode", "in", "--format", form)
+        assert done.status == 1 and "caf\ufffd" in done.out and "plain" in done.out
+        assert "bad" in done.err and "text, not audio" in done.err and "Traceback" not in done.err
+        if form in ("text", "tsv"):
+            assert len(done.out.splitlines()) == {"text": 2, "tsv": 3}[form]
+    for form, ending in (("textgrid", ".TextGrid"), ("json", ".json"), ("ctm", ".ctm")):
+        done = speechctc("decode", "in", "--format", form, "--out", f"{form}/")
+        assert done.status == 1 and (here / form / f"plain{ending}").exists()
+        assert (here / form / name.replace(".wav", ending)).exists()
+        again = speechctc(
+            "decode", "in", "--format", form, "--out", f"{form}/"
+        )  # known as its own, by name and content
+        assert again.status == 1 and "by hand" not in again.err
+    done = speechctc("align", here / "in" / name, "--phones", "low")
+    assert done.status == 0 and "caf\ufffd .wav: log probability" in done.out
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONUTF8": "0"}])
+def test_standard_output_is_utf8_in_any_locale(locale: dict[str, str], here: Path) -> None:
+    code = "from speechctc.cli.streams import write_utf8 as write; write(); print('caf' + chr(0xdce9), chr(0x283))"
+    coerced = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    environment = {**os.environ, **coerced, **locale}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=60)
+    assert done.stdout == b"caf\xe9 " + "\u0283\n".encode(), done.stderr
+
+
+def test_a_message_is_one_line_and_not_endless(speechctc: Command, here: Path) -> None:
+    done = speechctc("decode", "x" * 100_000)
+    assert done.status == 2 and len(done.err) < 2500
+    said = one_line_error(speechctc("decode", "a\nb/*.wav"))
+    assert said.startswith("speechctc: a\\nb/*.wav: no file matches")
+    said = one_line_error(speechctc("train", "--config", "x" * 200, "train.lr=" + "1" * 100_000))
+    assert len(said) < 2100
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_disk_behind_standard_output_is_said_in_one_line(here: Path, form: str) -> None:
+    write_song(here / "a.wav", ["low"])
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "speechctc", "decode", "a.wav", "--format", form]
+        root = str(Path(__file__).parent.parent.parent)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "speechctc: disk: No space left on device; free space or mend the path"
+    assert "Exception" not in done.stderr
+
+
+def test_hidden_folders_are_passed_over(speechctc: Command, here: Path) -> None:
+    draft = here / "in" / f".speechctc-{'0' * 12}-{'1' * 16}.partial"
+    draft.mkdir(parents=True)
+    write_song(draft / "b.wav", ["low"])
+    write_song(here / "in" / "a.wav", ["low"])
+    assert speechctc("decode", "in").out == "low\n"
+    assert speechctc("decode", draft).out == "low\n"  # as the user named it
+
+
+def test_a_recording_that_vanishes_while_others_are_decoded(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        write_song(here / f"{name}.wav", ["low"])
+    find = recordings.find_recordings
+
+    def and_lose_one(arguments: list[Path]) -> list[recordings.Recording]:
+        found = find(arguments)
+        (here / "b.wav").unlink()
+        return found
+
+    monkeypatch.setattr("speechctc.stages.decode.find_recordings", and_lose_one)
+    done = speechctc("decode", here, "--out", "out/")
+    assert done.status == 1 and "b.wav: no such file" in done.err and "Traceback" not in done.err
+    assert {path.name for path in (here / "out").glob("*.txt")} == {"a.txt", "c.txt"}

@@ -93,6 +93,9 @@ def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path:
         ("1\ta.wav\tx\n2\tb.wav\t[1, 2]\n", "2", "phones are neither a line of labels nor a list"),
         ("1\ta.wav\tx\n2\tb.wav\n", "line 3", "2 fields for 3 columns"),
         ("1\ta.wav\tx\n2\tb.wav\tx\ty\n", "line 3", "4 fields for 3 columns"),
+        (f"1\ta.wav\tx\n2\t{'b' * 5000}.wav\ty\n", "2", "line 3: no such recording: "),
+        (f"1\ta.wav\tx\n2\t{'b/' * 5000}.wav\ty\n", "2", "line 3: no such recording: "),
+        ("1\ta.wav\tx\n2\tb.wav\t" + "[" * 9000 + "\n", "2", "phones are not a JSON list"),
     ],
 )
 def test_bad_rows_are_rejected_by_line_and_the_rest_goes_on(recordings: Path, rows: str, id: str, reason: str) -> None:
@@ -111,6 +114,9 @@ def test_bad_rows_are_rejected_by_line_and_the_rest_goes_on(recordings: Path, ro
         ('{"id": "2", "audio": "b.wav", "phones": ["x y"]}', "neither a line of labels nor a list of them"),
         ('{"id": "2", "audio": "b.wav", "phones": 7}', "neither a line of labels nor a list of them"),
         ('{"id": "2", "audio": null, "phones": "x"}', "the audio path is empty"),
+        ("[" * 100_000, "line 2: not a JSON object on one line"),
+        ('{"id": 2, "audio": "b.wav", "phones": "x", "channel": ' + "1" * 4301 + "}", "not a JSON object on one line"),
+        ('{"id": 2, "audio": "b.wav", "phones": "x", "channel": "' + "1" * 4301 + '"}', "is not a number from 1"),
     ],
 )
 def test_bad_json_rows_are_rejected_by_line(recordings: Path, row: str, reason: str) -> None:

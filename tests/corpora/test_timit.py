@@ -140,6 +140,7 @@ def test_a_last_label_a_little_late_is_cut_to_the_recording(tmp_path: Path) -> N
         ("0 100 h#\n\n100 200 zz\n", "line 3: the label 'zz' is not in the phone set timit61"),
         ("0 100 h#\n100 aa\n", "line 2: '100 aa' is not a start, an end in samples and a phone"),
         ("0.0 0.5 h#\n", "line 1: '0.0 0.5 h#' is not a start"),
+        (f"0 {'1' * 4301} h#\n", "line 1: '0 1111"),
         ("-5 100 h#\n", "line 1: '-5 100 h#' is not a start"),
         ("0 9000 h#\n", "line 1: h# ends at sample 9000, and the recording has 4000 at 16000 Hz"),
         ("", "no labels in it"),

@@ -18,6 +18,7 @@ from speechctc.ctc.cuda_layout import Device, Size
 from speechctc.ctc.cuda_plan import plan, workspace_bytes
 from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.problem import make_problem
+from speechctc.jit.cache import temporary_cache
 from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc
 
 SCALE = (("LOGIT_TYPE", 0),)
@@ -240,6 +241,23 @@ def test_precompiled_machine_code(cache: Path, tmp_path: Path, monkeypatch: pyte
 def test_a_tuning_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=f"'{text}' "):
         Tuning.parse(text)
+
+
+def test_cache_folder_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPEECHCTC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    folder = cubins.cache_folder()
+    assert folder == temporary_cache() and folder is not None and folder.parent == tmp_path
+    folder.chmod(0o777)  # others may have written to it
+    assert cubins.cache_folder() is None
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *arguments: (b"code", ""))
+    assert cubins.cubin("scale", (), "sm_80") == b"code" and not any(folder.iterdir())
 
 
 def test_capture_wants_lengths_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def test_what_is_no_textgrid_is_said(tmp_path: Path) -> None:
         read_textgrid(tmp_path / "a.TextGrid", "phones")
     for content in (b"", b"hello\n", (tmp_path / "a.TextGrid").read_bytes()[:200]):
         (tmp_path / "b.TextGrid").write_bytes(content)
-        with pytest.raises(InputError, match=f"b.TextGrid: {said}"):
+        with pytest.raises(InputError, match="b.TextGrid: not a TextGrid"):
             read_textgrid(tmp_path / "b.TextGrid", "phones")
     (tmp_path / "b.TextGrid").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="b.TextGrid: damaged UTF-16"):

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
+from speechctc.training.runs import Run
 from tests.train_helpers import Recorder
 
 
@@ -97,3 +99,70 @@ def test_a_trial_that_fails_is_listed_with_its_reason(extracted: Path, here: Pat
     outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", 2, Recorder())
     assert outcomes[0].per is not None and outcomes[1].per is None
     assert "features.mels=20 (now 30)" in (outcomes[1].problem or "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_trial_leaves_with_a_sweep_that_is_killed() -> None:
+    trial = "import time; from speechctc.cli.trial import leave_with_sweep as leave; leave(); print(1); time.sleep(600)"
+    code = f"import subprocess, sys, time; command = [sys.executable, '-uc', {trial!r}]\n"
+    code += "print(subprocess.Popen(command, stdin=subprocess.PIPE).pid, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        pid, began = int(first.stdout.readline()), first.stdout.readline()
+        assert began == "1\n" and Path(f"/proc/{pid}").exists()
+        first.kill()
+        assert first.stdout.read() == ""  # the trial held it too, and is gone
+
+
+def test_a_sweep_waits_for_trials_of_an_earlier_one_that_still_save(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
+        started.append(trial.name)
+        if trial.name == "train.lr=0.02":
+            held.close()  # the earlier trial has saved and left
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr("speechctc.stages.sweep._start", start)
+    with ExitStack() as held:
+        held.enter_context(Run(here / "s" / "lr=0.01").locked())
+        assert Run(here / "s" / "lr=0.01").is_in_use() and not Run(here / "s" / "lr=0.02").is_in_use()
+        sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
+    assert started == ["train.lr=0.02", "train.lr=0.01"]
+
+
+@pytest.mark.parametrize("best", ["[1]", '{"dev_per": "x", "epoch": 1}', "[" * 100_000, "{"])
+def test_a_best_that_is_damaged_has_no_score(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, best: str
+) -> None:
+    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: True)
+    for rate, text in (("0.01", best), ("0.02", '{"dev_per": 5.25, "epoch": 2}')):
+        (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
+        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_text(text)
+    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
+    assert [outcome.per for outcome in outcomes] == [5.25, None]
+    assert outcomes[1].problem == "ended before an epoch was scored"
+
+
+def test_a_trial_is_blamed_for_what_it_said_itself(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "s").mkdir()
+    for rate in ("0.01", "0.02"):
+        (here / "s" / f"lr={rate}.log").write_text("an earlier sweep's trouble\n")
+
+    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
+        with open(here / "s" / f"{trial.run.name}.log", "a") as log:
+            code = "print('trouble of its own')" if trial.name.endswith("2") else "0"
+            return subprocess.Popen([sys.executable, "-c", f"{code}; raise SystemExit(3)"], stdout=log)
+
+    monkeypatch.setattr("speechctc.stages.sweep._start", start)
+    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
+    assert [outcome.problem for outcome in outcomes] == ["ended with status 3", "trouble of its own"]
+
+
+def test_two_trials_in_one_folder_are_refused() -> None:
+    with pytest.raises(InputError, match="both be trained in s/dir=a_b"):
+        plan_trials(["data.dir=a/b,a_b"], Path("s"))

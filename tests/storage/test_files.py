@@ -176,6 +176,16 @@ def test_abandoned_drafts_are_removed_and_those_in_work_are_not(tmp_path: Path) 
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+@pytest.mark.parametrize("age", [7200, -7200])
+def test_a_clock_that_was_set_back_keeps_no_draft(tmp_path: Path, age: int) -> None:
+    draft = tmp_path / f".speechctc-{'0' * 12}-{'1' * 16}.partial"
+    draft.touch()
+    os.utime(draft, (time.time() - age, time.time() - age))
+    drafts.tidy(tmp_path, drafts.PATIENCE)
+    assert not draft.exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such devices")
 def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

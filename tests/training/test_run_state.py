@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from speechctc.training.epoch_plan import Limits
@@ -32,7 +33,7 @@ STATE = ResumeState(PROGRESS, 1, np.array([0, 2, 5]), Limits(20, 9000, 70_000), 
 
 
 def same_state(tensors: dict[str, torch.Tensor]) -> bool:
-    read = ResumeState.of(tensors)
+    read = ResumeState.of(tensors, 6)
     return replace(read, remaining=STATE.remaining) == STATE and read.remaining.tolist() == [0, 2, 5]
 
 
@@ -45,3 +46,22 @@ def test_a_state_survives_saving_in_any_order() -> None:
 def test_the_plan_of_an_earlier_version_is_read() -> None:
     tensors = {name: value for name, value in STATE.to_tensors(6).items() if not name.startswith("plan.")}
     assert same_state(tensors | {"plan": torch.tensor([20, 9000, 70_000, 3])})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("progress.epoch", torch.tensor(float("nan"))),
+        ("progress.step", torch.tensor(float("inf"))),
+        ("plan.ranks", None),
+    ]
+    + [("progress.batch", torch.tensor(-1.0)), ("left", torch.zeros(3)), ("stage", torch.zeros(2)), ("stage", None)],
+)
+def test_a_state_that_is_damaged_is_refused(name: str, value: torch.Tensor | None) -> None:
+    state = ResumeState(PROGRESS, 0, np.array([1, 3]), Limits(100, 10, 2), 1)
+    tensors = state.to_tensors(4)
+    assert list(ResumeState.of(tensors, 4).remaining) == [1, 3]
+    tensors |= {name: value} if value is not None else {}
+    tensors = {key: tensor for key, tensor in tensors.items() if key != name or value is not None}
+    with pytest.raises((LookupError, ValueError, TypeError, OverflowError, RuntimeError)):
+        ResumeState.of(tensors, 4)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.stages.train import train_net
-from speechctc.training.runs import Run
+from speechctc.training.runs import Run, point_latest
 from tests.train_helpers import Recorder, run_once
 
 
@@ -58,3 +62,80 @@ def test_a_finished_run_does_not_go_on_from_an_epoch_it_does_not_have(extracted:
     train_net(load_config(extracted, [f"run={here / 'a'}", "train.epochs=1"]), True, recorder)
     assert "all of it is done already" in recorder.said[-1]
     assert not any("epoch 2 of 1" in line for line in recorder.said), recorder.said
+
+
+@pytest.fixture(scope="module")
+def trained(extracted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of one epoch."""
+    folder = tmp_path_factory.mktemp("damage") / "run"
+    run_once(extracted, folder, "train.epochs=1")
+    return folder
+
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", NESTED, '{"data": {"train": 1}, "resumed": []}', '{"data": {}}'])
+def test_a_record_that_is_damaged_is_said_and_nothing_is_lost(
+    extracted: Path, trained: Path, here: Path, text: str
+) -> None:
+    refused(extracted, trained, here, "run.json", text.encode(), "run.json: not the record of a run")
+
+
+@pytest.mark.parametrize("text", [b"{}\n", b"[1]\n", b'{"epoch": 1}\n{"epo', b"\xff\n", NESTED.encode(), b"\0\0\n"])
+def test_a_log_that_is_damaged_is_said_and_nothing_is_lost(
+    extracted: Path, trained: Path, here: Path, text: bytes
+) -> None:
+    refused(extracted, trained, here, "metrics.jsonl", text, r"metrics.jsonl, line \d: not an epoch's record")
+
+
+@pytest.mark.parametrize("text", [b"", b"[1]", b"\xff", b"{", b"a: &a [*a]"])
+def test_a_config_that_is_damaged_is_said_and_nothing_is_lost(
+    extracted: Path, trained: Path, here: Path, text: bytes
+) -> None:
+    refused(extracted, trained, here, "config.yaml", text, r"config.yaml: not (the config of a run|a YAML file)")
+
+
+@pytest.mark.parametrize("damage", ["progress.epoch", "left", "optimizer.0.exp_avg", "plan.ranks", ""])
+def test_a_state_that_is_damaged_is_said_and_nothing_is_lost(
+    extracted: Path, trained: Path, here: Path, damage: str
+) -> None:
+    tensors = load_file(trained / "last" / "state.safetensors")
+    assert not damage or damage in tensors
+    if damage:
+        whole = tensors[damage]
+        tensors[damage] = torch.cat([whole, whole]) if whole.ndim else whole * float("nan")
+    save_file(tensors, here / "state")
+    content = (here / "state").read_bytes() if damage else b"torn"
+    refused(
+        extracted, trained, here, "last/state.safetensors", content, r"last: (its training state|the checkpoint) is"
+    )
+
+
+def refused(config: Path, run: Path, here: Path, name: str, content: bytes, said: str) -> None:
+    """Damage a file of a copy of a run, and check that resuming is refused and changes nothing."""
+    shutil.copytree(run, here / "copy")
+    (here / "copy" / name).write_bytes(content)
+    before = {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()}
+    with pytest.raises(InputError, match=said):
+        train_net(load_config(config, ["run=copy", "train.epochs=2"]), True, Recorder())
+    assert {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()} == before
+
+
+def test_a_record_moved_away_is_made_anew(extracted: Path, trained: Path, here: Path) -> None:
+    shutil.copytree(trained, here / "copy")
+    (here / "copy" / "run.json").unlink()
+    run_once(extracted, Path("copy"), "train.epochs=1", resume=True)
+    assert json.loads((here / "copy" / "run.json").read_text())["resumed"] == []
+
+
+def test_what_a_person_put_in_place_of_the_link_to_the_latest_run_stays(here: Path) -> None:
+    (here / "a").mkdir()
+    (here / "runs").mkdir()
+    Path("runs/latest").write_text("mine")
+    point_latest(Path("a"))
+    assert Path("runs/latest").read_text() == "mine"
+    Path("runs/latest").unlink()
+    Path("runs/latest").symlink_to("latest")  # to itself
+    point_latest(Path("a"))
+    assert Path("runs/latest").resolve() == here / "a" and [path.name for path in Path("runs").iterdir()] == ["latest"]

@@ -10,10 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +29,12 @@ from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
 from speechctc.storage import files
+from speechctc.workers import WorkerEnded, in_processes
 
 RATE = 16000  # of the recordings, Hz, as in TIMIT
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels
+AHEAD = 4  # voices whose speech may wait in memory
 QUIET_MS = (100, 250)  # silence before and after each sentence, labelled h#
 
 
@@ -114,22 +113,22 @@ def _make_whole(folder: Path, config: DemoConfig) -> None:
     """Write all voices; a new process speaks them, because only its first speech is reproducible."""
     count, samples = 0, 0
     version = ""
-    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
     try:
-        for number, (voice, spoken) in enumerate(zip(cast(config), pool.map(_speak, cast(config)), strict=True)):
-            version = spoken.version
-            rng = np.random.default_rng([config.seed, number])
-            speaker = folder / voice.split.upper() / "DR1" / voice.name
-            speaker.mkdir(parents=True)
-            for k, speech in zip(voice.sentences, spoken.speech, strict=True):
-                recording, segments = _record(speech, spoken.rate, voice, config.noise_db, rng)
-                _write(speaker / f"SX{k + 1}", recording, segments, sentences()[k])
-                count += 1
-                samples += len(recording)
-    except BrokenProcessPool:
+        with in_processes(_speak, cast(config), 1, most=AHEAD) as voices:
+            for number, (voice, spoken) in enumerate(zip(cast(config), voices, strict=True)):
+                if isinstance(spoken, InputError):
+                    raise spoken
+                version = spoken.version
+                rng = np.random.default_rng([config.seed, number])
+                speaker = folder / voice.split.upper() / "DR1" / voice.name
+                speaker.mkdir(parents=True)
+                for k, speech in zip(voice.sentences, spoken.speech, strict=True):
+                    recording, segments = _record(speech, spoken.rate, voice, config.noise_db, rng)
+                    _write(speaker / f"SX{k + 1}", recording, segments, sentences()[k])
+                    count += 1
+                    samples += len(recording)
+    except WorkerEnded:
         raise InputError("the process that speaks the demo corpus was ended from outside", "run it again") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
     about = {"espeak": version, "utterances": count, "seconds": samples / RATE}
     files.write_json(folder / MARKER, _fingerprint(config) | about)
 
@@ -162,10 +161,14 @@ def _synthesiser() -> Synthesiser:
     return synthesiser
 
 
-def _speak(voice: Voice) -> Spoken:
-    synthesiser = _synthesiser()
-    synthesiser.choose(voice.variant, voice.words_per_minute, voice.pitch)
-    speech = [synthesiser.speak(sentences()[k]) for k in voice.sentences]
+def _speak(voice: Voice) -> Spoken | InputError:
+    """Let one voice speak its sentences, in the process that speaks; an exception would lose its kind on the way."""
+    try:
+        synthesiser = _synthesiser()
+        synthesiser.choose(voice.variant, voice.words_per_minute, voice.pitch)
+        speech = [synthesiser.speak(sentences()[k]) for k in voice.sentences]
+    except InputError as error:
+        return error
     return Spoken(synthesiser.version, synthesiser.rate, speech)
 
 

@@ -1,0 +1,34 @@
+"""Standard output in UTF-8, and messages as one line on standard error."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+LONGEST = 2000  # characters of a message: a path or a value in it may be of any length
+
+
+def say(message: str) -> None:
+    """Print a message as one line on standard error, cut in the middle where it is too long."""
+    line = message.encode("utf-8", "backslashreplace").decode().replace("\r", "\\r").replace("\n", "\\n")
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]} [...] {line[7 - LONGEST // 2 :]}"
+    print(f"speechctc: {line}", file=sys.stderr)
+
+
+def write_utf8() -> None:
+    """Write results in UTF-8, as files have them, wherever they go; in a terminal, as it can show them."""
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.isatty():
+        out.reconfigure(errors="backslashreplace")
+    elif isinstance(out, io.TextIOWrapper):
+        out.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def drop_output() -> None:
+    """Drop results that could not be written, lest the interpreter try again as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

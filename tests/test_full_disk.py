@@ -1,0 +1,95 @@
+"""A disk that is full: each stage says so in one line, keeps what was saved, and finishes when there is space again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.tiny_model import write_song
+from tests.tones import write_config
+
+resource = pytest.importorskip("resource", reason="needs a system that limits the size of files")
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+
+SETTINGS = ("model.convs=[4]", "model.dense=[8]")
+
+
+@contextmanager
+def full(size: int = 3000) -> Iterator[None]:
+    """Let no file grow beyond so many bytes; it is an `OSError`, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what every file in a folder holds, by its path."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def said(speechctc: Command, *command: object) -> str:
+    with full():
+        done = speechctc(*command)
+    line = one_line_error(done)
+    assert "free space or mend the path" in line
+    return line
+
+
+def test_extraction(speechctc: Command, tmp_path: Path) -> None:
+    config = write_config(tmp_path, 6, 3)
+    said(speechctc, "extract", "--config", config)
+    assert not list((tmp_path / "features").rglob("*.safetensors"))
+    assert not [path for path in (tmp_path / "features").rglob(".*")], "drafts are left"
+    assert "extracted" in speechctc("extract", "--config", config).err
+    before = contents(tmp_path / "features")
+    assert speechctc("extract", "--config", config).status == 0 and contents(tmp_path / "features") == before
+
+
+def test_training(speechctc: Command, here: Path, extracted: Path) -> None:
+    command = ("train", "--config", extracted, *SETTINGS, "--run", "whole")
+    for epochs in (1, 2):
+        assert speechctc(*command, f"train.epochs={epochs}", "--resume").status == 0
+    command = (*command[:-1], "run")
+    said(speechctc, *command, "train.epochs=2")  # before anything was saved
+    assert not (here / "run" / "last").exists()
+    assert speechctc(*command, "train.epochs=1").status == 0
+    saved = [contents(here / "run" / name) for name in ("best", "last")]
+    said(speechctc, *command, "train.epochs=2", "--resume")
+    assert [contents(here / "run" / name) for name in ("best", "last")] == saved
+    assert speechctc(*command, "train.epochs=2", "--resume").status == 0
+    for name in ("last/weights.safetensors", "best/weights.safetensors"):
+        assert (here / "run" / name).read_bytes() == (here / "whole" / name).read_bytes()
+
+
+def test_exporting(speechctc: Command, here: Path) -> None:
+    said(speechctc, "export", "given")
+    assert not (here / "given").exists() and not list(here.glob(".speechctc*"))
+    assert speechctc("export", "given").status == 0
+    before = contents(here)
+    said(speechctc, "export", "given", "--overwrite")
+    assert contents(here) == before
+
+
+def test_decoding(speechctc: Command, here: Path) -> None:
+    (here / "in").mkdir()
+    for k in range(3):
+        write_song(here / "in" / f"{k}.wav", ["low", "mid"] * 20)
+    assert speechctc("decode", "in", "--out", "all.json").status == 0
+    before = (here / "all.json").read_bytes()
+    said(speechctc, "decode", "in", "--out", "all.json")
+    assert (here / "all.json").read_bytes() == before
+    said(speechctc, "decode", "in", "--format", "json", "--out", "out/")
+    assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
+    done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (here / "out").glob("*.json")}
+    assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
