@@ -51,7 +51,7 @@ def write_table(path: Path, recordings: list[Path], folder: Path) -> None:
     rows = ["id\taudio\tphones\tspeaker"]
     for number, recording in enumerate(recordings):
         labels = " ".join(row.label for row in phones(recording))
-        rows.append(f"u{number}\t{recording.relative_to(folder)}\t{labels}\t{recording.parent.name}")
+        rows.append(f"{path.stem}{number}\t{recording.relative_to(folder)}\t{labels}\t{recording.parent.name}")
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
@@ -61,7 +61,7 @@ def prepare(folder: Path) -> None:
     demo = folder / "data" / "demo"
     make_demo(demo, DEMO)
     parts = {side: sorted((demo / side).rglob("*.WAV")) for side in ("TRAIN", "DEV", "TEST")}
-    for root in ("recordings", "field recordings", "grids-of-mine"):
+    for root in ("recordings", "field recordings", "grids"):
         for recording in (*parts["TRAIN"], *parts["DEV"][:2]):
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
     for recording in parts["TEST"][:2]:
