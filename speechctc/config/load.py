@@ -61,7 +61,7 @@ KEYS_OF_KIND = {
     "table": ("root", "tables"),
     "textgrid": ("root", "tier"),
 }
-"""Keys of ``corpus`` that speak of one kind of corpus: another kind must not inherit them."""
+"""Keys of ``corpus`` that belong to one kind of corpus: another kind must not inherit them. By default ``root``."""
 
 
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -176,7 +176,7 @@ def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
     corpus = values.get("corpus")
     if not isinstance(corpus, dict) or kind is None or corpus.get("kind") in (None, kind):
         return values
-    old = KEYS_OF_KIND.get(str(corpus["kind"]), ())
+    old = KEYS_OF_KIND.get(str(corpus["kind"]), ("root",))
     return {**values, "corpus": {key: value for key, value in corpus.items() if key not in old}}
 
 
