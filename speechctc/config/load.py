@@ -140,7 +140,7 @@ def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
     corpus = values.get("corpus")
     if not isinstance(corpus, dict) or kind is None or corpus.get("kind") in (None, kind):
         return values
-    old = KEYS_OF_KIND.get(str(corpus["kind"]), ())
+    old = KEYS_OF_KIND.get(str(corpus["kind"]), ("root",))
     return {**values, "corpus": {key: value for key, value in corpus.items() if key not in old}}
 
 

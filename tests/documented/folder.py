@@ -1,0 +1,83 @@
+"""A folder with the files that the documents name: recordings by eSpeak NG, TextGrids, tables, and a trained model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from speechctc.audio.annotations import Interval, read_phn, textgrid_text
+from speechctc.config.schema import DemoConfig
+from speechctc.corpora.demo.build import make_demo
+from speechctc.phones.inventory import folding
+from tests.documented.reading import ROOT
+
+DEMO = DemoConfig(
+    voices=6, held_out=0.3, sentences=12, utterances_per_voice=3, evaluation_utterances_per_voice=2
+)  # two voices each for train, dev and test
+DEMO_SETTINGS = [
+    f"corpus.demo.{key}={getattr(DEMO, key)}"
+    for key in ("voices", "held_out", "sentences", "utterances_per_voice", "evaluation_utterances_per_voice")
+]
+
+
+def phones(recording: Path) -> list[Interval]:
+    """Return the labels of a recording of the demo corpus as phones of CMU's dictionary."""
+    fold = folding("timit39")
+    rows = [(row, fold.mapping.get(row.label, row.label)) for row in read_phn(recording.with_suffix(".PHN"))]
+    kept = [row._replace(label="t" if label == "dx" else label) for row, label in rows if label not in ("sil", "q")]
+    return kept
+
+
+def write_grid(recording: Path, target: Path) -> None:
+    """Write the labels of a recording as a TextGrid with two tiers of phones."""
+    labels = phones(recording)
+    text = textgrid_text(soundfile.info(recording).duration, {"phones": labels, "segments": labels})
+    target.with_suffix(".TextGrid").write_text(text, encoding="utf-8")
+
+
+def place(recording: Path, target: Path, labelled: bool = False) -> None:
+    """Put a recording somewhere, in the format of the ending, with a TextGrid if it is labelled."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(target, *soundfile.read(recording))
+    if labelled:
+        write_grid(recording, target)
+
+
+def write_table(path: Path, recordings: list[Path], folder: Path) -> None:
+    """Write a table of recordings."""
+    rows = ["id\taudio\tphones\tspeaker"]
+    for number, recording in enumerate(recordings):
+        labels = " ".join(row.label for row in phones(recording))
+        rows.append(f"{path.stem}{number}\t{recording.relative_to(folder)}\t{labels}\t{recording.parent.name}")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def prepare(folder: Path) -> None:
+    """Fill a folder."""
+    shutil.copytree(ROOT / "configs", folder / "configs")
+    demo = folder / "data" / "demo"
+    make_demo(demo, DEMO)
+    parts = {side: sorted((demo / side).rglob("*.WAV")) for side in ("TRAIN", "DEV", "TEST")}
+    for root in ("recordings", "field recordings", "grids"):
+        for recording in (*parts["TRAIN"], *parts["DEV"][:2]):
+            place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
+    for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
+        place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
+    for number, recording in enumerate(parts["DEV"]):
+        place(recording, folder / "new" / recording.parent.name / f"{recording.stem}.wav")
+        place(recording, folder / "talks" / f"talk{number}.wav")
+        place(recording, folder / "more" / f"more{number}.flac")
+        place(recording, folder / "folder" / f"talk{number}.wav", labelled=True)
+    shutil.copytree(folder / "folder", folder / "reference", ignore=shutil.ignore_patterns("*.wav"))
+    shutil.copytree(folder / "folder", folder / "labels", ignore=shutil.ignore_patterns("*.wav"))
+    write_table(folder / "train.tsv", parts["TRAIN"], folder)
+    write_table(folder / "dev.tsv", parts["DEV"], folder)
+    write_table(folder / "table.tsv", parts["TEST"], folder)
+    place(parts["TEST"][0], folder / "a.wav")
+    place(parts["TEST"][1], folder / "long.wav")
+    left, right = (soundfile.read(recording)[0] for recording in parts["TEST"][:2])
+    size = min(len(left), len(right))
+    soundfile.write(folder / "interview.wav", np.stack([left[:size], right[:size]], axis=1), 16000)

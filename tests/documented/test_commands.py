@@ -1,0 +1,169 @@
+"""Every command that the documents show is run, in the order of the document, in a folder with the files it names."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from speechctc.cli import app
+from tests.documented.folder import DEMO_SETTINGS, prepare
+from tests.documented.reading import ROOT, Block, blocks, documents, named
+
+# What is appended to commands, by a pattern, to make training short or the corpus small.
+SMALL_NET = ["model.convs=[4,4]", "model.dense=[8,8]", "model.dense_span=[1,3]"]
+APPENDED: list[tuple[str, list[str]]] = [
+    (r"speechctc (train|sweep) .*", ["train.epochs=1"]),
+    (
+        r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data-start)\b(?!.*corpus\.kind).*",
+        DEMO_SETTINGS,
+    ),
+    (r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data|timit|zhang2016).*", SMALL_NET),
+    (r"speechctc train --config configs/zhang2016.yaml.*", ["train.finetune.epochs=1"]),
+]
+# What stands for a path that is not here: TIMIT is sold by the LDC, and the demo corpus has its layout.
+REPLACED = {
+    "/path/to/TIMIT": "data/demo",
+    "data/demo/TEST/DR1/FANN0/SX112.WAV": "a.wav",
+    "FOLDER": "recordings",
+}
+# Commands that are refused because a person changed a result before: the document, the command, and which time.
+REFUSED = {("README.md", "speechctc decode new --format textgrid --out new", 2)}
+# Commands that are not run, by a pattern, and why.
+NOT_RUN = {
+    r"pip install .*": "it changes the environment",
+    r"scripts/(demo|install|test|check)\b.*": "it installs an environment; continuous integration runs it",
+    r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
+    r"srun .*": "it needs Slurm and GPUs",
+}
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a prepared folder in which a model was trained on the recordings of a table."""
+    folder = tmp_path_factory.mktemp("documented") / "work"
+    folder.mkdir()
+    prepare(folder)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        tables = {"train": "train.tsv", "dev": "dev.tsv", "test": "table.tsv"}
+        settings = [*(f"corpus.tables.{split}={name}" for split, name in tables.items()), "corpus.phones=cmu39"]
+        for command in ("extract", "train"):
+            assert _call([command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1"]) == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def folder(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a copy of the prepared folder."""
+    shutil.copytree(template, tmp_path / "work", symlinks=True)
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize("document", [name for name in documents() if any(blocks(name))])
+def test_what_a_document_shows_is_run(document: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times: dict[str, int] = {}
+    for block in blocks(document):
+        if block.language == "python":
+            exec(compile("\n".join(block.lines), document, "exec"), batch())
+            continue
+        for command in block.lines:
+            times[command] = times.get(command, 0) + 1
+            refused = (document, command, times[command]) in REFUSED
+            corrected = correct(folder / "new") if refused else {}
+            status = run(command)
+            said = capsys.readouterr()
+            assert status == (2 if refused else 0), f"{document}: {command}: status {status}\n{said.out}{said.err}"
+            assert all(path.read_bytes() == content for path, content in corrected.items())
+
+
+def correct(results: Path) -> dict[Path, bytes]:
+    """Change a TextGrid as a person would; return its new content."""
+    grid = min(results.rglob("*.TextGrid"))
+    grid.write_bytes(grid.read_bytes() + b"\n")
+    return {grid: grid.read_bytes()}
+
+
+def batch() -> dict[str, object]:
+    """Return the tensors that the example of the loss takes for granted."""
+    import torch
+
+    lengths = {"input_lengths": torch.tensor([9, 7]), "target_lengths": torch.tensor([3, 2])}
+    return {"logits": torch.randn(9, 2, 5), "targets": torch.randint(1, 5, (2, 3)), **lengths}
+
+
+def run(command: str) -> int:
+    """Run a command, with what is appended to it; return its exit status."""
+    if any(re.fullmatch(pattern, command) for pattern in NOT_RUN):
+        return 0
+    for shown, here in REPLACED.items():
+        command = command.replace(shown, here)
+    appended = [setting for pattern, settings in APPENDED if re.fullmatch(pattern, command) for setting in settings]
+    if command.startswith("arecord "):  # no microphone here: a WAV file in its place
+        command = "cat a.wav " + command[command.index("|") :]
+    if re.search("[|<]", command) or not command.startswith("speechctc"):
+        return _shell(command)
+    return _call(shlex.split(command)[1:] + appended)
+
+
+def _call(arguments: list[str]) -> int:
+    """Run the command line in this process."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr(sys, "argv", ["speechctc", *arguments])
+        app.main()
+    return int(left.value.code or 0)
+
+
+def _shell(command: str) -> int:
+    """Run a command by the shell: it reads standard input, or moves files."""
+    ours = f'speechctc() {{ {shlex.quote(sys.executable)} -m speechctc "$@"; }}; '
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", ours + command], env=environment, capture_output=True, text=True)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+@pytest.mark.parametrize("document", documents())
+def test_what_a_document_names_exists(document: str) -> None:
+    commands = typer.main.get_command(app.app)
+    for span in named(document):
+        words = shlex.split(span)
+        if words[0].startswith("scripts/"):
+            assert (ROOT / words[0]).exists(), f"{document}: {span}"
+        elif len(words) > 1 and words[1] != "COMMAND" and not words[1].startswith("-"):
+            command = commands.commands[words[1]]  # type: ignore[attr-defined]
+            if len(words) > 2:
+                command.make_context(words[1], words[2:])
+
+
+def test_nothing_in_the_tables_is_out_of_date() -> None:
+    shown = [(name, command) for name in documents() for block in blocks(name) for command in block.lines]
+    commands = [command for _, command in shown]
+    patterns = [*(pattern for pattern, _ in APPENDED), *NOT_RUN]
+    assert not [pattern for pattern in patterns if not any(re.fullmatch(pattern, each) for each in commands)]
+    assert not [path for path in REPLACED if not any(path in command for command in commands)]
+    for document, command, number in REFUSED:
+        assert shown.count((document, command)) >= number
+
+
+def test_commands_are_found_as_a_reader_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "Words `speechctc not run`.\n\n    $ speechctc train --config demo \\\n        run=runs/two   # a comment\n"
+        "    1 of 2: speechctc says\n\n```text\nspeechctc output\n```\n\n    import speechctc\n    x = 1\n"
+    )
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr("tests.documented.reading.ROOT", tmp_path)
+    shell = Block("shell", ("speechctc train --config demo run=runs/two",))
+    assert list(blocks("page.md")) == [shell, Block("python", ("import speechctc", "x = 1"))]
+    assert list(named("page.md")) == ["speechctc not run"]
