@@ -9,7 +9,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.ffmpeg import Decoded
-from speechctc.audio.sound_file import Sound, open_sound
+from speechctc.audio.opening import Sound, open_sound
 from speechctc.errors import InputError
 
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns

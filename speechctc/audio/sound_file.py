@@ -6,26 +6,21 @@ formats. Channels are averaged, or one is chosen. Other rates are resampled.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import truncation
-from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
+from speechctc.audio.ffmpeg import measure
+from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
 from speechctc.audio.resampling import resample
 from speechctc.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
-CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
-LEAVE_OUT = "copy it again, or leave it out"
-
-Sound: TypeAlias = soundfile.SoundFile | Decoded
-"""An open recording."""
 
 
 class AudioInfo(NamedTuple):
@@ -58,7 +53,7 @@ def info(path: Path) -> AudioInfo:
     InputError
         The file is missing, a folder, empty, not audio, or has no samples.
     """
-    file = _open_with_libsndfile(path)
+    file = open_with_libsndfile(path)
     if file is None:
         return AudioInfo(*measure(path))
     with file:
@@ -107,45 +102,11 @@ def cut_short(path: Path) -> str:
     InputError
         As `info`.
     """
-    file = _open_with_libsndfile(path)
+    file = open_with_libsndfile(path)
     if file is None:
         return ""
     with file:
         return truncation.cut_short(path, file)
-
-
-def open_sound(path: Path) -> Sound:
-    """Open a recording that has samples.
-
-    Raises
-    ------
-    InputError
-        As `info`.
-    """
-    return _open_with_libsndfile(path) or Decoded(path)
-
-
-def _open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
-    """Open a recording; return None if its format is one for ffmpeg."""
-    if not os.path.exists(path):  # False of a path that is too long, too
-        raise InputError(f"{path}: no such file", "check the path")
-    if path.is_dir():
-        raise InputError(f"{path}: a folder, not a recording", "name the files in it")
-    try:
-        if path.stat().st_size == 0:
-            raise InputError(f"{path}: the file is empty", LEAVE_OUT)
-        # As bytes: soundfile does not accept names that are not UTF-8 as text, and such files exist.
-        file = soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
-    except PermissionError:
-        raise InputError(f"{path}: not readable by this user", "change its permissions") from None
-    except soundfile.LibsndfileError as error:
-        if is_for_ffmpeg(path):
-            return None
-        raise _not_audio(path, error) from None
-    if file.frames == 0:
-        file.close()
-        raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
-    return file
 
 
 def _mono(file: Sound, path: Path, channel: int | None) -> NDArray[np.float32]:
@@ -180,29 +141,3 @@ def mono_blocks(file: Sound, path: Path, size: int, channel: int | None = None) 
         done += len(block)
     if done == 0:
         raise InputError(f"{path}: none of its samples can be decoded", LEAVE_OUT)
-
-
-def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
-    """Return the error for a file that libsndfile cannot read, with the reason where its first bytes show it."""
-    with path.open("rb") as file:
-        head = file.read(1024)
-    if head.startswith(b"NIST_1A") and b"shorten" in head:
-        return InputError(f"{path}: SPHERE compressed with shorten", "expand it, for example with: sph2pipe -f wav")
-    if head.startswith(b"version https://git-lfs"):
-        return InputError(f"{path}: a pointer file of git-lfs, not the recording", "fetch it with: git lfs pull")
-    if b"\0" not in head and _is_text(head):
-        return InputError(f"{path}: text, not audio", "check what was copied there")
-    return InputError(f"{path}: not audio that can be read ({words(error)})", CONVERT)
-
-
-def _is_text(head: bytes) -> bool:
-    try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start >= len(head) - 3 and error.start > 0  # the head ends within a character
-    return True
-
-
-def words(error: soundfile.LibsndfileError) -> str:
-    """Return libsndfile's description of an error, for use within a sentence."""
-    return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"

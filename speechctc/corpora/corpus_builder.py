@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import ffmpeg
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
 from speechctc.listing import counted, some
-from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
+from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
@@ -44,6 +45,11 @@ class CorpusBuilder:
     rejected: dict[str, list[Rejected]] = field(default_factory=_rejected_per_split)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def for_config(cls, config: CorpusConfig) -> CorpusBuilder:
+        """Return a builder with the phone set and the ignored labels of a config, whose ``auto`` means ``found``."""
+        return cls(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
 
     def __post_init__(self) -> None:
         self._spellings = Spellings()

@@ -17,7 +17,6 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
-from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
@@ -41,7 +40,7 @@ def read_tables(config: CorpusConfig) -> Corpus:
     """
     if config.tables.train is None:
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
-    builder = CorpusBuilder(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
+    builder = CorpusBuilder.for_config(config)
     owner: dict[str, str] = {}
     for split in SPLITS:
         path: Path | None = getattr(config.tables, split)

@@ -17,7 +17,6 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.errors import InputError
 from speechctc.listing import some
-from speechctc.phones.inventory import FOUND, named_inventory
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
@@ -53,7 +52,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     """
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
-    builder = CorpusBuilder(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
+    builder = CorpusBuilder.for_config(config)
     recordings, grids = find_recordings([root]), _grids(root)
     all_read, without = [], []
     for recording, id, twin in _named(recordings, root):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import Inventory, inventory_of
 from speechctc.phones.labels import Spellings, nfc, spelling_variants, with_code_points
 
@@ -59,8 +58,3 @@ def test_different_phones_are_not(labels: list[str]) -> None:
 
 def test_characters_are_named_by_number() -> None:
     assert with_code_points("ɡː") == "ɡː = U+0261 U+02D0"
-
-
-def test_foldings_are_read_in_the_same_form() -> None:
-    fold = parse_folding({TWO: "a", "o\u0303": None})
-    assert fold.apply([ONE, TWO, "\u00f5", "x"]) == ["a", "a", "x"]
