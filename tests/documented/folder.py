@@ -9,9 +9,9 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, read_phn, textgrid_text
-from speechctc.config.schema import DemoConfig
+from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.demo.build import make_demo
-from speechctc.phones.inventory import folding
+from speechctc.phones.folding import folding
 from tests.documented.reading import ROOT
 
 DEMO = DemoConfig(
