@@ -11,7 +11,7 @@ import soundfile
 from speechctc.audio.annotations import Interval, read_phn, textgrid_text
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.demo.build import make_demo
-from speechctc.phones.folding import folding
+from speechctc.phones.folding import parse_folding
 from tests.documented.reading import ROOT
 
 DEMO = DemoConfig(
@@ -25,7 +25,7 @@ DEMO_SETTINGS = [
 
 def phones(recording: Path) -> list[Interval]:
     """Return the labels of a recording of the demo corpus as phones of CMU's dictionary."""
-    fold = folding("timit39")
+    fold = parse_folding("timit39")
     rows = [(row, fold.mapping.get(row.label, row.label)) for row in read_phn(recording.with_suffix(".PHN"))]
     kept = [row._replace(label="t" if label == "dx" else label) for row, label in rows if label not in ("sil", "q")]
     return kept
