@@ -89,7 +89,10 @@ def calibrate_run(run: Path, reporter: Reporter) -> Calibration | None:
 
 def _stamp(folder: Path) -> tuple[int, ...]:
     """Return what tells a folder's weights from others that take their place."""
-    status = (files.standing(folder) / "weights.safetensors").stat()
+    try:
+        status = (files.standing(folder) / "weights.safetensors").stat()
+    except OSError:  # said by who reads the checkpoint
+        return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

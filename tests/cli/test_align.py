@@ -13,6 +13,8 @@ import soundfile
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.registry import read_corpus
+from speechctc.stages import calibrate as stage
+from speechctc.storage import files
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song
@@ -144,6 +146,22 @@ def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, tiny_model
     evaluated = speechctc("evaluate", "--model", "model", "--split", "dev", "--json", "e.json")
     score = json.loads(Path("e.json").read_text())
     assert evaluated.status == 0 and score["calibrated"] is True and 0 <= score["calibration_error"] < 0.2
+
+
+def test_a_model_that_training_replaced_meanwhile_is_not_calibrated(
+    speechctc: Command, here: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_model / "best", "model")
+    work = stage.judge
+
+    def and_replace(*arguments: object) -> object:
+        judged = work(*arguments)  # type: ignore[arg-type]
+        files.write_folder(Path("model"), lambda draft: shutil.copytree(tiny_model / "best", draft, dirs_exist_ok=True))
+        return judged
+
+    monkeypatch.setattr(stage, "judge", and_replace)
+    assert "training saved another model there meanwhile" in one_line_error(speechctc("calibrate", "--model", "model"))
+    assert not Path("model/calibration.json").exists()
 
 
 def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:

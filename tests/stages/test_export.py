@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,12 @@ from typer.testing import CliRunner
 import speechctc
 from speechctc.cli.app import app
 from speechctc.errors import InputError
+from speechctc.inference.calibration import Calibration
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.stages import export as stage
 from speechctc.stages.export import export
+from speechctc.storage import files
 from tests.train_helpers import run_once
 
 LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")
@@ -83,3 +87,27 @@ def test_the_model_that_comes_along_is_whole_and_small() -> None:
     model = load_checkpoint(checkpoints.BUILT_IN)
     assert model.lm is not None and model.inventory.name == "cmu39"
     assert (checkpoints.BUILT_IN / "README.md").is_file()
+
+
+def test_weights_and_calibration_are_of_one_model(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is replaced between the reading of its weights and of its calibration."""
+    shutil.copytree(tiny_model / "best", "model")
+    Calibration(phones=60).save(Path("model"))
+    read, replaced = stage.load_checkpoint, list[Path]()
+
+    def and_replace(folder: Path) -> checkpoints.Checkpoint:
+        checkpoint = read(folder)
+        if not replaced:
+            replaced.append(folder)
+            other = replace(checkpoint, facts={"epoch": 9}, mean=checkpoint.mean + 1)
+            files.write_folder(Path("model"), lambda draft: checkpoints.fill_checkpoint(draft, other))
+            Calibration(phones=99).save(Path("model"))
+        return checkpoint
+
+    monkeypatch.setattr(stage, "load_checkpoint", and_replace)
+    export(Path("model"), Path("given"))
+    given = load_checkpoint(Path("given"))
+    assert (given.facts["epoch"], Calibration.load(Path("given")).phones) == (9, 99)
+    assert sorted(path.name for path in here.iterdir()) == ["given", "model"]
