@@ -208,7 +208,7 @@ def test_no_model_to_score(speechctc: Command, tmp_path: Path, monkeypatch: pyte
 def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the package was installed without the model that comes along."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("speechctc.model.net.checkpoint.BUILT_IN", tmp_path / "none")
+    monkeypatch.setattr("speechctc.model.checkpoint.BUILT_IN", tmp_path / "none")
     assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
 
 

@@ -189,5 +189,5 @@ def test_a_recording_without_frames_has_no_path() -> None:
 
 
 def test_only_the_search_with_an_ngram_loads_the_compiler() -> None:
-    code = "import sys, speechctc.decoding.search, speechctc.model.net.checkpoint; assert 'numba' not in sys.modules"
+    code = "import sys, speechctc.decoding.search, speechctc.model.checkpoint; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

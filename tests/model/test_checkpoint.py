@@ -125,7 +125,7 @@ def test_no_memory_is_taken_for_weights_that_are_not_there(
     about = json.loads((tmp_path / "checkpoint.json").read_text())
     about["config"]["model"]["convs"] = convs
     (tmp_path / "checkpoint.json").write_text(json.dumps(about))
-    monkeypatch.setattr("speechctc.model.net.checkpoint.load_file", lambda path: pytest.fail("read"))
+    monkeypatch.setattr("speechctc.model.checkpoint.load_file", lambda path: pytest.fail("read"))
     with pytest.raises(InputError, match="damaged"):
         load_checkpoint(tmp_path)
 
