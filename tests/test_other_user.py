@@ -20,7 +20,7 @@ NOBODY = 65534
 # All is done as root before, so that nothing is imported afterwards: the interpreter may lie where only root may go.
 TWICE = """
 import json, os, sys
-from speechctc import cli
+from speechctc.cli import app as cli
 
 first, second, user, steps = *sys.argv[1:3], int(sys.argv[3]), json.loads(sys.argv[4])
 
