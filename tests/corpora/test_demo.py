@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
 from speechctc.errors import InputError
 from speechctc.phones.inventory import TIMIT61
 from speechctc.storage import files
+from speechctc.workers import WorkerEnded
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)
 TINY = DemoConfig(voices=3, sentences=3, utterances_per_voice=1, evaluation_utterances_per_voice=1)
@@ -107,6 +109,26 @@ def test_it_is_whole_or_not_there_and_the_same_again(tmp_path: Path, monkeypatch
         for folder in (tmp_path / "corpus", tmp_path / "again")
     )
     assert one == two and len(one) == 10, "bit for bit: three utterances of three files, and demo.json"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"), [([], "ended from outside"), ([InputError("no voice", "add it")], "no voice")]
+)
+def test_a_process_that_speaks_and_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[InputError], said: str
+) -> None:
+    @contextmanager
+    def in_processes(*arguments: object, **options: object) -> Iterator[Iterator[InputError]]:
+        def results() -> Iterator[InputError]:
+            yield from answers
+            raise WorkerEnded
+
+        yield results()
+
+    monkeypatch.setattr(build, "in_processes", in_processes)
+    with pytest.raises(InputError, match=said):
+        make_demo(tmp_path / "corpus", TINY)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_lost_file_is_noticed(tmp_path: Path) -> None:
