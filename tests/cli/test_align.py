@@ -14,6 +14,7 @@ from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.stages import calibrate as stage
+from speechctc.stages.split_scoring import score_split
 from speechctc.storage import files
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
@@ -152,14 +153,17 @@ def test_a_model_that_training_replaced_meanwhile_is_not_calibrated(
     speechctc: Command, here: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(tiny_model / "best", "model")
-    work = stage.judge
 
     def and_replace(*arguments: object) -> object:
-        judged = work(*arguments)  # type: ignore[arg-type]
-        files.write_folder(Path("model"), lambda draft: shutil.copytree(tiny_model / "best", draft, dirs_exist_ok=True))
-        return judged
+        scored = score_split(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(stage, "judge", and_replace)
+        def copy(draft: Path) -> None:
+            shutil.copytree(tiny_model / "best", draft, dirs_exist_ok=True)
+
+        files.write_folder(Path("model"), copy)
+        return scored
+
+    monkeypatch.setattr(stage, "score_split", and_replace)
     assert "training saved another model there meanwhile" in one_line_error(speechctc("calibrate", "--model", "model"))
     assert not Path("model/calibration.json").exists()
 

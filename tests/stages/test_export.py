@@ -95,7 +95,7 @@ def test_weights_and_calibration_are_of_one_model(
     """The model is replaced between the reading of its weights and of its calibration."""
     shutil.copytree(tiny_model / "best", "model")
     Calibration(phones=60).save(Path("model"))
-    read, replaced = stage.load_checkpoint, list[Path]()
+    read, replaced = load_checkpoint, list[Path]()
 
     def and_replace(folder: Path) -> checkpoints.Checkpoint:
         checkpoint = read(folder)
