@@ -30,7 +30,7 @@ from speechctc.cli.options import (
     TierOption,
     TranscriptsOption,
 )
-from speechctc.errors import InputError
+from speechctc.errors import InputError, printable
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -61,7 +61,7 @@ def start(
     """Look at a folder of recordings, say what is there, and write a config to train with it."""
     from speechctc.stages.start import start as run_stage
 
-    typer.echo(run_stage(folder, out).to_text())
+    _say(run_stage(folder, out).to_text())
 
 
 @app.command()
@@ -73,8 +73,8 @@ def extract(config: ConfigOption, settings: Settings = None) -> None:
 
     loaded = load_config(config, settings or ())
     for summary in run_stage(loaded, Reporter()):
-        typer.echo(summary.to_text())
-    typer.echo(f"features in {loaded.data.dir}")
+        _say(summary.to_text())
+    _say(f"features in {loaded.data.dir}")
 
 
 @app.command()
@@ -99,18 +99,18 @@ def train(
     from speechctc.stages.train import train as run_stage
 
     if profile:
-        typer.echo(profile_stage(loaded, profile, Reporter()).to_text())
+        _say(profile_stage(loaded, profile, Reporter()).to_text())
         return
     try:
         run_stage(loaded, resume, Reporter())
     except Stopped as stop:
         if _speaks():
-            typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
+            _say(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
         raise typer.Exit(stop.status) from None
     if _speaks():
         assert loaded.run is not None
         _calibrate(loaded.run)
-        typer.echo(f"trained: {loaded.run}/best")
+        _say(f"trained: {loaded.run}/best")
 
 
 @app.command()
@@ -134,7 +134,7 @@ def sweep(
     assert chosen is not None
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
     outcomes = run_stage(config, settings or (), folder, jobs, Reporter())
-    typer.echo(table(outcomes))
+    _say(table(outcomes))
     if all(outcome.per is None for outcome in outcomes):
         raise typer.Exit(2)
 
@@ -163,7 +163,7 @@ def evaluate(
 
     check_place(json_file, overwrite)
     result = run_stage(Recogniser.load(_find(model)), split.value, settings or (), Reporter())
-    typer.echo(result.to_text())
+    _say(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)
 
@@ -261,7 +261,7 @@ def calibrate(
     from speechctc.progress import Reporter
     from speechctc.stages.calibrate import calibrate as run_stage
 
-    typer.echo(run_stage(_find(model), Reporter(), split.value, settings or (), device.value).to_text())
+    _say(run_stage(_find(model), Reporter(), split.value, settings or (), device.value).to_text())
 
 
 @app.command()
@@ -282,7 +282,7 @@ def export(
 
     check_out(out, overwrite)
     written = run_stage(_find(model), out, overwrite)
-    typer.echo(f"{out}: {written / 1e6:.1f} MB")
+    _say(f"{out}: {written / 1e6:.1f} MB")
 
 
 @app.command("score-boundaries")
@@ -305,7 +305,7 @@ def score_boundaries(
 
     check_place(json_file, overwrite)
     result = run_stage(reference, hypothesis, tier)
-    typer.echo(result.to_text())
+    _say(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)
 
@@ -328,7 +328,7 @@ def _find(model: Path | None, or_built_in: bool = False) -> Path:
     from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_built_in)
-    typer.echo(line, err=True)
+    _say(line, err=True)
     return folder
 
 
@@ -348,9 +348,9 @@ def _calibrate(run: Path) -> None:
     if Calibration.load(run / "best").phones:
         return
     try:
-        typer.echo(run_stage(run, Reporter()).to_text())
+        _say(run_stage(run, Reporter()).to_text())
     except InputError as error:
-        typer.echo(f"not calibrated: {error}", err=True)
+        _say(f"not calibrated: {error}", err=True)
 
 
 def _speaks() -> bool:
@@ -358,9 +358,14 @@ def _speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def _say(text: str, err: bool = False) -> None:
+    """Print lines; control characters that came from files or names are escaped."""
+    typer.echo(printable(text, keep="\n\t"), err=err)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"speechctc {__version__}")
+        _say(f"speechctc {__version__}")
         raise typer.Exit
 
 
@@ -385,7 +390,7 @@ def main() -> None:
         if error.filename is None and error.errno is None:
             raise
         print(
-            f"speechctc: {error.filename or 'disk'}: {error.strerror}; free space or mend the path",
+            printable(f"speechctc: {error.filename or 'disk'}: {error.strerror}; free space or mend the path"),
             file=sys.stderr,
         )
         sys.exit(2)

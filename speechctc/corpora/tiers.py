@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from speechctc.audio.textgrids import read_tiers
 from speechctc.errors import InputError
 
 MOST = 60  # TextGrids that are looked at
@@ -89,14 +90,5 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
 
 
 def _interval_tiers(path: Path) -> Mapping[str, Iterable[tuple[float, float, str]]]:
-    """Return the entries of a TextGrid's tiers of intervals, by name."""
-    from praatio import textgrid  # late: only those who read TextGrids wait for it
-
-    try:
-        grid = textgrid.openTextgrid(str(path), includeEmptyIntervals=False, duplicateNamesMode="rename")
-    except Exception as error:  # praatio fails on a broken file with whatever its parsing ran into
-        reason = " ".join(str(error).split())[:80] or type(error).__name__
-        raise InputError(
-            f"{path}: not a TextGrid in Praat's text format ({reason})", "save it again in Praat"
-        ) from None
-    return {tier.name: tier.entries for tier in grid.tiers if isinstance(tier, textgrid.IntervalTier)}
+    """Return the entries of a TextGrid's tiers of intervals, by name; of several of one name, the first."""
+    return {tier.name: tier.entries for tier in reversed(read_tiers(path).tiers) if not tier.points}

@@ -101,7 +101,7 @@ class Run:
         """
         whole = {**record, "resumed": []}
         if self.record.exists():
-            whole = json.loads(self.record.read_text(encoding="utf-8"))
+            whole = self._read_record()
             self._check_data(whole["data"], record["data"])
             session = {key: value for key, value in record.items() if key not in ("config", "data")}
             whole = {**whole, "config": record["config"], "resumed": [*whole["resumed"], session]}
@@ -164,14 +164,38 @@ class Run:
             self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
-        """Return the logged epochs."""
+        """Return the logged epochs.
+
+        Raises
+        ------
+        InputError
+            A line is damaged.
+        """
         if not self.metrics.exists():
             return []
-        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        try:
+            entries = [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+            damaged = not all(isinstance(entry, dict) and type(entry.get("epoch")) is int for entry in entries)
+        except (ValueError, RecursionError):
+            damaged = True
+        if damaged:
+            raise InputError(f"{self.metrics}: a line is not that of an epoch", "mend the line, or move the file away")
+        return entries
+
+    def _read_record(self) -> dict[str, Any]:
+        """Return run.json, whose data and sessions are of the right form."""
+        try:
+            whole = files.read_json(self.record)
+            checksums = [each["sha256"] for each in whole["data"].values()]
+            if isinstance(whole["resumed"], list) and all(isinstance(each, str) for each in checksums):
+                return dict(whole)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            pass
+        raise InputError(f"{self.record}: damaged", "restore it from a copy, or begin another run with --run DIR")
 
     def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:
         for split in stored:
-            if stored[split]["sha256"] != new[split]["sha256"]:
+            if split not in new or stored[split]["sha256"] != new[split]["sha256"]:
                 raise InputError(
                     f"{self.folder}: the features of {split} are not those this run was begun with",
                     "give the data.dir it had, or name another folder with --run DIR",
