@@ -34,7 +34,7 @@ class InputError(Exception):
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return a text whose control characters are escaped (``\\x1b``), so that no terminal obeys them.
+    r"""Return a text whose control characters are escaped (``\x1b``), so that no terminal obeys them.
 
     Parameters
     ----------

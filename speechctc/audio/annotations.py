@@ -69,15 +69,17 @@ def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:
     Raises
     ------
     InputError
-        It is not such a file, or holds nothing.
+        It is not such a file, holds nothing, or a phone ends before it starts.
     """
     try:
         lines = [line.split() for line in read_text(path).text.split("\n")]
         intervals = [
             Interval(int(start) / rate, int(end) / rate, nfc(label)) for start, end, label in filter(None, lines)
         ]
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(f"{path}: not a .PHN file (a line is not: start end phone)", "check what is there") from None
     if not intervals:
         raise InputError(f"{path}: no phones in it", "check what is there")
+    if wrong := next((each for each in intervals if not 0 <= each.start <= each.end), None):
+        raise InputError(f"{path}: {wrong.label!r} goes from {wrong.start} s to {wrong.end} s", "mend the line")
     return intervals

@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.sound_file import Sound, open_sound
+from speechctc.audio.sound_file import BLOCK, Sound, open_sound
 
 EXCERPTS = 8  # spread over the recording, so that speakers who take turns are both met
 EXCERPT = 2.0  # seconds of each
@@ -30,6 +30,8 @@ def channels_differ(path: Path) -> bool:
         if file.channels < 2:
             return False
         sound = _excerpts(file).astype(np.float64)
+    if not len(sound):
+        return False
     sound -= sound.mean(axis=0)
     energy = (sound**2).sum(axis=0)
     sound = sound[:, energy > max(QUIET * energy.max(initial=0.0), 1e-12)]
@@ -40,7 +42,7 @@ def channels_differ(path: Path) -> bool:
 
 def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read excerpts from the whole length of a recording; of shape (samples, channels)."""
-    size = round(EXCERPT * file.samplerate)
+    size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
     starts = np.linspace(0, max(file.frames - size, 0), EXCERPTS).astype(int) if file.frames > size else [0]
     parts = []
     for start in sorted(set(map(int, starts))):

@@ -15,6 +15,7 @@ from speechctc.phones.inventory import named_inventory
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav
 _NAME = re.compile(r"(?P<stem>[^.]+)(?:(?P<audio>(?:\.(?:wav|flac|sph))+)|(?P<phn>\.phn))", re.IGNORECASE)
 _DIALECT_SENTENCE = re.compile(r"sa\d", re.IGNORECASE)
+_DIGITS = 16  # of a number of samples: no recording has so many
 TAIL_MS = 50  # labels may run past the recording by this: one in a hundred of the LDC's ends a sample late
 
 
@@ -109,7 +110,7 @@ def read_phn(path: Path, frames: int, rate: int) -> list[Segment]:
     last = 0
     for number, fields in _lines(path):
         where = f"{path}, line {number}"
-        if len(fields) != 3 or not (fields[0].isdecimal() and fields[1].isdecimal()):
+        if len(fields) != 3 or not all(each.isdecimal() and len(each) < _DIGITS for each in fields[:2]):
             raise BadLabels(f"{where}: {' '.join(fields)!r} is not a start, an end in samples and a phone")
         start, end, phone = int(fields[0]), int(fields[1]), labels.normalise(fields[2])
         try:

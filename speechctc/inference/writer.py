@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
-from speechctc.errors import InputError
+from speechctc.errors import InputError, printable
 from speechctc.inference.formats import ENDINGS, Source, whole, write_stream
 from speechctc.inference.output import Wanted
 from speechctc.inference.recogniser import Recogniser
@@ -132,11 +132,21 @@ def channel_hint(path: Path, wanted: Wanted) -> str:
     return f"{path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
 
 
+class _Terminal:
+    """Standard output where it is a terminal: what file names and labels hold does not move its cursor."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable(text, keep="\n\t\r"))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 @contextmanager
 def opened_out(wanted: Wanted) -> Iterator[TextIO]:
     """Open the file to write to; standard output if there is none."""
     if wanted.file is None:
-        yield sys.stdout
+        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
         return
     with written.opened(wanted.file, wanted.overwrite) as file:
         yield file

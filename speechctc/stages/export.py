@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def check_out(out: Path, overwrite: bool = False) -> None:
 def _is_export(folder: Path) -> bool:
     """Tell whether a checkpoint was exported: its config then names no run."""
     try:
-        about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+        about = files.read_json(folder / "checkpoint.json")
         return about["config"]["run"] is None
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -199,14 +198,15 @@ def _said(trial: Trial, status: int) -> str:
 
 def _outcome(trial: Trial, status: int) -> Outcome:
     try:
-        best = json.loads((trial.run / "best" / "checkpoint.json").read_text(encoding="utf-8"))
-    except OSError:
-        best = {}
+        best = files.read_json(trial.run / "best" / "checkpoint.json")
+        per, epoch = float(best["dev_per"]), int(best["epoch"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
+        best, per, epoch = {}, None, None
     problem = None if best else "ended before an epoch was scored"
     if status:
         lines = _log(trial).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         problem = lines[-1] if lines else f"ended with status {status}"
-    return Outcome(trial, best.get("dev_per"), best.get("epoch"), problem)
+    return Outcome(trial, per, epoch, problem)
 
 
 def _rank(outcome: Outcome) -> tuple[bool, float]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import yaml
 from safetensors import SafetensorError, safe_open
 
 from speechctc.config.schema import Config
+from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
+from speechctc.storage import files
 from speechctc.training.optimise import stages
 from speechctc.training.run_record import fingerprint
 from speechctc.training.run_state import Progress
@@ -27,7 +27,7 @@ def is_finished(config: Config) -> bool:
     assert config.run is not None
     run = Run(config.run)
     try:
-        stored = yaml.safe_load(run.config.read_text(encoding="utf-8"))
+        stored = read_yaml(run.config)
         if _elsewhere(stored) != _elsewhere(config.to_dict()):
             return False
         with safe_open(run.last / "state.safetensors", framework="pt") as state:
@@ -37,10 +37,12 @@ def is_finished(config: Config) -> bool:
             return False
         if not Calibration.load(run.best).phones:
             return False
-        data = json.loads(run.record.read_text(encoding="utf-8"))["data"]
+        data = files.read_json(run.record)["data"]
         features = config.features.model_dump(mode="json")
         return all(told == fingerprint(read_split(config.data.dir / split, features)) for split, told in data.items())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError, SafetensorError, InputError):
+    except (OSError, LookupError, SafetensorError, InputError):
+        return False
+    except (ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError):  # of another form than a run's
         return False
 
 

@@ -125,6 +125,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         if kind == "optimizer":
             number, _, key = rest.partition(".")
             like = parameters[int(number)]
+            if tensor.shape not in (like.shape, ()):
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, its parameter {tuple(like.shape)}")
             laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
             state.setdefault(int(number), {})[key] = laid_out
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
+MOST_RANKS = 1 << 16
+
 
 @dataclass
 class Progress:
@@ -126,8 +128,24 @@ class ResumeState:
         return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, "plan": plan}
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> ResumeState:
-        """Undo `to_tensors`."""
+    def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
+        """Undo `to_tensors`.
+
+        Raises
+        ------
+        LookupError, ValueError, TypeError, RuntimeError, ArithmeticError
+            They are not the state of a run on a split of so many utterances.
+        """
         *limits, ranks = tensors["plan"].tolist()
+        progress, stage = Progress.of(tensors), int(tensors["stage"])
+        if tensors["left"].shape != (utterances,):
+            raise ValueError(f"its plan is of shape {tuple(tensors['left'].shape)}, the split has {utterances}")
+        if (
+            min(limits) < 1
+            or not 1 <= ranks <= MOST_RANKS
+            or stage < 0
+            or not all(value >= 0 for value in vars(progress).values())
+        ):
+            raise ValueError("its counters are out of range")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
-        return cls(Progress.of(tensors), int(tensors["stage"]), left, Limits(*limits), ranks)
+        return cls(progress, stage, left, Limits(*limits), ranks)

@@ -201,7 +201,9 @@ class Run:
                     "give the data.dir it had, or name another folder with --run DIR",
                 )
 
-    def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
+    def _check_same(self, config: Config, stored: Any) -> None:
+        if not isinstance(stored, dict):
+            raise InputError(f"{self.config}: damaged", "restore it from a copy, or begin another run with --run DIR")
         new, old = _flat(config.to_dict()), _flat(stored)
         old = {key: value for key, value in old.items() if key not in REMOVED or value != REMOVED[key][0]}
         changed = [

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
+from speechctc.devices import is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.progress import Reporter
@@ -244,8 +245,20 @@ class Trainer:
         checkpoint = load_checkpoint(self.run.last, self.device)
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
+        try:
+            self._take_up(checkpoint)
+        except (LookupError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
+            if is_out_of_memory(error):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"{self.run.last}/state.safetensors: damaged ({reason})",
+                "begin another run with --run DIR, from these weights with train.init_from",
+            ) from None
+
+    def _take_up(self, checkpoint: Checkpoint) -> None:
         self.learner.net.load_state_dict(checkpoint.net.state_dict())
-        state = ResumeState.of(checkpoint.state)
+        state = ResumeState.of(checkpoint.state, len(self.data.train.split))
         self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
         self.stage = self.stages[min(state.stage, len(self.stages) - 1)]

@@ -19,7 +19,7 @@ from tests.fuzzing.seeds import Files
 from tests.fuzzing.worker import as_record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SILENCE = 120.0  # seconds without a word after which a worker hangs
+SILENCE = 300.0  # seconds without a word after which a worker hangs
 RESTARTS = 30  # workers for one reader
 
 

@@ -60,13 +60,13 @@ class Judge:
         self.input = self.root / "input"
         self.input.mkdir()
         self.home = Path.cwd()
+        self._before = tempfile.tempdir, signal.signal(signal.SIGPROF, _stop)
         tempfile.tempdir = str(self.root)
         self._said = open(self.root / "said", "w+b")
         self._outside: list[str] = []
         self._watching = False
         os.chdir(self.input)
         sys.addaudithook(self._hear)
-        signal.signal(signal.SIGPROF, _stop)
 
     def limit_memory(self) -> None:
         """Let this process have so much more memory than it has now; only Linux can be asked for this."""
@@ -97,6 +97,9 @@ class Judge:
     def close(self) -> None:
         """Remove the folder."""
         os.chdir(self.home)
+        tempfile.tempdir, handler = self._before
+        signal.signal(signal.SIGPROF, handler)
+        self._said.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _place(self, files: Files) -> None:

@@ -281,7 +281,7 @@ MODEL = (
     "shape",
 )
 
-READERS = {
+READERS: dict[str, Reader] = {
     "audio": Reader(
         seeds.recordings,
         _audio,
@@ -305,3 +305,5 @@ READERS = {
     "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
     "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
 }
+if os.environ.get("SPEECHCTC_FUZZ_CRASH"):  # for the test of the hunt
+    READERS["crash"] = Reader(seeds.calibrations, lambda: Path("calibration.json").stat().st_size % 2 and os.abort())

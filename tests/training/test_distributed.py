@@ -115,7 +115,8 @@ def test_one_process_goes_on_where_two_were_stopped(
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
     assert (here / "r" / "last").exists(), said
-    state = ResumeState.of(load_file(here / "r" / "last" / "state.safetensors"))
+    tensors = load_file(here / "r" / "last" / "state.safetensors")
+    state = ResumeState.of(tensors, len(tensors["left"]))
     assert state.ranks == 2 and len(state.remaining)
     done = len(state.remaining) - len(
         state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state))
