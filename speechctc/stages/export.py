@@ -10,6 +10,7 @@ from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.model.checkpoint import find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.stages.export_onnx import export_onnx
+from speechctc.storage import files
 
 KEPT = ("epoch", "dev_per", "fold")
 WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json")

@@ -91,7 +91,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
                 reporter.note(f"{trial.name}: {_said(trial, statuses[trial])}")
                 advance(1)
             time.sleep(0.1)
-    outcomes = sorted((_outcome(trial, statuses[trial]) for trial in trials), key=_rank)
+    outcomes = sorted((outcome_of(trial, statuses[trial]) for trial in trials), key=_rank)
     _write_table(folder, outcomes)
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
@@ -192,11 +192,12 @@ class _SignalsPassedOn:
 
 
 def _said(trial: Trial, status: int) -> str:
-    outcome = _outcome(trial, status)
+    outcome = outcome_of(trial, status)
     return outcome.problem or f"dev PER {outcome.per:.2f} %"
 
 
-def _outcome(trial: Trial, status: int) -> Outcome:
+def outcome_of(trial: Trial, status: int) -> Outcome:
+    """Return what came of a trial whose process ended with this status."""
     try:
         best = files.read_json(trial.run / "best" / "checkpoint.json")
         per, epoch = float(best["dev_per"]), int(best["epoch"])

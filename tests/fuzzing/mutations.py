@@ -7,6 +7,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -84,11 +85,11 @@ def _integer(data: bytes, random: Random, *_: Any) -> bytes:
     form = random.choice("bhiqfd")
     order = random.choice("<>")
     if form in "fd":
-        value: float = random.choice((0.0, -1.0, 1e30, float("nan"), float("inf"), float("-inf")))
+        packed = struct.pack(order + form, random.choice((0.0, -1.0, 1e30, float("nan"), float("inf"), float("-inf"))))
     else:
         bits = 8 * struct.calcsize(order + form)
         value = random.choice((0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), random.randrange(64)))
-    packed = struct.pack(order + form, value)
+        packed = struct.pack(order + form, value)
     at = random.choice((_place(data, random), random.randrange(min(len(data), 64) + 1)))
     return data[:at] + packed + data[at + len(packed) :]
 
@@ -176,7 +177,7 @@ def _mutate_value(tree: Any, random: Random, words: Sequence[str]) -> Any:
         if way < 0.1:
             del tree[key]
         elif way < 0.15:
-            copy = tree[key]
+            copy = deepcopy(tree[key])
             tree.update({random.choice([*words, *WORDS]): copy}) if isinstance(tree, dict) else tree.append(copy)
         else:
             tree[key] = _mutate_value(tree[key], random, words)
@@ -184,7 +185,7 @@ def _mutate_value(tree: Any, random: Random, words: Sequence[str]) -> Any:
     if isinstance(tree, str) and random.random() < 0.5:
         at = random.randrange(len(tree) + 1)
         return tree[:at] + random.choice([*words, *WORDS]) + tree[at:]
-    return random.choice([*VALUES, random.choice([*words, *WORDS])])
+    return deepcopy(random.choice([*VALUES, random.choice([*words, *WORDS])]))
 
 
 def mutate_tensors(data: bytes, random: Random, words: Sequence[str]) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
-from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
+from speechctc.stages.sweep import Trial, outcome_of, plan_trials, split_values, sweep, table
 from tests.train_helpers import Recorder
 
 
@@ -97,3 +97,13 @@ def test_a_trial_that_fails_is_listed_with_its_reason(extracted: Path, here: Pat
     outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", 2, Recorder())
     assert outcomes[0].per is not None and outcomes[1].per is None
     assert "features.mels=20 (now 30)" in (outcomes[1].problem or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[]", '{"dev_per": "\\u001b", "epoch": 1}', '{"dev_per": 1}', "\udc80"]
+)
+def test_a_trial_whose_checkpoint_is_damaged_has_no_score(tmp_path: Path, text: str) -> None:
+    best = tmp_path / "a" / "best"
+    best.mkdir(parents=True)
+    (best / "checkpoint.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert outcome_of(Trial(("train.lr=1",), tmp_path / "a"), 0).per is None
