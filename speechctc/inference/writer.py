@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -132,7 +133,7 @@ def channel_hint(path: Path, wanted: Wanted) -> str:
     return f"{path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
 
 
-class _Terminal:
+class _Terminal(io.TextIOBase):
     """Standard output where it is a terminal: what file names and labels hold does not move its cursor."""
 
     def write(self, text: str) -> int:
