@@ -13,7 +13,8 @@ from speechctc.errors import InputError
 from tests.fuzzing import judge as judging
 from tests.fuzzing.hunt import Tally, hunt
 from tests.fuzzing.judge import Judge
-from tests.fuzzing.readers import READERS, Reader, line_fault
+from tests.fuzzing.lines import line_fault
+from tests.fuzzing.readers import READERS, Reader
 
 MANY, FEW = 250, 30  # inputs of a cheap reader, and of another
 

@@ -167,7 +167,7 @@ def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
 def open_sound(path: Path) -> Sound:
     """Open a recording that has samples, or say why not."""
     path = Path(path)
-    if not path.exists():
+    if not os.path.exists(path):  # False where the name is too long for a file, too
         raise InputError(f"{path}: no such file", "check the path")
     if path.is_dir():
         raise InputError(f"{path}: a folder, not a recording", "name the files in it")

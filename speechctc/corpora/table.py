@@ -7,6 +7,7 @@ columns; other columns are not. Audio paths are relative to the table's folder, 
 from __future__ import annotations
 
 import dataclasses
+import os
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -103,9 +104,9 @@ def _utterance(row: Row, base: Path, gathered: Gathered) -> Utterance:
 
 def _find(base: Path, name: str) -> Path:
     """Return a recording; its name may have backslashes, or another Unicode form than the file's (macOS's)."""
-    plain = name if "\\" not in name or (base / name).is_file() else name.replace("\\", "/")
+    plain = name if "\\" not in name or os.path.isfile(base / name) else name.replace("\\", "/")
     for form in (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain)):
-        if (base / form).is_file():
+        if os.path.isfile(base / form):  # False where the name is too long for a file, too
             return base / form
     raise NoRecording(f"no such recording: {base / name}")
 

@@ -19,7 +19,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from speechctc.errors import InputError
-from tests.fuzzing.readers import Reader, line_fault
+from tests.fuzzing.lines import line_fault
+from tests.fuzzing.readers import Reader
 from tests.fuzzing.seeds import Files
 
 SECONDS = 5.0  # of the processor, so that a busy machine is no finding

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from speechctc.training.runs import Run
 from speechctc.training.splits import Split
 from speechctc.training.trainer import Trainer
 from tests.fuzzing import seeds
+from tests.fuzzing.lines import check_line
 from tests.fuzzing.seeds import Files
 
 
@@ -226,23 +226,6 @@ def _names() -> None:
             beside(recording.path, [".TextGrid", ".phn"])
     finally:
         shutil.rmtree(root)
-
-
-LONGEST = 2000  # characters of a message
-
-
-def line_fault(line: str) -> str:
-    """Return what is wrong with a line for the user; nothing if it is one line that a terminal can show."""
-    if len(line) > LONGEST:
-        return f"has {len(line)} characters"
-    bad = next((letter for letter in line if unicodedata.category(letter) in ("Cc", "Zl", "Zp")), None)
-    return f"holds the character {bad!a}" if bad is not None else ""
-
-
-def check_line(line: str) -> None:
-    """See that a line that is said to the user is one line."""
-    fault = line_fault(line)
-    assert not fault, f"what is said {fault}"
 
 
 GRID = (
