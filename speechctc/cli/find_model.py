@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from speechctc.cli.options import Device
+from speechctc.cli.streams import show
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -18,7 +17,7 @@ def find_model(model: Path | None, or_bundled: bool = False) -> Path:
     from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_bundled)
-    typer.echo(line, err=True)
+    show(line, err=True)
     return folder
 
 

@@ -17,6 +17,7 @@ from speechctc.cli.options import (
     SettingsArgument,
     Split,
 )
+from speechctc.cli.streams import show
 
 
 def evaluate_command(
@@ -42,7 +43,7 @@ def evaluate_command(
 
     check_place(json_file, overwrite)
     result = evaluate(Recogniser.load(find_model(model)), split.value, settings or (), Reporter())
-    typer.echo(result.to_text())
+    show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)
 
@@ -63,7 +64,7 @@ def calibrate_command(
     from speechctc.progress import Reporter
     from speechctc.stages.calibrate import calibrate
 
-    typer.echo(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
+    show(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
 
 
 def score_boundaries_command(
@@ -87,6 +88,6 @@ def score_boundaries_command(
 
     check_place(json_file, overwrite)
     result = score_boundaries(reference, hypothesis, tier)
-    typer.echo(result.to_text())
+    show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)

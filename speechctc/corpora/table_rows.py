@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def read_table(path: Path) -> Table:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as CSV (UTF-8)")
     if ending not in DELIMITED and ending not in JSON_LINES:
         raise InputError(f"{path}: not the ending of a table", f"use one of {', '.join([*DELIMITED, *JSON_LINES])}")
-    if not path.is_file():
+    if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
     text, note = read_text(path)
     if not text.strip():
