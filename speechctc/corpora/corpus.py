@@ -10,7 +10,7 @@ from speechctc.phones.inventory import FOUND, Inventory, found, named_inventory
 SPLITS = ("train", "dev", "test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a corpus may have a million
 class Utterance:
     """One recording and its phones.
 

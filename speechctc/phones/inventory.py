@@ -151,7 +151,7 @@ def named_inventory(name: str) -> Inventory:
 
 def found(labels: Iterable[str]) -> Inventory:
     """Return the set of the labels given, in Unicode's NFC and alphabetical order."""
-    return Inventory(FOUND, tuple(sorted({nfc(label) for label in labels})))
+    return Inventory(FOUND, tuple(sorted({nfc(label) for label in set(labels)})))
 
 
 @dataclass(frozen=True)
