@@ -95,6 +95,7 @@ class DataConfig(Section):
     dtype: Literal["float16", "float32"] = Field("float16", description="how features are stored")
     shard_mib: int = Field(64, ge=1, le=4096, description="size of one shard file, MiB")
     workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one per core")
+    cluster: str = Field("", description="extract on a Dask cluster: its scheduler, as tcp://HOST:8786; empty: here")
     chunk_mib: int = Field(256, ge=1, description="features held on the device at a time, MiB")
 
 

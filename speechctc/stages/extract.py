@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig
@@ -27,34 +22,20 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.report import report_phones, report_recordings
 from speechctc.errors import InputError
-from speechctc.features.filterbank import Moments, frame_count, static_features
+from speechctc.features.filterbank import frame_count
 from speechctc.features.shards import (
     OTHER_FOLDER,
     Extracted,
     Recipe,
     check_features,
-    frames_needed,
     read_shard,
     shard_path,
     write_shard,
 )
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
+from speechctc.stages.extract_work import Job, extracted
 from speechctc.storage import files
-from speechctc.workers import WorkerEnded, in_processes
-
-FEW = 64  # fewer utterances than this are done faster than worker processes start
-AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
-
-
-@dataclass(frozen=True)
-class Job:
-    """One utterance on its way through a worker: what to read, and its labels as numbers (or why it cannot be)."""
-
-    utterance: Utterance
-    labels: tuple[int, ...]
-    frames: int
-    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,26 +126,6 @@ def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) ->
     ]
 
 
-def extract_one(job: Job, config: FeatureConfig, stride: int) -> tuple[NDArray[np.float32], Moments, float] | str:
-    """Return one utterance's static features, moments and seconds; or why it is skipped, in words.
-
-    A `stride` above 0 (frames of input per frame of the net's output) asks that its phones fit into its frames.
-    """
-    if job.problem is not None:
-        return job.problem
-    try:
-        samples, seconds = sound_file.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
-    except InputError as error:
-        return error.what
-    static = static_features(torch.from_numpy(samples), config)
-    frames, needed = static.shape[0], frames_needed(job.labels)
-    if frames == 0:
-        return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
-    if stride and -(-frames // stride) < needed:
-        return f"too short for its phones: {len(job.labels)} phones need {needed * stride} frames, it has {frames}"
-    return static.numpy(), Moments.of(static, config), seconds
-
-
 def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     try:
         labels = tuple(phones.encode(utterance.phones))
@@ -206,7 +167,8 @@ def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[in
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    with _extracted(jobs, todo, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+    strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in todo for _ in plan.jobs]
+    with extracted(jobs, strides, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
             skipped: list[tuple[str, str]] = []
@@ -221,45 +183,6 @@ def _make(plans: Sequence[Plan], config: Config, reporter: Reporter) -> tuple[in
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
             write_shard(plan.path, made, skipped, plan.recipe, getattr(torch, config.data.dtype))
     return len(jobs), seconds
-
-
-Result = tuple[NDArray[np.float32], Moments, float] | str
-
-
-@contextmanager
-def _extracted(jobs: Sequence[Job], plans: Sequence[Plan], config: Config) -> Iterator[Iterator[Result]]:
-    """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
-    strides = [config.model.time_stride if plan.path.parent.name == "train" else 0 for plan in plans for _ in plan.jobs]
-    tasks = [_Task(job, config.features, stride) for job, stride in zip(jobs, strides, strict=True)]
-    workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
-    if workers == 1:
-        yield map(_extract_task, tasks)
-        return
-    with in_processes(
-        _extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, ["speechctc.stages.extract"]
-    ) as results:
-        try:
-            yield results
-        except WorkerEnded:
-            raise InputError(
-                "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
-            ) from None
-
-
-class _Task(NamedTuple):
-    job: Job
-    features: FeatureConfig
-    stride: int
-
-
-def _extract_task(task: _Task) -> Result:
-    return extract_one(*task)
-
-
-def _extract_alone(task: _Task) -> Result:
-    """Extract in a worker process: one thread each."""
-    torch.set_num_threads(1)
-    return extract_one(*task)
 
 
 def _is_made(plan: Plan) -> bool:
