@@ -160,15 +160,14 @@ def _extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]
     if workers == 1:
         yield map(_extract_task, tasks)
         return
-    with in_processes(
-        _extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, ["speechctc.stages.extract"]
-    ) as results:
-        try:
+    preload = ["speechctc.stages.extract"]
+    try:
+        with in_processes(_extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, preload) as results:
             yield results
-        except WorkerEnded:
-            raise InputError(
-                "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
-            ) from None
+    except WorkerEnded:
+        raise InputError(
+            "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
+        ) from None
 
 
 class _Task(NamedTuple):
