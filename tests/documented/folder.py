@@ -62,7 +62,7 @@ def prepare(folder: Path) -> None:
     make_demo(demo, DEMO)
     parts = {side: sorted((demo / side).rglob("*.WAV")) for side in ("TRAIN", "DEV", "TEST")}
     for root in ("recordings", "field recordings", "grids"):
-        for recording in (*parts["TRAIN"], *parts["DEV"][:2]):
+        for recording in parts["TRAIN"]:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
     for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
