@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from speechctc import __version__
+from speechctc.cli_lm import lm_app
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Train phoneme recognisers from recordings and phone labels, and use them.",
 )
+app.add_typer(lm_app, name="lm")
 
 ConfigOption = Annotated[str, typer.Option("--config", help="A YAML file, or the name of one that comes along: demo.")]
 Settings = Annotated[

@@ -1,0 +1,140 @@
+"""The command line's group ``speechctc lm``: language models of phones."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.config import Config
+    from speechctc.lm_texts import PhoneText
+    from speechctc.phones import Inventory
+
+lm_app = typer.Typer(no_args_is_help=True, help="Train, score, sample and tune language models of phones.")
+
+
+class Kind(str, Enum):
+    """The kinds of language model."""
+
+    ngram = "ngram"
+    lstm = "lstm"
+
+
+class Split(str, Enum):
+    """The splits of a corpus."""
+
+    train = "train"
+    dev = "dev"
+    test = "test"
+
+
+Settings = Annotated[
+    Optional[list[str]],  # noqa: UP045 (typer reads annotations at run time, on Python 3.10 too)
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the config: corpus.root=DIR"),
+]
+ConfigOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--config", help="A config, whose corpus has the labels and the phone set."),
+]
+TextOption = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option("--text", help="A phone text: an utterance a line, phones with spaces between them; may be .gz."),
+]
+PhonesOption = Annotated[
+    str, typer.Option("--phones", help="Phone set of the text: cmu39, timit61 ..., or found: the words in it.")
+]
+
+
+@lm_app.command()
+def train(
+    out: Annotated[Path, typer.Option("--out", help="The ARPA file (.arpa, .arpa.gz) to write.")],
+    settings: Settings = None,
+    kind: Annotated[Kind, typer.Option("--kind", help="What to train.")] = Kind.ngram,
+    config: ConfigOption = None,
+    text: TextOption = None,
+    phones: PhonesOption = "found",
+    order: Annotated[int, typer.Option("--order", min=1, max=8, help="Phones of an n-gram's longest strings.")] = 4,
+) -> None:
+    """Train a language model on the training labels of a corpus, or on a phone text."""
+    from speechctc.lm_train import train_ngram
+
+    inventory, (source,) = _one_text(config, settings, text, phones)
+    typer.echo(train_ngram(source, inventory, order, out))
+
+
+@lm_app.command()
+def perplexity(
+    lm: Annotated[list[Path], typer.Option("--lm", help="An ARPA file, or a folder with a language model.")],
+    settings: Settings = None,
+    config: ConfigOption = None,
+    split: Annotated[
+        Optional[list[Split]],  # noqa: UP045
+        typer.Option("--split", help="Splits of the config's corpus to score; without it dev."),
+    ] = None,
+    text: TextOption = None,
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the table there too.")] = None,  # noqa: UP045
+) -> None:
+    """Score splits and texts with language models: a table of perplexities."""
+    from speechctc import files
+    from speechctc.lm.perplexity import table
+    from speechctc.lm_perplexity import score_texts
+    from speechctc.lm_texts import phone_text, split_texts
+    from speechctc.progress import Reporter
+
+    if config is None and not text:
+        raise InputError("nothing to score", "name a corpus with --config or a phone text with --text")
+    texts = [phone_text(path) for path in text or ()]
+    inventory = None
+    if config is not None:
+        splits = [each.value for each in split or [Split.dev]]
+        inventory, labelled = split_texts(_loaded(config, settings), splits)
+        texts = [*labelled, *texts]
+    found = score_texts(lm, texts, inventory, Reporter())
+    typer.echo(table(found))
+    if json_file:
+        files.write_json(json_file, [each.to_dict() for each in found])
+
+
+@lm_app.command()
+def sample(
+    lm: Annotated[Path, typer.Option("--lm", help="An ARPA file, or a folder with a language model.")],
+    count: Annotated[int, typer.Option("--count", help="Lines to draw.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed draws the same lines.")] = 0,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="Below 1: the usual; 0: the most probable.")
+    ] = 1.0,
+    prefix: Annotated[str, typer.Option("--prefix", help='Phones that each line begins with: "dh ah".')] = "",
+    longest: Annotated[int, typer.Option("--longest", help="Phones of a line, at most.")] = 200,
+) -> None:
+    """Draw phone strings from a language model, a line each."""
+    from speechctc.lm_perplexity import draw
+
+    for line in draw(lm, count, seed, temperature, prefix, longest):
+        typer.echo(line)
+
+
+def _one_text(
+    config: str | None, settings: list[str] | None, text: list[Path] | None, phones: str
+) -> tuple[Inventory, list[PhoneText]]:
+    """Return the phone set and the text to train on: the training labels of a config's corpus, or one file."""
+    from speechctc.lm_texts import phone_text, split_texts, text_inventory
+
+    if (config is None) == (not text):
+        raise InputError("a language model is trained on one source", "give either --config or --text")
+    if config is not None:
+        return split_texts(_loaded(config, settings), ["train"])
+    if settings or len(text or ()) != 1:
+        raise InputError("settings are for a config, and --text names one file", "give --config, or one --text alone")
+    source = phone_text((text or [])[0])
+    return text_inventory(phones, source), [source]
+
+
+def _loaded(config: str, settings: list[str] | None) -> Config:
+    from speechctc.config import load_config
+
+    return load_config(config, settings or ())
