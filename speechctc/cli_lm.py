@@ -52,18 +52,37 @@ PhonesOption = Annotated[
 
 @lm_app.command()
 def train(
-    out: Annotated[Path, typer.Option("--out", help="The ARPA file (.arpa, .arpa.gz) to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="What to write: an ARPA file (.arpa, .arpa.gz); an LSTM's folder.")
+    ],
     settings: Settings = None,
     kind: Annotated[Kind, typer.Option("--kind", help="What to train.")] = Kind.ngram,
     config: ConfigOption = None,
     text: TextOption = None,
     phones: PhonesOption = "found",
     order: Annotated[int, typer.Option("--order", min=1, max=8, help="Phones of an n-gram's longest strings.")] = 4,
+    dev: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--dev", help="LSTM: a text to stop by; without it the config's dev, or a tenth of the text."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="LSTM: go on with the training in the folder.")] = False,
 ) -> None:
-    """Train a language model on the training labels of a corpus, or on a phone text."""
+    """Train a language model on the training labels of a corpus, or on a phone text.
+
+    An LSTM's own settings are lm.hidden=512 and the like. Ctrl-C saves it; --resume goes on from there.
+    """
+    own = [setting for setting in settings or () if setting.startswith("lm.")]
+    others = [setting for setting in settings or () if setting not in own]
+    inventory, source, corpus_dev = _sources(config, others, text, phones, kind is Kind.lstm)
+    if kind is Kind.lstm:
+        from speechctc.lm_texts import phone_text
+
+        _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
+        return
+    if own or dev or resume:
+        raise InputError("lm.KEY=VALUE, --dev and --resume are for LSTMs", "add --kind lstm, or leave them out")
     from speechctc.lm_train import train_ngram
 
-    inventory, (source,) = _one_text(config, settings, text, phones)
     typer.echo(train_ngram(source, inventory, order, out))
 
 
@@ -118,20 +137,37 @@ def sample(
         typer.echo(line)
 
 
-def _one_text(
-    config: str | None, settings: list[str] | None, text: list[Path] | None, phones: str
-) -> tuple[Inventory, list[PhoneText]]:
-    """Return the phone set and the text to train on: the training labels of a config's corpus, or one file."""
+def _sources(
+    config: str | None, settings: list[str], text: list[Path] | None, phones: str, with_dev: bool
+) -> tuple[Inventory, PhoneText, PhoneText | None]:
+    """Return the phone set, the text to train on, and a config's dev split if it is wanted."""
     from speechctc.lm_texts import phone_text, split_texts, text_inventory
 
     if (config is None) == (not text):
         raise InputError("a language model is trained on one source", "give either --config or --text")
     if config is not None:
-        return split_texts(_loaded(config, settings), ["train"])
+        inventory, found = split_texts(_loaded(config, settings), ["train", "dev"] if with_dev else ["train"])
+        return inventory, found[0], found[1] if with_dev else None
     if settings or len(text or ()) != 1:
         raise InputError("settings are for a config, and --text names one file", "give --config, or one --text alone")
     source = phone_text((text or [])[0])
-    return text_inventory(phones, source), [source]
+    return text_inventory(phones, source), source, None
+
+
+def _train_lstm(
+    out: Path, inventory: Inventory, train: PhoneText, dev: PhoneText | None, settings: list[str], resume: bool
+) -> None:
+    from speechctc.lm_lstm import LstmTraining, lstm_config, train_and_dev
+    from speechctc.progress import Reporter
+
+    reporter = Reporter()
+    labels, dev_labels = train_and_dev(train, dev, inventory, reporter)
+    training = LstmTraining(out, inventory, lstm_config(settings), labels, dev_labels, resume, reporter)
+    training.train()
+    if training.status:
+        typer.echo(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)
+        raise typer.Exit(training.status)
+    typer.echo(f"trained: {out}/best, dev perplexity {training.trainer.progress.best:.2f}")
 
 
 def _loaded(config: str, settings: list[str] | None) -> Config:

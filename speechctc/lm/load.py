@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from speechctc.errors import InputError
 from speechctc.lm.arpa_reader import read_arpa
+from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.phone_lm import PhoneLM
 from speechctc.phones import Inventory
 
 
-def load_lm(path: Path, inventory: Inventory | None = None) -> LanguageModel:
-    """Read an ARPA file, or a recogniser's own n-gram from its checkpoint.
+def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
+    """Read an ARPA file, an LSTM, or a recogniser's own n-gram from its checkpoint.
 
     Parameters
     ----------
     path : Path
     inventory : Inventory, optional
         The phones that it must be of; without one, whichever it has.
+    device : torch.device, optional
+        Where an LSTM computes; the CPU by default.
 
     Raises
     ------
@@ -33,6 +37,10 @@ def load_lm(path: Path, inventory: Inventory | None = None) -> LanguageModel:
         raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
     if path.is_file():
         return load_ngram(path, inventory)
+    if folder := find_lstm(path):
+        model = load_lstm(folder, device).model
+        check_phones(folder, model.inventory, inventory)
+        return model
     for folder in (path, path / "best", path / "last"):
         if (folder / "lm.safetensors").is_file() and (folder / "checkpoint.json").is_file():
             return _own_ngram(folder, inventory)
