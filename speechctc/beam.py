@@ -43,6 +43,8 @@ class Tokens(NamedTuple):
         A hash table of them: candidate, and the frame it is of. `slots` is a power of two, twice the candidates.
     clock : ndarray, shape = (3,)
         Tokens kept, frames seen, frames settled.
+    total : ndarray, shape = (1,)
+        What has been taken off the scores so far.
     """
 
     score: Reals
@@ -61,6 +63,7 @@ class Tokens(NamedTuple):
     slot: Short
     stamp: Integers
     clock: Integers
+    total: Reals
 
     @classmethod
     def at_start(cls, beam: int, classes: int, limit: int) -> Tokens:
@@ -84,6 +87,7 @@ class Tokens(NamedTuple):
             slot=np.zeros(slots, np.int32),
             stamp=np.full(slots, -1),
             clock=np.array([1, 0, 0]),
+            total=np.zeros(1),
         )
 
 
@@ -166,6 +170,7 @@ def _select(tokens: Tokens, count: int) -> None:
         chosen[0], chosen[end] = chosen[end], chosen[0]
         _sink(chosen, tokens.new_score, 0, end)
     score, best = tokens.new_score[chosen[0]], tokens.new_best[chosen[0]]
+    tokens.total[0] += score
     at = tokens.clock[1] % len(tokens.parent)
     for k, candidate in enumerate(chosen):
         tokens.score[k], tokens.best[k] = tokens.new_score[candidate] - score, tokens.new_best[candidate] - best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -34,6 +35,22 @@ Settings = Annotated[
 ModelOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--model", help="A checkpoint or a run's folder (its best); without it the latest run."),
+]
+
+
+LmOption = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--lm", help="A language model: an ARPA file in place of the model's n-gram, an LSTM's folder, or both."
+    ),
+]
+LmWeightOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option("--lm-weight", help="Of the language models, or the model's own n-gram; 0: what was heard alone."),
+]
+BeamOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--beam", help="Search with so many sequences at a time, even without a language model."),
 ]
 
 
@@ -152,15 +169,21 @@ def evaluate(
     model: ModelOption = None,
     split: Annotated[Split, typer.Option("--split", help="Which split to score.")] = Split.test,
     json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the score there too.")] = None,  # noqa: UP045
+    lm: LmOption = None,
+    lm_weight: LmWeightOption = None,
+    beam: BeamOption = None,
 ) -> None:
     """Score a model on a split: phone error rate, substitutions, deletions, insertions, and the protocol."""
     from speechctc import files
     from speechctc.checkpoint import find_checkpoint
     from speechctc.evaluate import evaluate as run_stage
     from speechctc.progress import Reporter
+    from speechctc.recognition.language import equipped
     from speechctc.recognition.recogniser import Recogniser
 
-    result = run_stage(Recogniser.load(find_checkpoint(model)), split.value, settings or (), Reporter())
+    folder = find_checkpoint(model)
+    recogniser = equipped(Recogniser.load(folder), folder, lm or (), lm_weight, beam, Reporter())
+    result = run_stage(recogniser, split.value, settings or (), Reporter())
     typer.echo(result.to_text())
     if json_file:
         files.write_json(json_file, result.to_dict())
@@ -182,9 +205,12 @@ def decode(
         Optional[int],  # noqa: UP045
         typer.Option("--raw", metavar="RATE", min=1, help="- is raw 16-bit little-endian mono at this rate, Hz."),
     ] = None,
-    lm_weight: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option("--lm-weight", help="Of the model's n-gram of phones, if it has one; 0: what was heard alone."),
+    lm: LmOption = None,
+    lm_weight: LmWeightOption = None,
+    beam: BeamOption = None,
+    nbest: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--nbest", metavar="N", min=1, help="A table of the N best with their scores; as TSV or JSON."),
     ] = None,
     device: DeviceOption = Device.auto,
 ) -> None:
@@ -198,7 +224,13 @@ def decode(
     from speechctc.progress import Reporter
     from speechctc.recognition.results import Wanted
 
-    recogniser = _load(model, device, lm_weight)
+    recogniser = _load(model, device, lm or (), lm_weight, beam)
+    if nbest:
+        from speechctc.nbest import decode_nbest
+
+        if status := decode_nbest(recogniser, audio, nbest, form.value, out, Reporter()):
+            raise typer.Exit(status)
+        return
     wanted = Wanted(form.value, out, jobs, alternatives)
     if str(audio[0]) == "-":
         decode_stdin(recogniser, wanted, raw, Reporter())
@@ -285,13 +317,21 @@ def config(config: ConfigOption, settings: Settings = None) -> None:
     typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
 
 
-def _load(model: Path | None, device: Device, lm_weight: float | None = None) -> Recogniser:
+def _load(
+    model: Path | None,
+    device: Device,
+    lm: Sequence[Path] = (),
+    lm_weight: float | None = None,
+    beam: int | None = None,
+) -> Recogniser:
     """Load the model that is named, the latest run's, or the one that comes along; say so of the last."""
     from speechctc.checkpoint import BUILT_IN, find_checkpoint
+    from speechctc.progress import Reporter
+    from speechctc.recognition.language import equipped
     from speechctc.recognition.recogniser import Recogniser
 
     folder = find_checkpoint(model, or_built_in=True)
-    recogniser = Recogniser.load(folder, device.value, lm_weight)
+    recogniser = equipped(Recogniser.load(folder, device.value), folder, lm, lm_weight, beam, Reporter())
     if model is None and folder == BUILT_IN:
         known = f"{len(recogniser.inventory.phones)} phones ({recogniser.inventory.name})"
         typer.echo(

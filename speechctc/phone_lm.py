@@ -85,6 +85,11 @@ class PhoneLM:
         following[:, END] = START
         return cls(log_probs.astype(np.float32), following)
 
+    @classmethod
+    def flat(cls, classes: int) -> PhoneLM:
+        """Return an n-gram to which every class is as probable as any other, always."""
+        return cls(np.full((1, classes), -np.log(classes), np.float32), np.zeros((1, classes), np.int32))
+
     def log_prob(self, labels: Labels) -> float:
         """Return the log probability of a sequence, its end included."""
         state, total = START, 0.0

@@ -337,8 +337,12 @@ class DecodeConfig(Section):
     """How phones are found in a net's output. Alignment knows its phones and uses none of this."""
 
     lm_order: int = Field(0, ge=0, le=8, description="phones in an n-gram of the training labels; 0: no n-gram")
-    lm_weight: float = Field(0.5, ge=0, le=5, description="of the n-gram's log probabilities; 0: decode without it")
+    lm_weight: float = Field(0.5, ge=0, le=5, description="of the language models' log probabilities; 0: without")
     lm_bonus: float = Field(1.5, ge=-10, le=10, description="added to a sequence's score for every phone in it")
+    lm_share: float = Field(0.5, ge=0, le=1, description="of an LSTM in that weight, where an n-gram has the rest")
+    search: Literal["auto", "greedy", "beam"] = Field(
+        "auto", description="beam: a prefix search even without a language model; auto: only with one"
+    )
     beam: int = Field(64, ge=1, le=4096, description="how many the search with an n-gram keeps at a time")
 
 

@@ -17,12 +17,13 @@ from speechctc.config import Config, override, parse_config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.features import centred_alone, frame_count, input_of_centred, static_features
+from speechctc.lm.model import LanguageModel
+from speechctc.lm.rescore import Ranked, Ranker, choose_search, method
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
 from speechctc.recognition.segments import FrameClock, Segment, Segmenter
 from speechctc.recognition.streaming import BLOCK_FRAMES, centred_blocks, logit_blocks, static_blocks
-from speechctc.search import lm_search, uses_lm
 
 Samples = NDArray[np.float32]
 
@@ -36,6 +37,8 @@ class Recogniser:
     device : torch.device
     calibration : Calibration, optional
         Without one, confidences are posteriors as they are.
+    lstm : LanguageModel, optional
+        To rank with what the search finds, beside the checkpoint's n-gram or without one.
 
     Attributes
     ----------
@@ -47,8 +50,14 @@ class Recogniser:
         The times of the logits' frames.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, calibration: Calibration | None = None) -> None:
-        self.checkpoint, self.device = checkpoint, device
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        calibration: Calibration | None = None,
+        lstm: LanguageModel | None = None,
+    ) -> None:
+        self.checkpoint, self.device, self.lstm = checkpoint, device, lstm
         self.calibration = calibration or Calibration()
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.net = checkpoint.net.eval()
@@ -86,15 +95,12 @@ class Recogniser:
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes as another config's ``decode`` says."""
         own = self.config.model_copy(update={"decode": config.decode})
-        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration)
+        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration, self.lstm)
 
     @property
     def method(self) -> str:
         """How phones are found, in words."""
-        decode = self.config.decode
-        if not uses_lm(self.checkpoint.lm, self.config):
-            return "best path"
-        return f"prefix search with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
+        return method(self.checkpoint.lm, self.lstm, self.config)
 
     def logits(self, samples: Samples, rate: int) -> NDArray[np.float32]:
         """Return unnormalised log probabilities.
@@ -178,14 +184,37 @@ class Recogniser:
         """Yield the phones of the logits of a whole recording of this length."""
         return self._spot([logits], lambda: seconds, alternatives)
 
+    def nbest(self, path: str | Path) -> Iterator[tuple[float, list[Ranked]]]:
+        """Yield the best sequences of phones that a prefix search keeps; long recordings in pieces cut in pauses.
+
+        Yields
+        ------
+        start : float
+            Of the piece, seconds.
+        ranked : list of Ranked
+            Best first, at most as many as the beam.
+
+        Raises
+        ------
+        InputError
+            It cannot be read as audio.
+        """
+        ranker = Ranker(self.checkpoint.lm, self.lstm, self.config)
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+            rows = [_log_softmax(block) for block in self.logit_blocks(blocks)]
+        frame = 0
+        for piece in ranker.pieces(np.concatenate([np.zeros((0, len(self.inventory.phones) + 1), np.float32), *rows])):
+            yield frame * self.clock.step, ranker.rank(piece)
+            frame += len(piece)
+
     def _spot(
         self, logits: Iterable[NDArray[np.float32]], seconds: Callable[[], float], alternatives: int
     ) -> Iterator[Segment]:
         """Yield the phones of logits that come in blocks; the recording's length is asked for at its end."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        lm = self.checkpoint.lm
-        if lm is not None and uses_lm(lm, self.config):
-            search = lm_search(lm, self.config)
+        classes = len(self.inventory.phones) + 1
+        search = choose_search(self.checkpoint.lm, self.lstm, self.config, classes)
+        if search is not None:
             for block in logits:
                 yield from segmenter.push(*search.push(_log_softmax(block)))
             yield from segmenter.push(*search.finish())
