@@ -137,6 +137,46 @@ def sample(
         typer.echo(line)
 
 
+@lm_app.command()
+def tune(
+    settings: Settings = None,
+    model: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--model", help="A checkpoint or a run's folder (its best); without it the latest run."),
+    ] = None,
+    lm: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option("--lm", help="An ARPA file, an LSTM's folder, or both; without it the model's own n-gram."),
+    ] = None,
+    split: Annotated[Split, typer.Option("--split", help="What to tune on; not the training split.")] = Split.dev,
+    beam: Annotated[Optional[int], typer.Option("--beam", help="Sequences the search keeps.")] = None,  # noqa: UP045
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--out", help="Write the weights there, not as tuned.json beside the model, where decoding looks."
+        ),
+    ] = None,
+) -> None:
+    """Find the weight and the bonus with the fewest errors on dev, and keep them beside the model."""
+    from speechctc.checkpoint import find_checkpoint
+    from speechctc.lm.tuned import FILE
+    from speechctc.lm_tune import check_place, keep
+    from speechctc.lm_tune import tune as run_stage
+    from speechctc.progress import Reporter
+    from speechctc.recognition.language import with_lms
+    from speechctc.recognition.recogniser import Recogniser
+
+    reporter, folder = Reporter(), find_checkpoint(model)
+    recogniser = with_lms(Recogniser.load(folder), lm or (), reporter)
+    beams = [] if beam is None else [f"decode.beam={beam}"]
+    path = out or folder / FILE
+    check_place(path, recogniser)
+    tuning = run_stage(recogniser, split.value, [*(settings or ()), *beams], reporter)
+    typer.echo(tuning.to_text())
+    keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
+    typer.echo(f"written: {path}; decode, evaluate and calibrate use it where it lies beside the model")
+
+
 def _sources(
     config: str | None, settings: list[str], text: list[Path] | None, phones: str, with_dev: bool
 ) -> tuple[Inventory, PhoneText, PhoneText | None]:

@@ -51,9 +51,24 @@ def read_tuned(path: Path) -> list[dict[str, Any]]:
     return list(entries)
 
 
-def find_tuned(path: Path, lms: str) -> dict[str, Any] | None:
-    """Return the entry for these language models (see `identity`), None if there is none."""
-    return next((entry for entry in read_tuned(path) if entry["lms"] == lms), None)
+def find_tuned(folder: Path, ngram: PhoneLM | None, lstm: LanguageModel | None) -> dict[str, Any] | None:
+    """Return what was tuned for these language models with the checkpoint in a folder, None if nothing was.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    entries = read_tuned(folder / FILE)
+    if not entries or (ngram is None and lstm is None):
+        return None
+    lms = identity(ngram, lstm)
+    return next((entry for entry in entries if entry["lms"] == lms), None)
+
+
+def tuned_settings(entry: dict[str, Any] | None) -> list[str]:
+    """Return an entry as settings of a config; none for None."""
+    return [] if entry is None else [f"decode.{key}={entry[key]}" for key in KEYS]
 
 
 def check_untouched(path: Path) -> None:

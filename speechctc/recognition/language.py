@@ -11,7 +11,7 @@ from speechctc.errors import InputError
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.lm.texts import listed
-from speechctc.lm.tuned import FILE, KEYS, find_tuned, identity
+from speechctc.lm.tuned import FILE, find_tuned, tuned_settings
 from speechctc.phone_lm import PhoneLM
 from speechctc.progress import Reporter
 from speechctc.recognition.recogniser import Recogniser
@@ -88,13 +88,9 @@ def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) ->
 
 def _tuned(recogniser: Recogniser, folder: Path, reporter: Reporter) -> list[str]:
     """Return the settings that were tuned for the recogniser's language models, and say so."""
-    path = folder / FILE
-    if not path.exists():
-        return []
-    entry = find_tuned(path, identity(recogniser.checkpoint.lm, recogniser.lstm))
-    if entry is None:
-        return []
-    shown = f"weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}"
-    shown += f", share {entry['lm_share']:g}" if recogniser.lstm is not None else ""
-    reporter.note(f"language model: {shown}, tuned on {entry.get('split', 'dev')} ({path})")
-    return [f"decode.{key}={entry[key]}" for key in KEYS]
+    entry = find_tuned(folder, recogniser.checkpoint.lm, recogniser.lstm)
+    if entry is not None:
+        shown = f"weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}"
+        shown += f", share {entry['lm_share']:g}" if recogniser.lstm is not None else ""
+        reporter.note(f"language model: {shown}, tuned on {entry.get('split', 'dev')} ({folder / FILE})")
+    return tuned_settings(entry)

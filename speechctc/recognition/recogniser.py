@@ -19,6 +19,7 @@ from speechctc.errors import InputError
 from speechctc.features import centred_alone, frame_count, input_of_centred, static_features
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranked, Ranker, choose_search, method
+from speechctc.lm.tuned import FILE, find_tuned, tuned_settings
 from speechctc.recognition.alignment import align_frames, check_fit
 from speechctc.recognition.calibration import Calibration
 from speechctc.recognition.recognition import Recognition
@@ -72,7 +73,7 @@ class Recogniser:
         model : str or Path, optional
         device : str
         lm_weight : float, optional
-            Of the n-gram of phones, instead of the config's ``decode.lm_weight``; 0: decode without it.
+            Of the n-gram of phones, instead of what was tuned or the config's ``decode.lm_weight``; 0: without it.
 
         Raises
         ------
@@ -84,7 +85,9 @@ class Recogniser:
         folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
         recogniser = cls(load_checkpoint(folder, chosen), chosen, Calibration.load(folder))
         if lm_weight is None:
-            return recogniser
+            settings = tuned_settings(find_tuned(folder, recogniser.checkpoint.lm, None))
+            values = override(recogniser.config.to_dict(), settings)
+            return recogniser.configured(parse_config(values, f"{folder / FILE}")) if settings else recogniser
         if lm_weight and recogniser.checkpoint.lm is None:
             raise InputError(
                 f"{folder}: the model has no n-gram", "train one with decode.lm_order=4, or give no weight"
@@ -199,13 +202,22 @@ class Recogniser:
         InputError
             It cannot be read as audio.
         """
-        ranker = Ranker(self.checkpoint.lm, self.lstm, self.config)
-        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
-            rows = [_log_softmax(block) for block in self.logit_blocks(blocks)]
-        frame = 0
-        for piece in ranker.pieces(np.concatenate([np.zeros((0, len(self.inventory.phones) + 1), np.float32), *rows])):
+        ranker, frame = Ranker(self.checkpoint.lm, self.lstm, self.config), 0
+        for piece in ranker.pieces(self.log_posteriors(path)):
             yield frame * self.clock.step, ranker.rank(piece)
             frame += len(piece)
+
+    def log_posteriors(self, path: str | Path) -> NDArray[np.float32]:
+        """Return the log posteriors of a recording; shape = (n_output_frames, classes).
+
+        Raises
+        ------
+        InputError
+            It cannot be read as audio.
+        """
+        with audio_blocks.opened(Path(path), self.config.features.sample_rate) as blocks:
+            rows = [_log_softmax(block) for block in self.logit_blocks(blocks)]
+        return np.concatenate([np.zeros((0, len(self.inventory.phones) + 1), np.float32), *rows])
 
     def _spot(
         self, logits: Iterable[NDArray[np.float32]], seconds: Callable[[], float], alternatives: int
