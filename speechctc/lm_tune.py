@@ -127,7 +127,7 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
         raise InputError("the model has no language model to tune for", "name one with --lm")
     remembered = Remembered(lstm) if lstm is not None else None
     config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
-    speech, phones = _speech(recogniser, config, split, reporter)
+    speech, phones = split_speech(recogniser, config, split, reporter)
     shares = SHARES if ngram is not None and lstm is not None else (float(ngram is None),)
 
     def work(points: Sequence[Point], each: Speech) -> list[int]:
@@ -182,8 +182,14 @@ def picture_of(path: Path, lms: str) -> Path:
     return path.with_name(f"{path.stem}-{lms[:8]}.png")
 
 
-def _speech(recogniser: Recogniser, config: Config, split: str, reporter: Reporter) -> tuple[list[Speech], Counts]:
-    """Return the split's recordings that can be read, and the phones in each."""
+def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: Reporter) -> tuple[list[Speech], Counts]:
+    """Return the recordings of a split that can be read, and how many phones each has.
+
+    Raises
+    ------
+    InputError
+        The split is empty, or nothing in it can be decoded.
+    """
     folding = choose_folding(config.score.fold, recogniser.inventory)
     utterances = read_corpus(config.corpus).splits[split]
     if not utterances:

@@ -91,11 +91,12 @@ class LstmTrainer:
         config, at = self.model.config, self.progress
         batches = epoch_batches(self.stream.lengths, config.batch_size, config.batch_phones, (config.seed, at.epoch))
         ahead = made_ahead(self.stream, batches[at.batch :], self.model.device.type == "cuda")
+        began = time.perf_counter()
         try:
             for tokens, targets in ahead:
-                began = time.perf_counter()
                 self._step(tokens, targets)
-                at.seconds += time.perf_counter() - began
+                now = time.perf_counter()
+                at.seconds, began = at.seconds + now - began, now
                 if between():
                     return None
         finally:
