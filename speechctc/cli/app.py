@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import models, recognition, scoring, training
+from speechctc.cli import lm, models, recognition, scoring, training
 from speechctc.errors import InputError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("calibrate")(scoring.calibrate_command)
 app.command("export")(models.export_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)
 app.command("config")(models.config_command)
+app.add_typer(lm.lm_app, name="lm")
 
 
 def _print_version(is_asked: bool) -> None:
