@@ -68,7 +68,8 @@ def prepare(folder: Path) -> None:
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
     for number, recording in enumerate(parts["DEV"]):
         place(recording, folder / "new" / recording.parent.name / f"{recording.stem}.wav")
-        place(recording, folder / "talks" / f"talk{number}.wav")
+        for twin in (number, number + 4):  # each twice: a dev utterance must have no phone that training lacks
+            place(recording, folder / "talks" / f"talk{twin}.wav")
         place(recording, folder / "more" / f"more{number}.flac")
         place(recording, folder / "folder" / f"talk{number}.wav", labelled=True)
     shutil.copytree(folder / "folder", folder / "reference", ignore=shutil.ignore_patterns("*.wav"))
