@@ -67,26 +67,28 @@ def in_processes(
     Raises
     ------
     WorkerEnded
-        By the iterator: a process was ended from outside.
+        At the start and by the iterator: a process was ended from outside.
     WorkFailed
         By the iterator: `work` raised an exception.
     """
     context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
     if preload and context.get_start_method() == "forkserver":
         context.set_forkserver_preload(list(preload))
-    workers = [_Worker(context, work) for _ in range(count)]
+    workers: list[_Worker] = []
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
     threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
 
     def ask(item: Item) -> Any:
         worker = idle.get()
-        result = worker.ask(item)
-        idle.put(worker)
-        return result
+        try:
+            return worker.ask(item)
+        finally:
+            idle.put(worker)  # one that has ended, too: whoever asks it next is told, and waits for none
 
     try:
+        for _ in range(count):
+            workers.append(_Worker(context, work))
+            idle.put(workers[-1])
         yield ordered(lambda item: threads.submit(ask, item), items, count, size, most)
     finally:
         for worker in workers:
@@ -128,7 +130,10 @@ class _Worker:
     def __init__(self, context: Any, work: Callable[[Any], Any]) -> None:
         self._pipe, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(work, other), daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except (EOFError, ConnectionError):  # the process that forks the workers was ended from outside
+            raise WorkerEnded from None
         other.close()  # the process alone holds it: the pipe ends with it
 
     def ask(self, item: Any) -> Any:

@@ -62,6 +62,24 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
             time.sleep(0.05)
 
 
+def wait_or_end(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return number
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_worker_that_is_killed_while_much_is_left_to_do_keeps_nobody_waiting() -> None:
+    code = (
+        "from speechctc.workers import WorkerEnded, in_processes; from tests.test_workers import wait_or_end\n"
+        "try:\n with in_processes(wait_or_end, range(60), 2) as results: list(results)\n"
+        "except WorkerEnded: print('told')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "told\n", done.stderr
+
+
 def is_alive(pid: str) -> bool:
     try:
         os.kill(int(pid), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,20 @@ def find_model(model: Path | None, or_bundled: bool = False) -> Path:
 def load_recogniser(
     model: Path | None,
     device: Device,
+    lms: Sequence[Path] = (),
     lm_weight: float | None = None,
+    beam: int | None = None,
     min_modulation_db: float | None = None,
+    or_bundled: bool = True,
 ) -> Recogniser:
-    """Load the model that `find_model` finds; settings that are not None replace those of its ``decode`` section."""
-    from speechctc.inference.recogniser import Recogniser
+    """Load the model that `find_model` finds, with these language models.
 
-    folder = find_model(model, or_bundled=True)
-    return Recogniser.load(folder, device.value, lm_weight, min_modulation_db)
+    Numbers that are not None replace those of the model's ``decode`` section.
+    """
+    from speechctc.inference.language import equipped
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.progress import Reporter
+
+    folder = find_model(model, or_bundled)
+    recogniser = Recogniser.load(folder, device.value, min_modulation_db=min_modulation_db, tuned=False)
+    return equipped(recogniser, folder, lms, lm_weight, beam, Reporter())

@@ -132,8 +132,35 @@ LmWeightOption = Annotated[
     typer.Option(
         "--lm-weight",
         metavar="WEIGHT",
-        help="Weight of the model's n-gram of phones, if it has one; 0: decode without it. Default: the model's own"
-        " setting (decode.lm_weight).",
+        help="Weight of the language models, or of the model's own n-gram; 0: decode without them. Default: the"
+        " weight that lm tune found, or else the model's own setting (decode.lm_weight).",
+    ),
+]
+LmOption = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--lm",
+        metavar="PLACE",
+        help="A language model of phones: an ARPA file, which replaces the model's own n-gram, or the folder of an"
+        " LSTM. May be given twice, once for each kind.",
+    ),
+]
+BeamOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--beam",
+        metavar="N",
+        help="Search with N hypotheses at a time, even without a language model. Default: the model's own setting"
+        " (decode.beam) with a language model, else no search.",
+    ),
+]
+NbestOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--nbest",
+        metavar="N",
+        min=1,
+        help="Write a table of the N best sequences of phones with their scores, as TSV or JSON.",
     ),
 ]
 MinModulationOption = Annotated[

@@ -10,14 +10,17 @@ import typer
 from speechctc.cli.find_model import load_recogniser
 from speechctc.cli.options import (
     AlternativesOption,
+    BeamOption,
     ChannelOption,
     Device,
     DeviceOption,
     FormatOption,
     JobsOption,
+    LmOption,
     LmWeightOption,
     MinModulationOption,
     ModelOrBundledOption,
+    NbestOption,
     OutOption,
     OverwriteOption,
     PhonesOption,
@@ -45,7 +48,10 @@ def decode_command(
     jobs: JobsOption = 0,
     alternatives: AlternativesOption = 0,
     raw: RawOption = None,
+    lm: LmOption = None,
     lm_weight: LmWeightOption = None,
+    beam: BeamOption = None,
+    nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
@@ -60,13 +66,21 @@ def decode_command(
     from speechctc.inference.output import OutputOptions, choose_output
     from speechctc.progress import Reporter
     from speechctc.stages.decode import decode, decode_stdin
+    from speechctc.stages.nbest import check_nbest, decode_nbest
 
     chosen = choose_output(form.value if form else None, out)
     options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
-    recogniser = load_recogniser(model, device, lm_weight, min_modulation_db)
-    if str(audio[0]) == "-":
+    if nbest:
+        check_nbest(audio, options)
+    recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    if nbest:
+        status = decode_nbest(recogniser, audio, nbest, options, Reporter())
+    elif str(audio[0]) == "-":
         decode_stdin(recogniser, options, raw, Reporter())
-    elif status := decode(recogniser, audio, options, Reporter()):
+        status = 0
+    else:
+        status = decode(recogniser, audio, options, Reporter())
+    if status:
         raise typer.Exit(status)
 
 

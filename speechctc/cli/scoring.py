@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
-from speechctc.cli.find_model import find_model
+from speechctc.cli.find_model import find_model, load_recogniser
 from speechctc.cli.options import (
+    BeamOption,
     Device,
     DeviceOption,
     JsonOption,
+    LmOption,
+    LmWeightOption,
     ModelOption,
     OverwriteOption,
     SettingsArgument,
@@ -28,6 +31,9 @@ def evaluate_command(
     ] = Split.test,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
+    lm: LmOption = None,
+    lm_weight: LmWeightOption = None,
+    beam: BeamOption = None,
 ) -> None:
     """Score a model on a split of its corpus.
 
@@ -36,13 +42,13 @@ def evaluate_command(
     mean distance between the confidences and the share of phones that are right.
     """
     from speechctc.inference.output import check_place
-    from speechctc.inference.recogniser import Recogniser
     from speechctc.progress import Reporter
     from speechctc.stages.evaluate import evaluate
     from speechctc.storage import written
 
     check_place(json_file, overwrite)
-    result = evaluate(Recogniser.load(find_model(model)), split.value, settings or (), Reporter())
+    recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
+    result = evaluate(recogniser, split.value, settings or (), Reporter())
     show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)

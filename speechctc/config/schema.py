@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_serializer, field_validator
 
@@ -32,9 +32,13 @@ class DecodeConfig(Section):
     """How phones are found in the output of a net. Alignment does not use it: there the phones are known."""
 
     lm_order: int = Field(0, ge=0, le=8, description="order of the n-gram of the training labels; 0: no n-gram")
-    lm_weight: float = Field(0.5, ge=0, le=5, description="weight of the n-gram's log probabilities; 0: not used")
+    lm_weight: float = Field(0.5, ge=0, le=5, description="weight of language models' log probabilities; 0: not used")
     lm_bonus: float = Field(1.5, ge=-10, le=10, description="score added for each phone of a sequence")
-    beam: int = Field(64, ge=1, le=4096, description="hypotheses that the search with an n-gram keeps")
+    lm_share: float = Field(0.5, ge=0, le=1, description="share of an LSTM in that weight; the n-gram has the rest")
+    search: Literal["auto", "greedy", "beam"] = Field(
+        "auto", description="beam: prefix search even without a language model; greedy: never; auto: only with one"
+    )
+    beam: int = Field(64, ge=1, le=4096, description="hypotheses that the prefix search keeps")
     min_modulation_db: float = Field(
         6.0,
         ge=0,

@@ -47,6 +47,8 @@ class Tokens(NamedTuple):
         Hash table of the candidates: candidate and its frame. `slots` is a power of two, at least twice their number.
     clock : ndarray, shape = (3,)
         Tokens kept, frames seen, frames committed.
+    total : ndarray, shape = (1,)
+        Sum of what was subtracted from the scores so far, frame by frame.
     """
 
     score: Reals
@@ -65,6 +67,7 @@ class Tokens(NamedTuple):
     slot: Short
     stamp: Integers
     clock: Integers
+    total: Reals
 
     @classmethod
     def at_start(cls, beam: int, classes: int, limit: int) -> Tokens:
@@ -88,6 +91,7 @@ class Tokens(NamedTuple):
             slot=np.zeros(slots, np.int32),
             stamp=np.full(slots, -1),
             clock=np.array([1, 0, 0]),
+            total=np.zeros(1),
         )
 
 
@@ -170,6 +174,7 @@ def _select(tokens: Tokens, count: int) -> None:
         chosen[0], chosen[end] = chosen[end], chosen[0]
         _sink(chosen, tokens.new_score, 0, end)
     score, best = tokens.new_score[chosen[0]], tokens.new_best[chosen[0]]
+    tokens.total[0] += score
     at = tokens.clock[1] % len(tokens.parent)
     for k, candidate in enumerate(chosen):
         tokens.score[k], tokens.best[k] = tokens.new_score[candidate] - score, tokens.new_best[candidate] - best

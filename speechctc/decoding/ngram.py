@@ -1,26 +1,21 @@
-"""An n-gram of phones with interpolated Kneser-Ney smoothing, as an automaton.
-
-R. Kneser and H. Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995; modified Kneser-Ney with one
-discount for each of the counts 1, 2 and 3 or more: S. F. Chen and J. Goodman, "An empirical study of smoothing
-techniques for language modeling", Computer Speech and Language 13 (1999).
-"""
+"""An n-gram of phones as an automaton, whose tables the search reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Integers = NDArray[np.int64]
-Labels = Sequence[int] | NDArray[np.integer[Any]]
+from speechctc.decoding.kneser_ney import Labels, estimate
+from speechctc.decoding.trie import ROOT, START, Integers, Ngram
+from speechctc.errors import InputError
 
-START = 0  # state, and the token before every sequence
 END = 0  # column of the end of a sequence
+MOST_ENTRIES = 2**29  # in one table: 2 GiB for each of the two
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +52,44 @@ class PhoneLM:
         ValueError
             A label is out of range, or the order below 1.
         """
-        if order < 1:
-            raise ValueError(f"order {order}: must be 1 or more")
-        levels = _count(_tokens(sequences, classes), classes, order)
-        states = _number(levels, classes)
-        count = states[0][0] + 1
-        probs = np.full((count, classes), 1 / classes)
-        following = np.full((count, classes), states[0][0], dtype=np.int32)
-        for length in range(1, order + 1):
-            if len(levels[length].token):
-                _smooth(levels, states, length, probs)
-                _link(levels, states, length, following)
+        return cls.of(estimate(sequences, classes, order))
+
+    @classmethod
+    def of(cls, ngram: Ngram) -> PhoneLM:
+        """Compile an n-gram: a row of all classes for each context, with back-off applied.
+
+        Raises
+        ------
+        InputError
+            The tables would not fit into memory.
+        """
+        contexts, home = _contexts(ngram)
+        number = np.zeros(len(ngram.parent), np.int64)
+        number[contexts] = np.arange(len(contexts))
+        size = len(contexts) * ngram.classes
+        if size > MOST_ENTRIES:
+            what = f"an n-gram of {len(contexts):,} contexts and {ngram.classes - 1} phones"
+            raise InputError(f"{what} takes {size * 8 / 2**30:.0f} GiB of memory", "prune it, or lower its order")
+        log_probs = np.full((len(contexts), ngram.classes), ngram.unseen)
+        following = np.full(log_probs.shape, number[ROOT], np.int32)
+        for length in range(ngram.order):
+            own = np.sort(contexts[(contexts >= ngram.starts[length]) & (contexts < ngram.starts[length + 1])])
+            if length:
+                shorter = number[home[ngram.suffix[own]]]
+                log_probs[number[own]] = log_probs[shorter] + ngram.backoff[own][:, None]
+                following[number[own]] = following[shorter]
+            longer = ngram.nodes(length + 1)
+            longer = longer[ngram.token[longer] != START]
+            row, token = number[ngram.parent[longer]], ngram.token[longer]
+            log_probs[row, token % ngram.classes] = ngram.log_prob[longer]
+            following[row, token % ngram.classes] = number[home[longer]]
         following[:, END] = START
-        return cls(np.log(probs).astype(np.float32), following)
+        return cls(log_probs.astype(np.float32), following)
+
+    @classmethod
+    def flat(cls, classes: int) -> PhoneLM:
+        """Return an n-gram in which all classes are equally probable after any context."""
+        return cls(np.full((1, classes), -np.log(classes), np.float32), np.zeros((1, classes), np.int32))
 
     def log_prob(self, labels: Labels) -> float:
         """Return the log probability of a sequence, including its end."""
@@ -106,108 +126,18 @@ class PhoneLM:
         return cls(log_probs, next_state.astype(np.int32))
 
 
-class _Level(NamedTuple):
-    """The distinct strings of one length, as indices into the strings with one token less."""
+def _contexts(ngram: Ngram) -> tuple[Integers, Integers]:
+    """Return the nodes that become states, the start of an utterance first, and for each node its state's node.
 
-    context: Integers  # the string without its last token
-    token: Integers
-    suffix: Integers  # the string without its first token
-    times: Integers  # number of occurrences
-
-
-def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
-    """Concatenate sequences, with the token `START` before and the token `classes` after each."""
-    parts = []
-    for labels in sequences:
-        inner = np.asarray(labels, dtype=np.int64)
-        if inner.size and (inner.min() < 1 or inner.max() >= classes):
-            raise ValueError(f"labels from {inner.min()} to {inner.max()}: must be from 1 to {classes - 1}")
-        parts += [np.array([START]), inner, np.array([classes])]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
-    """Find the strings of 0 to `order` tokens that occur within a sequence."""
-    none = np.zeros(1, dtype=np.int64)
-    levels = [_Level(none, none, none, np.array([len(tokens)]))]
-    here = np.zeros(len(tokens), dtype=np.int64)  # the string of this length that ends at each token; -1: none
-    for length in range(1, order + 1):
-        before = np.concatenate([[-1], here[:-1]])[: len(here)] if length > 1 else here
-        valid = before >= 0
-        if length > 1:
-            valid &= tokens != START
-        codes = before[valid] * (classes + 1) + tokens[valid]
-        distinct, first, inverse, count = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
-        levels.append(_Level(distinct // (classes + 1), distinct % (classes + 1), here[valid][first], count))
-        here = np.full(len(tokens), -1)
-        here[valid] = inverse
-    return levels
-
-
-def _number(levels: list[_Level], classes: int) -> list[Integers]:
-    """Return the state of each string that can be a context, else -1; first the start, last the empty string."""
-    states, free = [], 0
-    for level in levels[1:-1]:
-        open_ended = level.token != classes
-        states.append(np.where(open_ended, free + np.cumsum(open_ended) - 1, -1))
-        free += int(open_ended.sum())
-    return [np.array([free]), *states]
-
-
-def _smooth(levels: list[_Level], states: list[Integers], length: int, probs: NDArray[np.float64]) -> None:
-    """Compute the probabilities after contexts of ``length - 1`` tokens, from those after shorter contexts.
-
-    Chen and Goodman 1999, eq. 18 (interpolated): ``p(v | c) = (n(cv) - D(n(cv))) / n(c.) + gamma(c) p(v | c')``.
-    The count of a string shorter than the order is the number of distinct tokens before it (Kneser and Ney 1995);
-    strings at the start of an utterance have no token before them and keep their number of occurrences.
+    A node without children and with back-off weight 1 has the predictions of its suffix, and needs no state.
     """
-    level, classes = levels[length], probs.shape[1]
-    count = level.times
-    if length + 1 < len(levels):
-        left = np.bincount(levels[length + 1].suffix, minlength=len(count))
-        count = np.where(left > 0, left, count)
-    real = level.token != START  # the start is never predicted
-    count, token, context = count[real], level.token[real] % classes, states[length - 1][level.context[real]]
-    discount = _discounts(count)[np.minimum(count, 3)]
-    total = np.bincount(context, count, minlength=len(probs))
-    mass = np.bincount(context, discount, minlength=len(probs))
-    rows = np.flatnonzero(total)
-    lower = _shorter(levels, states, length, len(probs))[rows]
-    share = (mass[rows] / total[rows])[:, None]
-    probs[rows] = share * (probs[lower] if length > 1 else 1 / classes)
-    probs[context, token] += (count - discount) / total[context]
-
-
-def _link(levels: list[_Level], states: list[Integers], length: int, following: NDArray[np.int32]) -> None:
-    """Compute the next states of contexts of ``length - 1`` tokens."""
-    level, classes = levels[length], following.shape[1]
-    context = states[length - 1][level.context]
-    rows = np.unique(context)
-    following[rows] = following[_shorter(levels, states, length, len(following))[rows]]
-    if length < len(states):
-        inside = (level.token != START) & (level.token != classes)
-        following[context[inside], level.token[inside]] = states[length][inside]
-
-
-def _shorter(levels: list[_Level], states: list[Integers], length: int, count: int) -> Integers:
-    """Return, for states of ``length - 1`` tokens, the state of the context without its first token."""
-    shorter = np.arange(count)
-    if length > 1:
-        own = states[length - 1]
-        shorter[own[own >= 0]] = states[length - 2][levels[length - 1].suffix][own >= 0]
-    return shorter
-
-
-def _discounts(count: Integers) -> NDArray[np.float64]:
-    """Return the discounts of the counts 0, 1, 2, and 3 or more.
-
-    Chen and Goodman 1999, eq. 26; if one of these is undefined or out of range, Kneser and Ney's single discount; if
-    that is undefined, one half.
-    """
-    n1, n2, n3, n4 = (np.count_nonzero(count == k) for k in (1, 2, 3, 4))
-    single = n1 / (n1 + 2 * n2) if n1 and n2 else 0.5
-    if min(n1, n2, n3, n4) > 0:
-        modified = np.array([1 - 2 * single * n2 / n1, 2 - 3 * single * n3 / n2, 3 - 4 * single * n4 / n3])
-        if (modified > 0).all() and (modified < (1, 2, 3)).all():
-            return np.concatenate([[0.0], modified])
-    return np.array([0.0, single, single, single])
+    apart = (ngram.has_children | (ngram.backoff != 0)) & (ngram.token != ngram.end)
+    apart[ROOT] = True
+    home = np.arange(len(apart))
+    for length in range(1, ngram.order + 1):
+        nodes = ngram.nodes(length)
+        home[nodes] = np.where(apart[nodes], nodes, home[ngram.suffix[nodes]])
+    first = home[max(int(ngram.find(np.array([ROOT]), np.array([START]))[0]), ROOT)]
+    rest = np.flatnonzero(apart)
+    rest = rest[(rest != first) & (rest != ROOT)]
+    return np.concatenate([[first], rest, [] if first == ROOT else [ROOT]]).astype(np.int64), home

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,26 @@ def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
     return LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=math.ceil(DELAY / step))
 
 
+class Hypothesis(NamedTuple):
+    """A sequence of phones that a search kept.
+
+    Attributes
+    ----------
+    labels : tuple of int
+    path : ndarray, shape = (n_frames,)
+        The classes of its best path.
+    acoustic : float
+        Log of its probability by the net: of its paths that were kept, added up.
+    lm : float
+        Log of its probability by the n-gram, the end included.
+    """
+
+    labels: tuple[int, ...]
+    path: Path
+    acoustic: float
+    lm: float
+
+
 class LmSearch:
     """Prefix beam search for the phones that are most probable by posteriors and an n-gram together.
 
@@ -107,6 +128,7 @@ class LmSearch:
         from speechctc.decoding.beam import Tokens, advance  # loads numba, which only this needs
 
         self._advance = advance()
+        self._lm = lm
         self._tables = np.ascontiguousarray(lm.log_probs), np.ascontiguousarray(lm.next_state)
         self._numbers = float(weight), float(bonus), float(margin)
         classes = lm.log_probs.shape[1]
@@ -132,6 +154,29 @@ class LmSearch:
     def finish(self) -> tuple[Rows, Path]:
         """End the recording; return the remaining frames."""
         return self._next(self._waiting[:0], ends=True)
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the sequences that are kept after the frames so far, as if the recording ended here; best first.
+
+        Only for searches that have seen no more frames than their `limit`.
+        """
+        tokens, (weight, bonus, _) = self._tokens, self._numbers
+        kept, frames = int(tokens.clock[0]), int(tokens.clock[1])
+        at, paths = np.arange(kept), np.zeros((kept, frames), np.int64)
+        for frame in range(frames - 1, -1, -1):
+            paths[:, frame], at = tokens.label[frame, at], tokens.parent[frame, at]
+        _, first, group = np.unique(tokens.code[:kept], return_index=True, return_inverse=True)
+        found = []
+        for number in range(len(first)):
+            members = np.flatnonzero(group == number)
+            path = paths[members[tokens.best[members].argmax()]]
+            labels = tuple(collapse(path.tolist()))
+            end = float(self._lm.log_probs[tokens.state[members[0]], 0])
+            lm = self._lm.log_prob(labels)
+            score = float(np.logaddexp.reduce(tokens.score[members]) + tokens.total[0])
+            acoustic = score - weight * (lm - end) - bonus * len(labels)
+            found.append((score + weight * end, Hypothesis(labels, path, acoustic, lm)))
+        return [hypothesis for _, hypothesis in sorted(found, key=lambda entry: -entry[0])]
 
     def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
         scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float32, order="C")

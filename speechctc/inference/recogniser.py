@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
-from speechctc.decoding.search import lm_search, uses_lm
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.inference.alignment import align_frames, check_fit
@@ -23,6 +22,9 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.samples import SampleBlocks, Samples, Source, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES
+from speechctc.lm.model import LanguageModel
+from speechctc.lm.rescore import choose_search, method
+from speechctc.lm.tuned import find_tuned, tuned_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.model.net import receptive_field
 from speechctc.storage import files
@@ -38,6 +40,8 @@ class Recogniser:
         Where the checkpoint's net is.
     calibration : Calibration, optional
         Without one, confidences are the net's posteriors.
+    lstm : LanguageModel, optional
+        Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
 
     Attributes
     ----------
@@ -51,8 +55,14 @@ class Recogniser:
         The times of the logits' frames.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, calibration: Calibration | None = None) -> None:
-        self.checkpoint, self.device = checkpoint, device
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        calibration: Calibration | None = None,
+        lstm: LanguageModel | None = None,
+    ) -> None:
+        self.checkpoint, self.device, self.lstm = checkpoint, device, lstm
         self.calibration = calibration or Calibration()
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
@@ -65,6 +75,7 @@ class Recogniser:
         device: str = "auto",
         lm_weight: float | None = None,
         min_modulation_db: float | None = None,
+        tuned: bool = True,
     ) -> Recogniser:
         """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled model.
 
@@ -73,9 +84,11 @@ class Recogniser:
         model : str or Path, optional
         device : str
         lm_weight : float, optional
-            Weight of the n-gram of phones, instead of the config's ``decode.lm_weight``; 0: decode without it.
+            Weight of the n-gram of phones, instead of the tuned one or ``decode.lm_weight``; 0: decode without it.
         min_modulation_db : float, optional
             Threshold of the activity detector, instead of ``decode.min_modulation_db``; 0: find phones anywhere.
+        tuned : bool
+            Without `lm_weight`, use the settings that ``lm tune`` saved for the model's n-gram, if there are any.
 
         Raises
         ------
@@ -95,6 +108,8 @@ class Recogniser:
         recogniser = cls(checkpoint, chosen, calibration)
         given = {"lm_weight": lm_weight, "min_modulation_db": min_modulation_db}
         settings = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
+        if tuned and lm_weight is None:
+            settings += tuned_settings(find_tuned(folder, checkpoint.lm, None))
         if not settings:
             return recogniser
         values = override(recogniser.config.to_dict(), settings)
@@ -103,19 +118,16 @@ class Recogniser:
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
         own = self.config.model_copy(update={"decode": config.decode})
-        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration)
+        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration, self.lstm)
 
     def uncalibrated(self) -> Recogniser:
         """Return a recogniser of the same model whose confidences are posteriors and whose boundaries are not moved."""
-        return Recogniser(self.checkpoint, self.device)
+        return Recogniser(self.checkpoint, self.device, lstm=self.lstm)
 
     @property
     def method(self) -> str:
         """The decoding method, in words."""
-        decode = self.config.decode
-        if not uses_lm(self.checkpoint.lm, self.config):
-            return "best path"
-        return f"prefix search with an n-gram of phones (weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g})"
+        return method(self.checkpoint.lm, self.lstm, self.config)
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -232,7 +244,7 @@ class Recogniser:
                 labels = self.inventory.encode(phones)
             except InputError as error:
                 raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
-            log_probs = [_log_softmax(block) for block in self.logit_blocks(blocks)]
+            log_probs = [log_softmax(block) for block in self.logit_blocks(blocks)]
             seconds = blocks.seconds
         frames = sum(len(block) for block in log_probs)
         check_fit(name, labels, frames, seconds)
@@ -251,7 +263,7 @@ class Recogniser:
         return self.forward.in_blocks(blocks, block_frames, gated)
 
     def segments(self, blocks: Source, alternatives: int = 0, block_frames: int = BLOCK_FRAMES) -> Iterator[Segment]:
-        """Yield the phones of an opened recording as soon as they are known; with an n-gram up to `DELAY` later."""
+        """Yield the phones of an opened recording as soon as they are known; a search with an n-gram delays them."""
         return self._segment(self.logit_blocks(blocks, block_frames, True), lambda: blocks.seconds, alternatives)
 
     def segments_of(self, logits: Logits, seconds: float, alternatives: int = 0) -> Iterator[Segment]:
@@ -261,18 +273,18 @@ class Recogniser:
     def _segment(self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int) -> Iterator[Segment]:
         """Yield the phones of logits in blocks; `seconds` is called after the last block."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        lm = self.checkpoint.lm
-        if lm is not None and uses_lm(lm, self.config):
-            search = lm_search(lm, self.config)
+        search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1)
+        if search is not None:
             for block in logits:
-                yield from segmenter.push(*search.push(_log_softmax(block)))
+                yield from segmenter.push(*search.push(log_softmax(block)))
             yield from segmenter.push(*search.finish())
         else:
             for block in logits:
-                yield from segmenter.push(_log_softmax(block))
+                yield from segmenter.push(log_softmax(block))
         yield from segmenter.finish(seconds())
 
 
-def _log_softmax(logits: Logits) -> Logits:
+def log_softmax(logits: Logits) -> Logits:
+    """Return log posteriors, (n, classes), of logits."""
     result: Logits = torch.from_numpy(logits).log_softmax(1).numpy()
     return result

@@ -62,13 +62,14 @@ def prepare(folder: Path) -> None:
     make_demo(demo, DEMO)
     parts = {side: sorted((demo / side).rglob("*.WAV")) for side in ("TRAIN", "DEV", "TEST")}
     for root in ("recordings", "field recordings", "grids"):
-        for recording in (*parts["TRAIN"], *parts["DEV"][:2]):
+        for recording in parts["TRAIN"]:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
     for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
     for number, recording in enumerate(parts["DEV"]):
         place(recording, folder / "new" / recording.parent.name / f"{recording.stem}.wav")
-        place(recording, folder / "talks" / f"talk{number}.wav")
+        for twin in (number, number + 4):  # each twice: a dev utterance must have no phone that training lacks
+            place(recording, folder / "talks" / f"talk{twin}.wav")
         place(recording, folder / "more" / f"more{number}.flac")
         place(recording, folder / "folder" / f"talk{number}.wav", labelled=True)
     shutil.copytree(folder / "folder", folder / "reference", ignore=shutil.ignore_patterns("*.wav"))

@@ -1,0 +1,237 @@
+"""Commands on language models of phones: lm train, perplexity, sample, tune."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from speechctc.cli.find_model import find_model
+from speechctc.cli.options import JsonOption, ModelOption, OverwriteOption, SettingsArgument, Split
+from speechctc.cli.streams import show
+from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.config.schema import Config
+    from speechctc.phones.inventory import Inventory
+    from speechctc.stages.lm_texts import PhoneText
+
+lm_app = typer.Typer(no_args_is_help=True, help="Train, score, sample and tune language models of phones.")
+
+
+class Kind(str, Enum):
+    """The kinds of language model."""
+
+    ngram = "ngram"
+    lstm = "lstm"
+
+
+CorpusOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--config", metavar="CONFIG", help="A config; the labels and the phone set are those of its corpus."),
+]
+TextOption = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--text", metavar="FILE", help="A phone text: one utterance per line, phones separated by spaces; may be .gz."
+    ),
+]
+PhoneSetOption = Annotated[
+    str,
+    typer.Option(
+        "--phones", metavar="SET", help="The phone set of the text: cmu39, timit61 ..., or found: the words in it."
+    ),
+]
+
+
+@lm_app.command()
+def train(
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="PLACE", help="An n-gram's ARPA file (.arpa, .arpa.gz), or an LSTM's folder."),
+    ],
+    settings: SettingsArgument = None,
+    kind: Annotated[Kind, typer.Option("--kind", help="The kind of language model.")] = Kind.ngram,
+    config: CorpusOption = None,
+    text: TextOption = None,
+    phones: PhoneSetOption = "found",
+    order: Annotated[
+        int, typer.Option("--order", metavar="N", min=1, max=8, help="The order of an n-gram: its longest strings.")
+    ] = 4,
+    dev: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--dev",
+            metavar="FILE",
+            help="LSTM: the text that decides when to stop. Default: dev of the config's corpus, or a tenth of the"
+            " text.",
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="LSTM: continue the training in the folder.")] = False,
+) -> None:
+    """Train a language model on the training labels of a corpus, or on a phone text.
+
+    Settings of an LSTM are lm.hidden=512 and so on. Ctrl-C saves its state; --resume continues from there.
+    """
+    own = [setting for setting in settings or () if setting.startswith("lm.")]
+    others = [setting for setting in settings or () if setting not in own]
+    if kind is Kind.ngram and (own or dev or resume):
+        raise InputError("lm.KEY=VALUE, --dev and --resume are for LSTMs", "add --kind lstm, or leave them out")
+    inventory, source, corpus_dev = _sources(config, others, text, phones, kind is Kind.lstm)
+    if kind is Kind.lstm:
+        from speechctc.stages.lm_texts import phone_text
+
+        _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
+        return
+    from speechctc.stages.lm_train import train_ngram
+
+    show(train_ngram(source, inventory, order, out))
+
+
+@lm_app.command()
+def perplexity(
+    lm: Annotated[
+        list[Path],
+        typer.Option("--lm", metavar="PLACE", help="An ARPA file, or a folder with a language model; may be repeated."),
+    ],
+    settings: SettingsArgument = None,
+    config: CorpusOption = None,
+    split: Annotated[
+        Optional[list[Split]],  # noqa: UP045
+        typer.Option("--split", help="A split of the config's corpus to score; may be repeated. Default: dev."),
+    ] = None,
+    text: TextOption = None,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
+    from speechctc.inference.output import check_place
+    from speechctc.lm.perplexity import table
+    from speechctc.progress import Reporter
+    from speechctc.stages.lm_perplexity import score_texts
+    from speechctc.stages.lm_texts import phone_text, split_texts
+    from speechctc.storage import written
+
+    if config is None and not text:
+        raise InputError("nothing to score", "name a corpus with --config or a phone text with --text")
+    if config is None and (settings or split):
+        raise InputError("settings and --split are for a corpus", "name it with --config, or leave them out")
+    check_place(json_file, overwrite)
+    texts = [phone_text(path) for path in text or ()]
+    inventory = None
+    if config is not None:
+        splits = [each.value for each in split or [Split.dev]]
+        inventory, labelled = split_texts(_loaded(config, settings), splits)
+        texts = [*labelled, *texts]
+    found = score_texts(lm, texts, inventory, Reporter())
+    show(table(found))
+    if json_file:
+        written.write_json(json_file, [each.to_dict() for each in found], overwrite)
+
+
+@lm_app.command()
+def sample(
+    lm: Annotated[Path, typer.Option("--lm", metavar="PLACE", help="An ARPA file, or a folder with a language model.")],
+    count: Annotated[int, typer.Option("--count", metavar="N", help="Number of lines to draw.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed draws the same lines.")] = 0,
+    temperature: Annotated[
+        float,
+        typer.Option("--temperature", help="Below 1: frequent strings more often; 0: always the most probable phone."),
+    ] = 1.0,
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="PHONES", help='Phones that each line begins with: "dh ah".')
+    ] = "",
+    longest: Annotated[int, typer.Option("--longest", metavar="N", help="Most phones in a line.")] = 200,
+) -> None:
+    """Draw random phone strings from a language model, one per line."""
+    from speechctc.stages.lm_perplexity import draw
+
+    for line in draw(lm, count, seed, temperature, prefix, longest):
+        show(line)
+
+
+@lm_app.command()
+def tune(
+    settings: SettingsArgument = None,
+    model: ModelOption = None,
+    lm: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--lm", metavar="PLACE", help="An ARPA file, an LSTM's folder, or both. Default: the model's own n-gram."
+        ),
+    ] = None,
+    split: Annotated[
+        Split, typer.Option("--split", help="The split to tune on; the model must not be trained on it.")
+    ] = Split.dev,
+    beam: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--beam", metavar="N", help="Hypotheses that the search keeps. Default: decode.beam."),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write the weights. Default: tuned.json in the model's folder, where decode looks for it.",
+        ),
+    ] = None,
+) -> None:
+    """Find the weight and the bonus with the fewest errors on dev, and save them in the model's folder."""
+    from speechctc.inference.language import with_lms
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.lm.tuned import FILE
+    from speechctc.progress import Reporter
+    from speechctc.stages.lm_tune import check_place, keep
+    from speechctc.stages.lm_tune import tune as tune_weights
+
+    reporter, folder = Reporter(), find_model(model)
+    recogniser = with_lms(Recogniser.load(folder, tuned=False), lm or (), reporter)
+    beams = [] if beam is None else [f"decode.beam={beam}"]
+    path = out or folder / FILE
+    check_place(path, recogniser)
+    tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
+    show(tuning.to_text())
+    keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
+    used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
+    show(f"written: {path}; {used}")
+
+
+def _sources(
+    config: str | None, settings: list[str], text: list[Path] | None, phones: str, with_dev: bool
+) -> tuple[Inventory, PhoneText, PhoneText | None]:
+    """Return the phone set, the text to train on, and dev of a config's corpus if it is wanted."""
+    from speechctc.stages.lm_texts import phone_text, split_texts, text_inventory
+
+    if (config is None) == (not text):
+        raise InputError("a language model is trained on one source", "give either --config or --text")
+    if config is not None:
+        inventory, found = split_texts(_loaded(config, settings), ["train", "dev"] if with_dev else ["train"])
+        return inventory, found[0], found[1] if with_dev else None
+    if settings or len(text or ()) != 1:
+        raise InputError("settings are for a config, and --text names one file", "give --config, or one --text alone")
+    source = phone_text((text or [])[0])
+    return text_inventory(phones, source), source, None
+
+
+def _train_lstm(
+    out: Path, inventory: Inventory, train: PhoneText, dev: PhoneText | None, settings: list[str], resume: bool
+) -> None:
+    from speechctc.progress import Reporter
+    from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
+
+    reporter = Reporter()
+    labels, dev_labels = train_and_dev(train, dev, inventory, reporter)
+    training = LstmTraining(out, inventory, lstm_config(settings), labels, dev_labels, resume, reporter)
+    training.train()
+    if training.status:
+        show(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)
+        raise typer.Exit(training.status)
+    show(f"trained: {out}/best, dev perplexity {training.trainer.progress.best:.2f}")
+
+
+def _loaded(config: str, settings: list[str] | None) -> Config:
+    from speechctc.config.load import load_config
+
+    return load_config(config, settings or ())

@@ -1,0 +1,131 @@
+"""Interpolated modified Kneser-Ney smoothing: from sequences of phones to an n-gram.
+
+R. Kneser and H. Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995; modified Kneser-Ney with one
+discount for each of the counts 1, 2 and 3 or more: S. F. Chen and J. Goodman, "An empirical study of smoothing
+techniques for language modeling", Computer Speech and Language 13 (1999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.decoding.trie import FLOOR, START, Integers, Ngram, Reals
+
+Labels = Sequence[int] | NDArray[np.integer[Any]]
+
+
+def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
+    """Count and smooth.
+
+    Parameters
+    ----------
+    sequences : iterable of sequence of int
+        Labels of utterances, from 1 to ``classes - 1``.
+    classes : int
+        The number of phones and 1.
+    order : int
+        A phone's probability depends on the ``order - 1`` before it.
+
+    Raises
+    ------
+    ValueError
+        A label is out of range, or the order below 1.
+    """
+    if order < 1:
+        raise ValueError(f"order {order}: must be 1 or more")
+    levels = _count(_tokens(sequences, classes), classes, order)
+    starts = np.cumsum([0, *(len(level.token) for level in levels)])
+    probs: list[Reals] = [np.ones(1)]
+    shares: list[Reals] = []
+    for length in range(1, len(levels)):
+        prob, share = _smooth(levels, length, probs[-1] if length > 1 else np.full(1, 1 / classes))
+        probs.append(prob)
+        shares.append(share)
+    shares[0] = np.ones(1)  # the unigrams hold it already
+    shares.append(np.ones(len(levels[-1].token)))
+    parents = [levels[0].context, *(starts[k] + level.context for k, level in enumerate(levels[1:]))]
+    log_prob = np.log(np.concatenate(probs))
+    log_prob[1 + START] = FLOOR  # nothing predicts it
+    token = np.concatenate([level.token for level in levels])
+    return Ngram(classes, starts, np.concatenate(parents), token, log_prob, np.log(np.concatenate(shares)))
+
+
+class _Level(NamedTuple):
+    """The distinct strings of one length, as indices into the strings that are one token shorter."""
+
+    context: Integers  # the string less its last token
+    token: Integers
+    suffix: Integers  # the string less its first token
+    times: Integers  # how often it occurs
+
+
+def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
+    """Put sequences one after the other: before each `START`, after each the token `classes`."""
+    parts = []
+    for labels in sequences:
+        inner = np.asarray(labels, dtype=np.int64)
+        if inner.size and (inner.min() < 1 or inner.max() >= classes):
+            raise ValueError(f"labels from {inner.min()} to {inner.max()}: must be from 1 to {classes - 1}")
+        parts += [np.array([START]), inner, np.array([classes])]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
+    """Find the strings of 0 to `order` tokens that occur, none longer than its sequence.
+
+    Strings of one token are there even if they do not occur, in the order of the tokens.
+    """
+    none = np.zeros(1, dtype=np.int64)
+    every, nowhere = np.arange(classes + 1), np.zeros(classes + 1, np.int64)
+    times = np.bincount(tokens, minlength=classes + 1)
+    levels = [_Level(none, none, none, np.array([len(tokens)])), _Level(nowhere, every, nowhere, times)]
+    here = tokens  # the string of the level's length that ends at each token; -1: none
+    for _ in range(2, order + 1):
+        before = np.concatenate([[-1], here[:-1]])[: len(here)]
+        valid = (before >= 0) & (tokens != START)
+        codes = before[valid] * (classes + 1) + tokens[valid]
+        distinct, first, inverse, count = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+        levels.append(_Level(distinct // (classes + 1), distinct % (classes + 1), here[valid][first], count))
+        here = np.full(len(tokens), -1)
+        here[valid] = inverse
+    return levels
+
+
+def _smooth(levels: list[_Level], length: int, lower: Reals) -> tuple[Reals, Reals]:
+    """Return the probabilities of the strings of this length, and the back-off weights of those one shorter.
+
+    Chen and Goodman 1999, eq. 18 (interpolated): ``p(v | c) = (n(cv) - D(n(cv))) / n(c.) + gamma(c) p(v | c')``.
+    Shorter strings count once for each token seen before them (Kneser and Ney 1995), but those that begin an
+    utterance, before which there is nothing: they count as often as they occur.
+    """
+    level, contexts = levels[length], len(levels[length - 1].token)
+    count = level.times
+    if length + 1 < len(levels):
+        left = np.bincount(levels[length + 1].suffix, minlength=len(count))
+        count = np.where(left > 0, left, count)
+    count = np.where(level.token == START, 0, count)  # as a first token, which nothing predicts
+    discount = _discounts(count)[np.minimum(count, 3)]
+    total = np.bincount(level.context, count, minlength=contexts)
+    mass = np.bincount(level.context, discount, minlength=contexts)
+    share = np.where(total > 0, mass / np.maximum(total, 1), 1.0)
+    own = (count - discount) / np.maximum(total, 1)[level.context]
+    return own + share[level.context] * lower[level.suffix], share
+
+
+def _discounts(count: Integers) -> Reals:
+    """Return what to take off the counts 0, 1, 2, and 3 or more.
+
+    Chen and Goodman 1999, eq. 26; where one of these is undefined or nonsense, Kneser and Ney's single discount, and
+    where that is undefined, one half.
+    """
+    n1, n2, n3, n4 = (np.count_nonzero(count == k) for k in (1, 2, 3, 4))
+    single = n1 / (n1 + 2 * n2) if n1 and n2 else 0.5
+    if min(n1, n2, n3, n4) > 0:
+        modified = np.array([1 - 2 * single * n2 / n1, 2 - 3 * single * n3 / n2, 3 - 4 * single * n4 / n3])
+        if (modified > 0).all() and (modified < (1, 2, 3)).all():
+            return np.concatenate([[0.0], modified])
+    return np.array([0.0, single, single, single])

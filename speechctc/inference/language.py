@@ -1,0 +1,96 @@
+"""Give a recogniser other language models, and the settings of their search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from speechctc.config.load import override, parse_config
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import LanguageModel, NgramModel
+from speechctc.lm.texts import listed
+from speechctc.lm.tuned import FILE, find_tuned, tuned_settings
+from speechctc.progress import Reporter
+
+
+def equipped(
+    recogniser: Recogniser,
+    folder: Path,
+    lms: Sequence[Path],
+    weight: float | None,
+    beam: int | None,
+    reporter: Reporter,
+) -> Recogniser:
+    """Return a recogniser with the language models and settings of a command line.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    folder : Path
+        The folder of its checkpoint, in which tuned settings are looked for.
+    lms : sequence of Path
+        See `with_lms`.
+    weight : float, optional
+        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
+    beam : int, optional
+        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
+    reporter : Reporter
+        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
+
+    Raises
+    ------
+    InputError
+        A language model cannot be read or has other phones, or a number is out of range.
+    """
+    recogniser = with_lms(recogniser, lms, reporter)
+    settings = [] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]
+    if weight is None:
+        settings = [*_tuned(recogniser, folder, reporter), *settings]
+    elif weight and recogniser.checkpoint.lm is None and recogniser.lstm is None:
+        raise InputError(f"{folder}: the model has no n-gram", "name a language model with --lm, or give no weight")
+    else:
+        settings.append(f"decode.lm_weight={weight}")
+    if not settings:
+        return recogniser
+    values = override(recogniser.config.to_dict(), settings)
+    return recogniser.configured(parse_config(values, "the model's config with these options"))
+
+
+def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
+    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
+
+    Raises
+    ------
+    InputError
+        A model cannot be read or has other phones, or two models are of one kind.
+    """
+    ngram: PhoneLM | None = None
+    lstm: LanguageModel | None = None
+    for path in lms:
+        model = load_lm(path, recogniser.inventory, recogniser.device)
+        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
+            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
+        if isinstance(model, NgramModel):
+            ngram = model.lm
+            if model.missing:
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
+        else:
+            lstm = model
+    if not lms:
+        return recogniser
+    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
+    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm)
+
+
+def _tuned(recogniser: Recogniser, folder: Path, reporter: Reporter) -> list[str]:
+    """Return the settings that were tuned for the recogniser's language models, and report them."""
+    entry = find_tuned(folder, recogniser.checkpoint.lm, recogniser.lstm)
+    if entry is not None:
+        shown = f"weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}"
+        shown += f", share {entry['lm_share']:g}" if recogniser.lstm is not None else ""
+        reporter.note(f"language model: {shown}, tuned on {entry.get('split', 'dev')} ({folder / FILE})")
+    return tuned_settings(entry)

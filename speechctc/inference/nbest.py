@@ -1,0 +1,54 @@
+"""The best sequences of phones of a recording, with their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from speechctc.audio import stream
+from speechctc.inference.forward import Logits
+from speechctc.inference.recogniser import Recogniser, log_softmax
+from speechctc.lm.rescore import Ranked, Ranker
+
+
+def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Iterator[tuple[float, list[Ranked]]]:
+    """Yield the best sequences of phones that a prefix search keeps; a long recording is cut in pauses.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    path : Path
+    channel : int, optional
+        The channel to read, from 1; None: the mean of all.
+
+    Yields
+    ------
+    start : float
+        Start of the piece, seconds.
+    ranked : list of Ranked
+        Best first, at most as many as the beam.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read as audio.
+    """
+    ranker, frame = Ranker(recogniser.checkpoint.lm, recogniser.lstm, recogniser.config), 0
+    for piece in ranker.pieces(log_posteriors(recogniser, path, channel)):
+        yield frame * recogniser.clock.step, ranker.rank(piece)
+        frame += len(piece)
+
+
+def log_posteriors(recogniser: Recogniser, path: Path, channel: int | None = None) -> Logits:
+    """Return the log posteriors that decoding uses, shape (n_output_frames, classes): no phones where none speaks.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read as audio.
+    """
+    with stream.opened(path, recogniser.config.features.sample_rate, channel) as blocks:
+        rows = [log_softmax(block) for block in recogniser.logit_blocks(blocks, gated=True)]
+    return np.concatenate([np.zeros((0, len(recogniser.phones) + 1), np.float32), *rows])

@@ -1,0 +1,1 @@
+"""Language models of phones: back-off n-grams, ARPA files, and recurrent nets."""

@@ -1,0 +1,84 @@
+"""Read a language model from where a ``--lm`` points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.errors import InputError
+from speechctc.lm.arpa_reader import read_arpa
+from speechctc.lm.lstm_files import find_lstm, load_lstm
+from speechctc.lm.model import LanguageModel, NgramModel
+from speechctc.phones.inventory import Inventory
+
+
+def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
+    """Read an ARPA file, an LSTM, or a recogniser's own n-gram from its checkpoint.
+
+    Parameters
+    ----------
+    path : Path
+    inventory : Inventory, optional
+        The phones that it must be of; without one, whichever it has.
+    device : torch.device, optional
+        Where an LSTM computes; the CPU by default.
+
+    Raises
+    ------
+    InputError
+        There is nothing of the kind, it is damaged, or of another phone set.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
+    if path.is_file():
+        return load_ngram(path, inventory)
+    if folder := find_lstm(path):
+        model = load_lstm(folder, device).model
+        check_phones(folder, model.inventory, inventory)
+        return model
+    for folder in (path, path / "best", path / "last"):
+        if (folder / "lm.safetensors").is_file() and (folder / "checkpoint.json").is_file():
+            return _own_ngram(folder, inventory)
+    raise InputError(f"{path}: no language model in this folder", "name an ARPA file or a folder of speechctc lm train")
+
+
+def load_ngram(path: Path, inventory: Inventory | None = None) -> NgramModel:
+    """Read an ARPA file; see `load_lm`."""
+    arpa = read_arpa(path, inventory)
+    return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
+
+
+def check_phones(where: Path, phones: Inventory, inventory: Inventory | None) -> None:
+    """See that a language model's phones are those wanted, in their order.
+
+    Raises
+    ------
+    InputError
+        They are others.
+    """
+    if inventory is None or phones.phones == inventory.phones:
+        return
+    odd = sorted(set(phones.phones) ^ set(inventory.phones))
+    differ = f"they differ in {len(odd)}: {' '.join(odd[:8])}" if odd else "in another order"
+    raise InputError(
+        f"{where}: a language model of {len(phones.phones)} phones ({phones.name}), where"
+        f" {len(inventory.phones)} ({inventory.name}) are wanted; {differ}",
+        "train one on these phones: speechctc lm train",
+    )
+
+
+def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
+    try:
+        phones = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))["phones"]
+        own = Inventory(phones["name"], tuple(phones["list"]))
+        lm = PhoneLM.from_tensors(load_file(folder / "lm.safetensors"))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
+    check_phones(folder, own, inventory)
+    return NgramModel(lm, own, "the model's n-gram")

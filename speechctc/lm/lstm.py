@@ -1,0 +1,125 @@
+"""A recurrent language model of phones: an LSTM, as one would train over characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from speechctc.config.section import Section
+from speechctc.decoding.trie import Reals
+from speechctc.lm.lstm_batches import Stream, batches_by_length
+from speechctc.lm.model import Sequences
+from speechctc.phones.inventory import Inventory
+
+SCORED = 16_384  # events in a batch that is scored, padding included
+
+
+class LstmConfig(Section):
+    """The net and its training; set on the command line as ``lm.hidden=512``."""
+
+    embedding: int = Field(64, ge=1, description="numbers that stand for a phone")
+    hidden: int = Field(256, ge=1, description="units of each layer")
+    layers: int = Field(2, ge=1, le=8)
+    dropout: float = Field(0.4, ge=0, lt=1, description="after the embedding, between layers and after the last")
+    epochs: int = Field(60, ge=1, description="passes over the training text, at most")
+    patience: int = Field(4, ge=1, description="end after so many epochs without a better dev perplexity")
+    batch_size: int = Field(32, ge=1, description="utterances in a batch, at most")
+    batch_phones: int = Field(8192, ge=1, description="phones in a batch, padding included, at most")
+    longest: int = Field(512, ge=1, description="longer utterances are cut into parts of so many phones in training")
+    lr: float = Field(3e-3, gt=0, description="learning rate; halved after an epoch without a better dev perplexity")
+    weight_decay: float = Field(0.01, ge=0)
+    clip: float = Field(1.0, gt=0, description="the gradient's norm is held to this")
+    seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
+    precision: Literal["float32", "bfloat16", "auto"] = Field(
+        "auto", description="auto: bfloat16 where hardware has it"
+    )
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class PhoneLstm(nn.Module):
+    """Tokens to the logits of what comes next. Token 0 is the start as input and the end as output.
+
+    Parameters
+    ----------
+    classes : int
+        The number of phones and 1.
+    config : LstmConfig
+    """
+
+    def __init__(self, classes: int, config: LstmConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, config.embedding)
+        between = config.dropout if config.layers > 1 else 0.0
+        self.lstm = nn.LSTM(config.embedding, config.hidden, config.layers, batch_first=True, dropout=between)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.hidden, classes)
+
+    def forward(self, tokens: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Any]:
+        """Return logits of shape (n_batch, length, classes), and the state after the last token.
+
+        Parameters
+        ----------
+        tokens : Tensor, shape = (n_batch, length)
+        state : tuple of Tensor, optional
+            After what came before.
+        """
+        hidden, state = self.lstm(self.dropout(self.embedding(tokens)), state)
+        return self.output(self.dropout(hidden)), state
+
+
+@dataclass(frozen=True, eq=False)
+class LstmModel:
+    """A trained LSTM as a language model.
+
+    Attributes
+    ----------
+    net : PhoneLstm
+    inventory : Inventory
+    config : LstmConfig
+    """
+
+    net: PhoneLstm
+    inventory: Inventory
+    config: LstmConfig
+
+    @property
+    def kind(self) -> str:
+        """Layers and units, in words."""
+        return f"LSTM of {self.config.layers} x {self.config.hidden}"
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.net.output.weight.device
+
+    @torch.inference_mode()
+    def score(self, sequences: Sequences) -> Reals:
+        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        self.net.eval()
+        stream, scores = Stream.of(sequences), np.zeros(len(sequences))
+        for members in batches_by_length(stream.lengths, len(sequences), SCORED):
+            tokens, targets = (part.to(self.device) for part in stream.padded(members))
+            losses = nn.functional.cross_entropy(
+                self.net(tokens)[0].float().transpose(1, 2), targets, reduction="none", ignore_index=-100
+            )
+            scores[members] = -losses.double().sum(1).cpu().numpy()
+        return scores
+
+    def begin(self, count: int) -> Any:
+        """Return the state of so many utterances that begin."""
+        self.net.eval()
+        shape = self.net.lstm.num_layers, count, self.net.lstm.hidden_size
+        return torch.zeros(shape, device=self.device), torch.zeros(shape, device=self.device)
+
+    @torch.inference_mode()
+    def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
+        """Append a phone to each utterance (none at the start); see `LanguageModel.step`."""
+        tokens = torch.zeros(state[0].shape[1]) if labels is None else torch.tensor(labels)
+        logits, state = self.net(tokens.long()[:, None].to(self.device), state)
+        return logits[:, 0].double().log_softmax(1).cpu().numpy(), state

@@ -1,0 +1,111 @@
+"""What every language model of phones can do, and the n-gram as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from speechctc.decoding.ngram import END, PhoneLM
+from speechctc.decoding.trie import Reals
+from speechctc.phones.inventory import Inventory
+
+Sequences = Sequence[Sequence[int]]
+
+
+class LanguageModel(Protocol):
+    """A distribution over sequences of phones; class 0 is the end of the utterance, phones count from 1."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """The phones."""
+
+    @property
+    def kind(self) -> str:
+        """In words: ``"4-gram"``."""
+
+    def score(self, sequences: Sequences) -> Reals:
+        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+
+    def begin(self, count: int) -> Any:
+        """Return the state of so many utterances that begin."""
+
+    def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
+        """Append a phone to each utterance (none at the start).
+
+        Returns
+        -------
+        log_probs : ndarray, shape = (n_utterances, classes)
+            Of what comes next.
+        state : any
+        """
+
+
+@dataclass(frozen=True)
+class NgramModel:
+    """An n-gram as a language model.
+
+    Attributes
+    ----------
+    lm : PhoneLM
+    inventory : Inventory
+    kind : str
+    missing : tuple of str
+        Phones that it has no probability for.
+    """
+
+    lm: PhoneLM
+    inventory: Inventory
+    kind: str = "n-gram"
+    missing: tuple[str, ...] = ()
+
+    def score(self, sequences: Sequences) -> Reals:
+        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        return np.array([self.lm.log_prob(labels) for labels in sequences])
+
+    def begin(self, count: int) -> Any:
+        """Return the state of so many utterances that begin."""
+        return np.zeros(count, np.int64)
+
+    def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
+        """Append a phone to each utterance (none at the start); see `LanguageModel.step`."""
+        state = state if labels is None else self.lm.next_state[state, np.asarray(labels)]
+        return self.lm.log_probs[state].astype(np.float64), state
+
+
+def sample(
+    model: LanguageModel, count: int, seed: int, temperature: float, prefix: Sequence[int], longest: int
+) -> Iterator[list[int]]:
+    """Draw sequences of phones.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    count : int
+    seed : int
+    temperature : float
+        Log probabilities are divided by it; 0: always the most probable phone.
+    prefix : sequence of int
+        What each sequence begins with.
+    longest : int
+        A sequence ends after so many phones, if not before.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        labels = list(prefix)
+        log_probs, state = model.step(model.begin(1), None)
+        for label in labels:
+            log_probs, state = model.step(state, [label])
+        while len(labels) < longest and (label := _draw(log_probs[0], temperature, rng)) != END:
+            labels.append(label)
+            log_probs, state = model.step(state, [label])
+        yield labels
+
+
+def _draw(log_probs: Reals, temperature: float, rng: np.random.Generator) -> int:
+    if temperature == 0:
+        return int(log_probs.argmax())
+    noise = rng.gumbel(size=len(log_probs))  # the maximum of log p + Gumbel noise is a draw from p
+    return int((log_probs / temperature + noise).argmax())

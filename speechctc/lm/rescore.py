@@ -1,0 +1,187 @@
+"""Rank the sequences that a prefix search keeps, by an n-gram, an LSTM, or both together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from speechctc.config.schema import Config
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.decoding.search import Hypothesis, LmSearch, Path, Rows, lm_search
+from speechctc.lm.model import LanguageModel
+from speechctc.phones.inventory import BLANK
+
+LONGEST = 30.0
+"""Seconds that are ranked at a time: of a longer sequence the few that are kept would differ near its end alone."""
+
+
+class Search(Protocol):
+    """What takes in frames and settles their classes; see `speechctc.decoding.search.LmSearch`."""
+
+    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
+        """Take in the next frames; return those whose class is settled by now, and their classes."""
+
+    def finish(self) -> tuple[Rows, Path]:
+        """Return what is left of the recording, which ends here."""
+
+
+class Ranked(NamedTuple):
+    """A sequence of phones and its scores.
+
+    Attributes
+    ----------
+    labels : tuple of int
+    path : ndarray, shape = (n_frames,)
+        The classes of its best path.
+    acoustic : float
+        Log probability by the net.
+    lm : float
+        Log probability by the language models: ``(1 - share) n-gram + share LSTM``.
+    total : float
+        ``acoustic + weight lm + bonus phones``.
+    """
+
+    labels: tuple[int, ...]
+    path: Path
+    acoustic: float
+    lm: float
+    total: float
+
+
+class Ranker:
+    """Finds the best sequences of a stretch of speech.
+
+    Parameters
+    ----------
+    ngram : PhoneLM, optional
+    lstm : LanguageModel, optional
+    config : Config
+        Weight, bonus, share and beam are those of ``decode``. A weight of 0 leaves both models out; without a model
+        in use there is no bonus.
+    """
+
+    def __init__(self, ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> None:
+        decode = config.decode
+        self.lstm = lstm if decode.lm_weight > 0 and decode.lm_share > 0 else None
+        uses_ngram = ngram is not None and decode.lm_weight > 0 and (self.lstm is None or decode.lm_share < 1)
+        self.ngram = ngram if uses_ngram else None
+        self.share = 0.0 if self.lstm is None else 1.0 if self.ngram is None else decode.lm_share
+        self.uses_lm = self.lstm is not None or self.ngram is not None
+        self.weight, self.bonus = (decode.lm_weight, decode.lm_bonus) if self.uses_lm else (0.0, 0.0)
+        self.beam = decode.beam
+        self.longest = round(1000 * LONGEST / (config.features.shift_ms * config.model.time_stride))
+
+    def rank(self, log_probs: Rows) -> list[Ranked]:
+        """Return the sequences that a search keeps, best first; at least one.
+
+        Parameters
+        ----------
+        log_probs : ndarray, shape = (n_frames, classes), float32
+        """
+        return self.ranked(self.hypotheses(log_probs))
+
+    def hypotheses(self, log_probs: Rows) -> list[Hypothesis]:
+        """Return the sequences that the search with the n-gram keeps, or without one that by the net alone."""
+        limit = max(len(log_probs), 1)
+        if self.ngram is None:
+            search = LmSearch(PhoneLM.flat(log_probs.shape[1]), 0.0, 0.0, self.beam, limit=limit)
+        else:
+            search = LmSearch(self.ngram, self.weight, self.bonus, self.beam, limit=limit)
+        search.push(log_probs)
+        return search.hypotheses()
+
+    def ranked(self, hypotheses: list[Hypothesis]) -> list[Ranked]:
+        """Return hypotheses with all scores, best first."""
+        lm = np.zeros(len(hypotheses))
+        if self.ngram is not None:
+            lm += (1 - self.share) * np.array([each.lm for each in hypotheses])
+        if self.lstm is not None:
+            lm += self.share * self.lstm.score([each.labels for each in hypotheses])
+        found = []
+        for each, log_prob in zip(hypotheses, lm.tolist(), strict=True):
+            total = each.acoustic + self.weight * log_prob + self.bonus * len(each.labels)
+            found.append(Ranked(each.labels, each.path, each.acoustic, log_prob, total))
+        return sorted(found, key=lambda each: -each.total)
+
+    def pieces(self, log_probs: Rows, ends: bool = True) -> Iterator[Rows]:
+        """Cut a recording into pieces that are short enough, in the middle of pauses.
+
+        Parameters
+        ----------
+        log_probs : ndarray, shape = (n_frames, classes), float32
+        ends : bool
+            Whether what is left in the end is a piece too.
+        """
+        while len(log_probs) > self.longest:
+            cut = _pause(log_probs[: self.longest])
+            yield log_probs[:cut]
+            log_probs = log_probs[cut:]
+        if ends:
+            yield log_probs
+
+
+class RankingSearch:
+    """A `Search` that ranks piece by piece: what it settles comes when a piece is whole."""
+
+    def __init__(self, ranker: Ranker, classes: int) -> None:
+        self._ranker = ranker
+        self._waiting: Rows = np.zeros((0, classes), np.float32)
+
+    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
+        """Take in the next frames; return those of the pieces that are whole, and their classes."""
+        return self._next(np.concatenate([self._waiting, log_probs]), ends=False)
+
+    def finish(self) -> tuple[Rows, Path]:
+        """Return what is left of the recording, which ends here."""
+        return self._next(self._waiting, ends=True)
+
+    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
+        pieces = list(self._ranker.pieces(log_probs, ends))
+        done = sum(map(len, pieces))
+        self._waiting = log_probs[done:].copy()
+        paths = [self._ranker.rank(piece)[0].path for piece in pieces]
+        return log_probs[:done], np.concatenate([np.zeros(0, np.int64), *paths])
+
+
+def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int) -> Search | None:
+    """Return the search that ``decode`` in the config means; None for the best class frame by frame."""
+    ranker = Ranker(ngram, lstm, config)
+    if config.decode.search == "greedy" or (config.decode.search == "auto" and not ranker.uses_lm):
+        return None
+    if ranker.lstm is not None:
+        return RankingSearch(ranker, classes)
+    if ranker.ngram is not None:
+        return lm_search(ranker.ngram, config)
+    return lm_search(PhoneLM.flat(classes), without_lm(config))
+
+
+def without_lm(config: Config) -> Config:
+    """Return the config with no weight and no bonus."""
+    return config.model_copy(update={"decode": config.decode.model_copy(update={"lm_weight": 0.0, "lm_bonus": 0.0})})
+
+
+def method(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> str:
+    """Return how phones are found, in words."""
+    ranker, decode = Ranker(ngram, lstm, config), config.decode
+    if decode.search == "greedy" or (decode.search == "auto" and not ranker.uses_lm):
+        return "best path"
+    if not ranker.uses_lm:
+        return f"prefix search (beam {decode.beam})"
+    numbers = f"weight {decode.lm_weight:g}, bonus {decode.lm_bonus:g}"
+    if ranker.lstm is None:
+        return f"prefix search with an n-gram of phones ({numbers})"
+    kinds = "an LSTM" if ranker.ngram is None else f"an n-gram and an LSTM (share {ranker.share:g})"
+    return f"prefix search with {kinds} of phones ({numbers})"
+
+
+def _pause(log_probs: Rows) -> int:
+    """Return the middle of the longest run of blanks in the second half; at least 1."""
+    blank = log_probs.argmax(axis=1) == BLANK
+    half, best, run = len(blank) // 2, (0, len(blank)), 0
+    for frame in range(half, len(blank)):
+        run = run + 1 if blank[frame] else 0
+        if run > best[0]:
+            best = run, frame + 1 - run // 2
+    return max(best[1], 1)

@@ -1,0 +1,75 @@
+"""Phone texts: an utterance a line, phones with spaces between them."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from speechctc.errors import InputError
+from speechctc.phones.inventory import Inventory
+
+GZIP = b"\x1f\x8b"
+SHOWN = 8  # words in a message
+
+
+def read_unpacked(path: Path, what: str) -> str:
+    """Return a file's text, unpacked if it is gzipped; `what` says in messages what the file should be.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is cut off, or it is not UTF-8.
+    """
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read as {what} ({reason})", f"name {what}, plain or .gz") from None
+
+
+def read_text(path: Path) -> list[list[str]]:
+    """Return the phones of each line that has any.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or there are no phones in it.
+    """
+    lines = [line.split() for line in read_unpacked(path, "a UTF-8 text").splitlines()]
+    utterances = [line for line in lines if line]
+    if not utterances:
+        raise InputError(f"{path}: no phones in it", "write an utterance a line, its phones with spaces between them")
+    return utterances
+
+
+def encode(source: str, utterances: Iterable[Sequence[str]], inventory: Inventory) -> list[list[int]]:
+    """Return the labels of utterances; `source` names them in messages.
+
+    Raises
+    ------
+    InputError
+        Words are not phones of the inventory: how many, and which.
+    """
+    number = {phone: k for k, phone in enumerate(inventory.phones, start=1)}
+    unknown: Counter[str] = Counter()
+    labels = []
+    for utterance in utterances:
+        phones = [inventory.normalise(word) for word in utterance]
+        unknown.update(word for word, phone in zip(utterance, phones, strict=True) if phone not in number)
+        labels.append([number.get(phone, 0) for phone in phones])
+    if unknown:
+        known = f"the {len(number)} phones ({inventory.name})"
+        raise InputError(
+            f"{source}: {sum(unknown.values())} words are not of {known}: {listed([*unknown])}",
+            "correct them, or choose a language model or a phone set that has them",
+        )
+    return labels
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words for a message, not more than a few."""
+    return " ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")

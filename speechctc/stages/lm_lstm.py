@@ -1,0 +1,203 @@
+"""The stage that trains an LSTM over phones.
+
+It can be cut off at any instant, or stopped by Ctrl-C or SIGTERM, and taken up again: ``last/`` then holds the weights,
+the optimiser's state and the place in the epoch, and on a CPU training goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from speechctc.config.load import known_keys, override
+from speechctc.devices import choose_device
+from speechctc.errors import InputError
+from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
+from speechctc.lm.lstm_files import ABOUT, SavedLstm, load_lstm, save_lstm
+from speechctc.lm.lstm_trainer import LstmTrainer
+from speechctc.lm.texts import encode
+from speechctc.model.provenance import provenance
+from speechctc.phones.inventory import Inventory
+from speechctc.progress import Reporter
+from speechctc.stages.lm_texts import PhoneText
+from speechctc.storage import files
+from speechctc.training.runs import Run
+
+SAVE_SECONDS = 600.0
+MAY_CHANGE = {"epochs", "patience", "device"}
+
+Labels = Sequence[Sequence[int]]
+
+
+class LstmTraining:
+    """A training in its folder.
+
+    Parameters
+    ----------
+    out : Path
+        If it holds a ``last/`` and `resume` is true, training goes on from there.
+    inventory : Inventory
+    config : LstmConfig
+    train, dev : sequence of sequence of int
+    resume : bool
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        There is something at `out` already, or what is there was trained with other settings or on another text.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        inventory: Inventory,
+        config: LstmConfig,
+        train: Labels,
+        dev: Labels,
+        resume: bool,
+        reporter: Reporter,
+    ) -> None:
+        self.run, self.reporter, self.status = Run(out), reporter, 0
+        self.data = _fingerprint(train, dev, inventory)
+        device = choose_device(config.device)
+        torch.manual_seed(config.seed)
+        model = LstmModel(PhoneLstm(len(inventory.phones) + 1, config).to(device), inventory, config)
+        self.trainer = LstmTrainer(model, train, dev)
+        if out.is_file() or (out.exists() and any(path.name != "lock" for path in out.iterdir())):
+            if not resume:
+                raise InputError(f"{out}: exists already", "go on with it by --resume, or name another with --out")
+            self._restore()
+
+    def train(self) -> None:
+        """Train to the end, or until a signal, whose exit status is then `status`."""
+        trainer, saved = self.trainer, time.monotonic()
+
+        def between() -> bool:
+            nonlocal saved
+            if self.status or time.monotonic() - saved > SAVE_SECONDS:
+                self._save(self.run.last, whole=True)
+                saved = time.monotonic()
+            return bool(self.status)
+
+        with self.run.locked(), self._signals_heard():
+            while not trainer.is_done and not self.status:
+                line = trainer.epoch(between)
+                if line is None:
+                    break
+                if line["is_best"]:
+                    self._save(self.run.best)
+                self.run.log(line)
+                self._save(self.run.last, whole=True)
+                self.reporter.note(_said(line, trainer.model.config.epochs))
+
+    def _save(self, folder: Path, whole: bool = False) -> None:
+        trainer = self.trainer
+        at = trainer.progress
+        facts = {"epoch": at.epoch, "dev_perplexity": at.best, "data": self.data, **provenance()}
+        if whole:
+            facts["progress"] = trainer.progress_values()
+        save_lstm(folder, SavedLstm(trainer.model, facts, trainer.to_tensors() if whole else {}))
+
+    def _restore(self) -> None:
+        files.settle_folder(self.run.last)
+        if not (self.run.last / ABOUT).exists():
+            if any((self.run.folder / name).exists() for name in ("checkpoint.json", "best", "last")):
+                raise InputError(f"{self.run.folder}: no training of a language model", "name another with --out")
+            return
+        saved = load_lstm(self.run.last)
+        config = self.trainer.model.config
+        before, now = saved.model.config.model_dump(), config.model_dump()
+        changed = [key for key in before if before[key] != now[key] and key not in MAY_CHANGE]
+        if changed:
+            key = changed[0]
+            what = f"it was trained with lm.{key}={before[key]}, not {now[key]}"
+            raise InputError(f"{self.run.folder}: {what}", "give the same settings, or name another folder with --out")
+        if saved.facts.get("data") != self.data:
+            raise InputError(f"{self.run.folder}: it was trained on another text", "name another folder with --out")
+        self.trainer.model.net.load_state_dict(saved.model.net.state_dict())
+        self.trainer.restore(saved.state, saved.facts["progress"])
+
+    @contextmanager
+    def _signals_heard(self) -> Iterator[None]:
+        """Turn Ctrl-C and SIGTERM into a request to save and leave; a second Ctrl-C leaves at once."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.status and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.status = 128 + number
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def lstm_config(settings: Sequence[str]) -> LstmConfig:
+    """Return the settings given as ``lm.KEY=VALUE``.
+
+    Raises
+    ------
+    InputError
+        A key that does not exist, or a value that will not do.
+    """
+    try:
+        return LstmConfig.model_validate(override({}, settings).get("lm", {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(["lm", *map(str, first["loc"])])
+        if first["type"] == "extra_forbidden":
+            raise InputError(
+                f"there is no setting {key}", f"the settings are: {' '.join(known_keys(LstmConfig, 'lm.'))}"
+            ) from None
+        message = first["msg"].replace("Input should", "it should")
+        raise InputError(f"{key}={first['input']} will not do: {message}", "change it") from None
+
+
+def train_and_dev(
+    train: PhoneText, dev: PhoneText | None, inventory: Inventory, reporter: Reporter
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the labels to train on and those to stop by; without a dev text a tenth of the utterances, said aloud.
+
+    Raises
+    ------
+    InputError
+        There are words that are no phones of the set, or too few utterances to hold any out.
+    """
+    labels = encode(train.name, train.utterances, inventory)
+    if dev is not None:
+        return labels, encode(dev.name, dev.utterances, inventory)
+    if len(labels) < 2:
+        raise InputError(f"{train.name}: one utterance cannot be trained on and held out", "name a text with --dev")
+    count = max(len(labels) // 10, 1)
+    order = np.random.default_rng(0).permutation(len(labels)).tolist()
+    reporter.note(f"{count} of the {len(labels)} utterances, chosen at random, are held out as dev")
+    return [labels[k] for k in sorted(order[count:])], [labels[k] for k in sorted(order[:count])]
+
+
+def _said(line: dict[str, Any], epochs: int) -> str:
+    star = " *" if line["is_best"] else ""
+    return (
+        f"epoch {line['epoch']:3d} of {epochs}  perplexity {line['perplexity']:.2f}"
+        f"  dev {line['dev_perplexity']:.2f}{star}  {line['phones_per_second']:,} phones/s"
+    )
+
+
+def _fingerprint(train: Labels, dev: Labels, inventory: Inventory) -> str:
+    digest = hashlib.sha256(" ".join(inventory.phones).encode())
+    for labels in (train, dev):
+        for utterance in labels:
+            digest.update(np.array([*utterance, 0], np.int32).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,41 @@
+"""The stage that trains language models of phones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speechctc.decoding.kneser_ney import estimate
+from speechctc.errors import InputError
+from speechctc.lm.arpa import write_arpa
+from speechctc.lm.texts import encode
+from speechctc.phones.inventory import Inventory
+from speechctc.stages.lm_texts import PhoneText
+
+
+def check_free(out: Path) -> None:
+    """See that nothing would be overwritten.
+
+    Raises
+    ------
+    InputError
+        Something is at `out`.
+    """
+    if out.exists():
+        raise InputError(f"{out}: exists already", "name another with --out")
+
+
+def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path) -> str:
+    """Estimate an n-gram, write it as an ARPA file, and return a line about it.
+
+    Raises
+    ------
+    InputError
+        Something is at `out`, or the text has words that are no phones of the set.
+    """
+    check_free(out)
+    labels = encode(text.name, text.utterances, inventory)
+    ngram = estimate(labels, len(inventory.phones) + 1, order)
+    write_arpa(out, ngram, inventory)
+    counts = ", ".join(str(len(ngram.nodes(length))) for length in range(1, order + 1))
+    events = sum(map(len, labels))
+    return f"{out}: {order}-gram of {events:,} phones in {len(labels):,} utterances ({text.name}); strings: {counts}"

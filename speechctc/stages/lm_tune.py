@@ -1,0 +1,252 @@
+"""The stage that tunes how much language models weigh: fewest errors on dev."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from speechctc.config.load import override, parse_config
+from speechctc.config.schema import Config
+from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.registry import read_corpus
+from speechctc.errors import InputError
+from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.nbest import log_posteriors
+from speechctc.inference.recogniser import Recogniser
+from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tuned
+from speechctc.lm.tuning import (
+    SHARES,
+    Counts,
+    Point,
+    Remembered,
+    Speech,
+    best_point,
+    coarse_points,
+    errors_at,
+    fine_points,
+    interval,
+)
+from speechctc.metrics.per import edit_counts
+from speechctc.phones.folding import Folding, choose_folding
+from speechctc.progress import Reporter
+from speechctc.storage import files
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried.
+
+    Attributes
+    ----------
+    errors : dict of Point to ndarray, shape = (n_utterances,)
+    without : ndarray, shape = (n_utterances,)
+        Errors without a language model.
+    beam : int
+        Of the search.
+    phones : ndarray, shape = (n_utterances,)
+        Of the references.
+    best : Point
+    """
+
+    errors: dict[Point, Counts]
+    without: Counts
+    beam: int
+    phones: Counts
+    best: Point
+
+    def per(self, point: Point) -> float:
+        """Return the phone error rate, in per cent."""
+        return 100.0 * int(self.errors[point].sum()) / max(int(self.phones.sum()), 1)
+
+    def to_text(self) -> str:
+        """Return a table of PERs by weight and bonus (with the best share of each), and the best of all."""
+        weights, bonuses = (sorted({point[k] for point in self.errors}) for k in (0, 1))
+        lines = ["weight \\ bonus " + "".join(f"{bonus:8g}" for bonus in bonuses)]
+        for weight in weights:
+            cells = []
+            for bonus in bonuses:
+                pers = [self.per(point) for point in self.errors if point[:2] == (weight, bonus)]
+                star = "*" if (weight, bonus) == self.best[:2] else " "
+                cells.append(f"{min(pers):7.2f}{star}" if pers else " " * 8)
+            lines.append(f"{weight:14g} " + "".join(cells).rstrip())
+        (low, high), (less, least) = self._intervals()
+        without = 100.0 * int(self.without.sum()) / max(int(self.phones.sum()), 1)
+        share = f", share of the LSTM {self.best.share:g}" if len({point.share for point in self.errors}) > 1 else ""
+        return "\n".join(
+            [
+                *lines,
+                f"best: weight {self.best.weight:g}, bonus {self.best.bonus:g}{share}:"
+                f" PER {self.per(self.best):.2f} % (95 % interval over utterances {low:.2f} to {high:.2f})",
+                f"without a language model {without:.2f} %; the difference is {less:+.2f} to {least:+.2f}",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        interval_of_best, difference = self._intervals()
+        return {
+            "lm_weight": self.best.weight,
+            "lm_bonus": self.best.bonus,
+            "lm_share": self.best.share,
+            "beam": self.beam,
+            "per": round(self.per(self.best), 4),
+            "interval": [round(value, 4) for value in interval_of_best],
+            "less_without": [round(value, 4) for value in difference],
+            "utterances": len(self.phones),
+            "tried": [[*point, round(self.per(point), 4)] for point in sorted(self.errors)],
+        }
+
+    def _intervals(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        errors = self.errors[self.best]
+        return interval(errors, self.phones), interval(errors, self.phones, self.without)
+
+
+def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> Tuning:
+    """Try weights, bonuses and shares on a split, first far apart, then around the best.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+        With the language models to tune for.
+    split : str
+    overrides : sequence of str
+        Laid over the model's own config: another corpus, another folding.
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        There is no language model, or nothing in the split can be decoded.
+    """
+    ngram, lstm = recogniser.checkpoint.lm, recogniser.lstm
+    if ngram is None and lstm is None:
+        raise InputError("the model has no language model to tune for", "name one with --lm")
+    remembered = Remembered(lstm) if lstm is not None else None
+    config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
+    speech, phones = split_speech(recogniser.configured(config), config, split, reporter)
+    shares = SHARES if ngram is not None and lstm is not None else (float(ngram is None),)
+
+    def work(points: Sequence[Point], each: Speech) -> list[int]:
+        return errors_at(each, points, ngram, remembered, config)
+
+    (without,) = _tried([[Point(0.0, 0.0, 0.0)]], work, speech, "without", reporter).values()
+    errors = _tried(list(coarse_points(shares)), work, speech, "coarse", reporter)
+    fine = [points for points in fine_points(best_point(errors), shares) if points[0] not in errors]
+    errors |= _tried(fine, work, speech, "fine", reporter)
+    return Tuning(errors, without, config.decode.beam, phones, best_point(errors))
+
+
+def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any], reporter: Reporter) -> None:
+    """Write what was found, and a picture of it where matplotlib is installed.
+
+    Raises
+    ------
+    InputError
+        Someone has changed the file.
+    """
+    lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
+    entry = {"lms": lms, **facts, **tuning.to_dict()}
+    picture = picture_of(path, lms)
+    if importlib.util.find_spec("matplotlib") is None:
+        reporter.note("no picture: matplotlib is not installed")
+    else:
+        files.write_file(picture, partial(_draw, tuning))
+        entry["picture"] = hashlib.sha256(picture.read_bytes()).hexdigest()
+    write_tuned(path, entry)
+
+
+def check_place(path: Path, recogniser: Recogniser) -> None:
+    """See that nothing a person made would be overwritten.
+
+    Raises
+    ------
+    InputError
+        The file of tuned weights was changed by hand, or the picture beside it is another.
+    """
+    check_untouched(path)
+    picture = picture_of(path, identity(recogniser.checkpoint.lm, recogniser.lstm))
+    if picture.exists():
+        ours = {entry.get("picture") for entry in read_tuned(path)}
+        if hashlib.sha256(picture.read_bytes()).hexdigest() not in ours:
+            raise InputError(
+                f"{picture}: not a picture of this tuning's", "move it away, or write elsewhere with --out"
+            )
+
+
+def picture_of(path: Path, lms: str) -> Path:
+    """Return where the picture of a tuning lies."""
+    return path.with_name(f"{path.stem}-{lms[:8]}.png")
+
+
+def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: Reporter) -> tuple[list[Speech], Counts]:
+    """Return the recordings of a split that can be read, and how many phones each has.
+
+    Raises
+    ------
+    InputError
+        The split is empty, or nothing in it can be decoded.
+    """
+    folding = choose_folding(config.score.fold, recogniser.inventory)
+    utterances = read_corpus(config.corpus).splits[split]
+    if not utterances:
+        raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
+    speech, phones = [], []
+    results = map_in_threads(lambda each: log_posteriors(recogniser, each.audio, each.channel), utterances)
+    with reporter.progress(f"reading {split}", len(utterances)) as advance:
+        for utterance, result in zip(utterances, results, strict=True):
+            advance(1)
+            if isinstance(result, InputError):
+                reporter.warn(f"left out: {result}")
+                continue
+            speech.append(Speech(result, partial(_errors, recogniser, folding, utterance)))
+            phones.append(len(folding.apply(utterance.phones)))
+    if not sum(phones):
+        raise InputError(f"{split}: no phones in what can be decoded of it", "name another with --split")
+    return speech, np.array(phones)
+
+
+def _errors(recogniser: Recogniser, folding: Folding, utterance: Utterance, labels: Sequence[int]) -> int:
+    phones = recogniser.inventory.decode(labels)
+    return edit_counts(folding.apply(utterance.phones), folding.apply(phones)).errors
+
+
+def _tried(
+    groups: Sequence[Sequence[Point]],
+    work: Callable[[Sequence[Point], Speech], list[int]],
+    speech: Sequence[Speech],
+    what: str,
+    reporter: Reporter,
+) -> dict[Point, Counts]:
+    """Return the errors in each utterance at each point."""
+    found: dict[Point, Counts] = {}
+    with reporter.progress(what, len(groups)) as advance:
+        for points in groups:
+            results: Iterable[list[int] | InputError] = map_in_threads(partial(work, points), speech)
+            counts = np.array([result for result in results if not isinstance(result, InputError)])
+            found |= {point: counts[:, k] for k, point in enumerate(points)}
+            advance(1)
+    return found
+
+
+def _draw(tuning: Tuning, path: Path) -> None:
+    """Draw PER by weight and bonus."""
+    from matplotlib.figure import Figure
+
+    lowest: dict[tuple[float, float], float] = {}
+    for point in tuning.errors:
+        lowest[point[:2]] = min(tuning.per(point), lowest.get(point[:2], 100.0))
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    weights, bonuses = zip(*lowest, strict=True)
+    dots = axes.scatter(bonuses, weights, c=list(lowest.values()), s=170, marker="s", cmap="viridis_r")
+    axes.plot(tuning.best.bonus, tuning.best.weight, "r+", markersize=16)
+    axes.set(xlabel="bonus of a phone", ylabel="weight of the language model", title="PER, %; + the lowest")
+    figure.colorbar(dots)
+    figure.savefig(path, format="png", dpi=120)

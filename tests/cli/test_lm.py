@@ -1,0 +1,177 @@
+"""``speechctc lm`` as a user would run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.tiny_model import write_song
+
+speechctc = test_commands.speechctc
+
+TEXT = "a b c\n\nb b\r\n  a  c b \n"
+
+
+@pytest.fixture
+def text(here: Path) -> Path:
+    (here / "phones.txt").write_text(TEXT, newline="")
+    return Path("phones.txt")
+
+
+def test_an_ngram_of_a_text_and_its_perplexities(speechctc: Command, text: Path) -> None:
+    for order, name in ((1, "one.arpa"), (3, "three.arpa.gz")):
+        done = speechctc("lm", "train", "--order", order, "--text", text, "--out", name)
+        assert done.status == 0 and f"{order}-gram of 8 phones in 3 utterances" in done.out
+    done = speechctc(
+        "lm", "perplexity", "--lm", "one.arpa", "--lm", "three.arpa.gz", "--text", text, "--json", "found.json"
+    )
+    rows = json.loads(Path("found.json").read_text())
+    assert done.status == 0 and [row["lm"] for row in rows] == ["one.arpa", "three.arpa.gz"]
+    assert rows[0]["phones"] == 8 and rows[1]["perplexity"] < rows[0]["perplexity"] < 4
+    assert f"{rows[1]['perplexity']:.2f}" in done.out.splitlines()[2]
+
+
+def test_a_corpus_gives_its_training_labels_and_its_phones(speechctc: Command, tiny_model: Path, here: Path) -> None:
+    (here / "c.yaml").write_text("corpus: {kind: table}\n")
+    tables = [f"corpus.tables.{k}={path}" for k, path in _tables(tiny_model).items()]
+    done = speechctc("lm", "train", "--config", "c.yaml", *tables, "--order", 2, "--out", "lm.arpa")
+    assert done.status == 0 and "24 utterances (train)" in done.out
+    done = speechctc("lm", "perplexity", "--lm", "lm.arpa", "--config", "c.yaml", *tables, "--split", "test")
+    assert done.status == 0 and done.out.splitlines()[1].split()[1] == "test"
+
+
+def _tables(tiny_model: Path) -> dict[str, str]:
+    about = json.loads((tiny_model / "best" / "checkpoint.json").read_text())
+    tables: dict[str, str] = about["config"]["corpus"]["tables"]
+    return tables
+
+
+def test_samples_repeat_and_go_on_from_a_prefix(speechctc: Command, text: Path) -> None:
+    speechctc("lm", "train", "--text", text, "--out", "lm.arpa")
+    draw = ("lm", "sample", "--lm", "lm.arpa", "--count", 4, "--prefix", "c b", "--seed", 3)
+    done = speechctc(*draw)
+    assert done.status == 0 and done == speechctc(*draw)
+    assert [line[:3] for line in done.out.splitlines()] == ["c b"] * 4
+
+
+def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command, text: Path) -> None:
+    speechctc("lm", "train", "--text", text, "--out", "lm.arpa")
+    before = Path("lm.arpa").read_bytes()
+    Path("empty.txt").write_text(" \n\n")
+    Path("bytes.txt").write_bytes(b"\xff\xfea")
+    Path("other.txt").write_text("a x y\nx")
+    Path("folder").mkdir()
+    train, score = ("lm", "train", "--out", "new.arpa"), ("lm", "perplexity", "--lm", "lm.arpa")
+    for arguments, message in (
+        (("lm", "train", "--text", text, "--out", "lm.arpa"), "lm.arpa: exists already"),
+        ((*train, "--text", "empty.txt"), "empty.txt: no phones in it"),
+        ((*train, "--text", "bytes.txt"), "bytes.txt: cannot be read as a UTF-8 text"),
+        ((*train, "--text", "none.txt"), "none.txt: cannot be read as a UTF-8 text (No such file"),
+        ((*train, "--text", text, "--phones", "cmu39"), "4 words are not of the 39 phones (cmu39): a c"),
+        (train, "give either --config or --text"),
+        ((*train, "--text", text, "--config", "demo"), "give either --config or --text"),
+        ((*score, "--text", "other.txt"), "other.txt: 3 words are not of the 3 phones (found): x y"),
+        (score, "nothing to score"),
+        (("lm", "perplexity", "--lm", "folder", "--text", text), "folder: no language model in this folder"),
+        (("lm", "sample", "--lm", "none.arpa"), "none.arpa: no such language model"),
+        (("lm", "sample", "--lm", "lm.arpa", "--prefix", "a q"), "--prefix: 1 words are not of the 3 phones"),
+        (("lm", "sample", "--lm", "lm.arpa", "--count", "0"), "--count 0"),
+    ):
+        assert message in one_line_error(speechctc(*arguments))
+    assert Path("lm.arpa").read_bytes() == before and not Path("new.arpa").exists()
+
+
+@pytest.fixture
+def model(tiny_model: Path, here: Path) -> Path:
+    """Return a copy of the tiny_model model, with an n-gram that knows but one song, and an LSTM without any sense."""
+    import shutil
+
+    shutil.copytree(tiny_model / "best", here / "model")
+    write_song(here / "a.wav", SONG)
+    (here / "songs.txt").write_text("low mid high top\n" * 9 + "top low\n")
+    return Path("model")
+
+
+SONG = ["low", "mid", "mid", "high", "low", "top"]
+
+
+def test_tuned_weights_lie_beside_the_model_and_are_used(speechctc: Command, model: Path) -> None:
+    speechctc("lm", "train", "--text", "songs.txt", "--phones", "found", "--out", "lm.arpa")
+    done = speechctc("lm", "tune", "--model", model, "--lm", "lm.arpa", "--beam", 4)
+    assert done.status == 0 and "written: model/tuned.json" in done.out
+    (entry,) = json.loads((model / "tuned.json").read_text())["entries"]
+    assert entry["beam"] == 4 and f"weight {entry['lm_weight']:g}" in done.out and len(entry["tried"]) > 30
+    assert entry["per"] == min(tried[-1] for tried in entry["tried"])
+    assert (model / f"tuned-{entry['lms'][:8]}.png").read_bytes()[1:4] == b"PNG"
+    done = speechctc("decode", "a.wav", "--model", model, "--lm", "lm.arpa")
+    assert f"language model: weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}, tuned on dev" in done.err
+    assert "tuned" not in speechctc("decode", "a.wav", "--model", model).err
+    done = speechctc("evaluate", "--model", model, "--split", "dev", "--lm", "lm.arpa")
+    assert f"PER on dev: {entry['per']:.2f} %" in done.out and f"weight {entry['lm_weight']:g}," in done.out
+    (model / "tuned.json").write_text((model / "tuned.json").read_text().replace('"beam": 4', '"beam": 5'))
+    again = speechctc("lm", "tune", "--model", model, "--lm", "lm.arpa")
+    assert "tuned.json: was changed by hand" in one_line_error(again)
+
+
+def test_decoding_with_either_kind_and_both(speechctc: Command, model: Path) -> None:
+    speechctc("lm", "train", "--text", "songs.txt", "--out", "lm.arpa")
+    small = ("lm.hidden=8", "lm.embedding=4", "lm.layers=1", "lm.dropout=0", "lm.epochs=3", "lm.device=cpu")
+    done = speechctc("lm", "train", "--kind", "lstm", "--text", "songs.txt", "--out", "lstm", *small)
+    assert done.status == 0 and "1 of the 10 utterances, chosen at random, are held out" in done.err
+    assert "exists already; go on with it by --resume" in one_line_error(
+        speechctc("lm", "train", "--kind", "lstm", "--text", "songs.txt", "--out", "lstm", *small)
+    )
+    done = speechctc("lm", "perplexity", "--lm", "lm.arpa", "--lm", "lstm", "--text", "songs.txt")
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["lm.arpa", "lstm"]
+    for lms in (("--lm", "lm.arpa"), ("--lm", "lstm"), ("--lm", "lstm", "--lm", "lm.arpa")):
+        done = speechctc("decode", "a.wav", "--model", model, *lms, "--lm-weight", 0.01)
+        assert done.status == 0 and done.out.split() == SONG
+    done = speechctc("lm", "sample", "--lm", "lstm", "--count", 2, "--prefix", "low")
+    assert all(line.startswith("low") for line in done.out.splitlines())
+
+
+def test_the_best_few_with_their_scores(speechctc: Command, model: Path) -> None:
+    speechctc("lm", "train", "--text", "songs.txt", "--out", "lm.arpa")
+    done = speechctc("decode", "a.wav", "--model", model, "--nbest", 3, "--lm", "lm.arpa", "--lm-weight", 0.2)
+    header, *rows = [line.split("\t") for line in done.out.splitlines()]
+    assert header == ["file", "start", "rank", "total", "acoustic", "lm", "phones"] and len(rows) == 3
+    for rank, row in enumerate(rows, start=1):
+        total, acoustic, lm = map(float, row[3:6])
+        assert int(row[2]) == rank and total == pytest.approx(acoustic + 0.2 * lm + 1.5 * len(row[6].split()), abs=1e-3)
+    assert float(rows[0][3]) > float(rows[1][3]) > float(rows[2][3])
+    done = speechctc("decode", "a.wav", "--model", model, "--nbest", 2, "--format", "json", "--out", "best.json")
+    entries = json.loads(Path("best.json").read_text())
+    assert done.out == "" and entries[0]["phones"] == SONG and entries[1]["phones"] != SONG
+    Path("best.json").write_text("mine")
+    score = ("lm", "perplexity", "--lm", "lm.arpa", "--text", "songs.txt", "--json", "best.json")
+    for again in (("decode", "a.wav", "--model", model, "--nbest", 2, "--out", "best.json"), score):
+        assert "changed by hand" in one_line_error(speechctc(*again))
+    assert Path("best.json").read_text() == "mine"
+    Path("bad.wav").write_text("no sound")
+    done = speechctc("decode", "a.wav", "bad.wav", "--model", model, "--nbest", 1)
+    assert done.status == 1 and "bad.wav" in done.err and len(done.out.splitlines()) == 2
+
+
+def test_language_models_that_will_not_do_are_one_line(speechctc: Command, model: Path) -> None:
+    speechctc("lm", "train", "--text", "songs.txt", "--out", "lm.arpa")
+    Path("other.txt").write_text("low mid\nzap zip\n")
+    speechctc("lm", "train", "--text", "other.txt", "--out", "other.arpa")
+    decode = ("decode", "a.wav", "--model", model)
+    for arguments, message in (
+        ((*decode, "--lm", "other.arpa"), "other.arpa: 2 of its 4 words are not of the 4 phones (found): zap zip"),
+        ((*decode, "--beam", 0), "decode.beam=0 will not do"),
+        ((*decode, "--lm", "lm.arpa", "--lm-weight", -1), "decode.lm_weight=-1.0 will not do"),
+        ((*decode, "--lm-weight", 0.5), "the model has no n-gram; name a language model with --lm"),
+        ((*decode, "--lm", "lm.arpa", "--lm", "lm.arpa"), "a second language model of its kind"),
+        ((*decode, "--nbest", 2, "--format", "ctm"), "--nbest does not write the format ctm"),
+        ((*decode, "--nbest", 2, "--out", "folder/"), "--nbest writes one table"),
+        ((*decode, "--nbest", 2, "--alternatives", 1), "--alternatives is for single phones"),
+        (("decode", "-", "--model", model, "--nbest", 2), "--nbest does not read standard input"),
+        (("lm", "tune", "--model", model), "the model has no language model to tune for; name one with --lm"),
+        (("lm", "train", "--text", "songs.txt", "--out", "x", "lm.hidden=3"), "are for LSTMs; add --kind lstm"),
+    ):
+        assert message in one_line_error(speechctc(*arguments))

@@ -1,0 +1,252 @@
+"""LSTMs: batches lose nothing, padding changes nothing, and training is resumed to the bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from speechctc.errors import InputError
+from speechctc.lm.load import load_lm
+from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
+from speechctc.lm.lstm_batches import IGNORED, Stream, batches_by_length, epoch_batches, made_ahead
+from speechctc.lm.lstm_files import SavedLstm, load_lstm, save_lstm
+from speechctc.lm.lstm_trainer import LstmTrainer
+from speechctc.lm.model import sample
+from speechctc.phones.inventory import Inventory
+from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
+from speechctc.stages.lm_texts import PhoneText
+from tests.train_helpers import Recorder, same
+
+ABC = Inventory("found", ("a", "b", "c", "d"))
+SEQUENCES = [[1, 2, 3], [], [4], [2, 2, 1, 4, 3, 1, 2], [3, 1], [1, 2, 3, 4, 1, 2, 3, 4, 1]]
+
+
+def tiny(**settings: Any) -> LstmConfig:
+    return LstmConfig(**{"embedding": 5, "hidden": 7, "precision": "float32", "device": "cpu", **settings})
+
+
+def fresh(**settings: Any) -> LstmModel:
+    torch.manual_seed(3)
+    config = tiny(**settings)
+    return LstmModel(PhoneLstm(5, config).eval(), ABC, config)
+
+
+def chain(count: int, seed: int) -> list[list[int]]:
+    """Return sequences in which each phone is followed by the next, most of the time."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        labels = [int(rng.integers(1, 5))]
+        while len(labels) < 12 and rng.random() < 0.9:
+            labels.append(labels[-1] % 4 + 1 if rng.random() < 0.9 else int(rng.integers(1, 5)))
+        found.append(labels)
+    return found
+
+
+@pytest.mark.parametrize("longest", [1, 3, 4, 100])
+def test_every_event_is_foretold_once_from_what_stands_before(longest: int) -> None:
+    stream = Stream.of(SEQUENCES, longest)
+    assert stream.lengths.max() <= longest and stream.lengths.min() > 0
+    pairs = []
+    for members in epoch_batches(stream.lengths, 3, 8, (1, 0)):
+        tokens, targets = stream.padded(members)
+        inside = targets != IGNORED
+        pairs += list(zip(tokens[inside].tolist(), targets[inside].tolist(), strict=True))
+    expected = [pair for labels in SEQUENCES for pair in zip([0, *labels], [*labels, 0], strict=True)]
+    assert sorted(pairs) == sorted(expected)
+
+
+def test_batches_keep_to_their_limits_and_vary_with_the_epoch() -> None:
+    lengths = np.random.default_rng(0).integers(1, 40, size=500)
+    first, again, second = (epoch_batches(lengths, 16, 200, (1, k)) for k in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    for batches in (first, second, batches_by_length(lengths, 16, 200)):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+        assert all(len(b) == 1 or (len(b) <= 16 and len(b) * lengths[b].max() <= 200) for b in batches)
+    assert len(first) != len(second) or any(not np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert sum(len(b) * lengths[b].max() for b in first) < 1.4 * lengths.sum()  # like lengths together
+
+
+def test_batches_made_ahead_are_those_asked_for_and_faults_come_out() -> None:
+    stream = Stream.of(SEQUENCES)
+    batches = batches_by_length(stream.lengths, 2, 100)
+    made = list(made_ahead(stream, batches, pinned=False))
+    for (tokens, targets), members in zip(made, batches, strict=True):
+        assert torch.equal(tokens, stream.padded(members)[0]) and torch.equal(targets, stream.padded(members)[1])
+    next(made_ahead(stream, batches * 50, pinned=False))  # left in the middle: the thread goes too
+    with pytest.raises(IndexError):
+        list(made_ahead(stream, [np.array([99])], pinned=False))
+
+
+def test_scores_are_those_of_one_sequence_at_a_time() -> None:
+    model = fresh()
+    alone = [float(model.score([labels])[0]) for labels in SEQUENCES]
+    np.testing.assert_allclose(model.score(SEQUENCES), alone, rtol=1e-5)
+    for labels, expected in zip(SEQUENCES, alone, strict=True):
+        log_probs, state = model.step(model.begin(1), None)
+        total = 0.0
+        for label in [*labels, 0]:
+            total += log_probs[0, label]
+            log_probs, state = model.step(state, [label])
+        assert total == pytest.approx(expected, rel=1e-5)
+    assert np.exp(log_probs).sum() == pytest.approx(1)
+
+
+def test_all_sequences_together_have_the_probability_one() -> None:
+    """Those of up to 3 phones, and what comes after 3."""
+    model = fresh()
+    level: list[list[int]] = [[]]
+    total = 0.0
+    for _ in range(3):
+        total += float(np.exp(model.score(level)).sum())
+        level = [[*labels, label] for labels in level for label in range(1, 5)]
+    log_probs = np.zeros(len(level))
+    for k, labels in enumerate(level):
+        row, state = model.step(model.begin(1), None)
+        for label in labels:
+            log_probs[k] += row[0, label]
+            row, state = model.step(state, [label])
+    assert total + np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)
+
+
+def trainer_of(train: list[list[int]], dev: list[list[int]], **settings: Any) -> LstmTrainer:
+    torch.manual_seed(0)
+    config = tiny(**{"hidden": 16, "lr": 0.03, "dropout": 0.0, "layers": 1, "batch_size": 16, **settings})
+    return LstmTrainer(LstmModel(PhoneLstm(5, config), ABC, config), train, dev)
+
+
+def dev_perplexities(trainer: LstmTrainer) -> list[float]:
+    found = []
+    while not trainer.is_done:
+        line = trainer.epoch(lambda: False)
+        assert line is not None
+        found.append(line["dev_perplexity"])
+    return found
+
+
+def test_it_learns_what_follows_what() -> None:
+    """Without what stands before, perplexity would be above 4; with it, 2.1 is the least."""
+    trainer = trainer_of(chain(100, 1), chain(40, 2), epochs=6)
+    devs = dev_perplexities(trainer)
+    assert len(devs) == 6 and devs[0] > 3 and 2 < min(devs) < 2.7
+    assert (2, 3, 4, 1) in {tuple(labels[:4]) for labels in sample(trainer.model, 9, 0, 0.3, [2], 8)}
+
+
+def test_training_ends_when_dev_gets_worse() -> None:
+    """Learning three utterances by heart does not help with others."""
+    trainer = trainer_of(chain(3, 1), [[1, 1, 3, 3], [4, 2, 4, 2], [3]], epochs=30, patience=3)
+    devs = dev_perplexities(trainer)
+    assert int(np.argmin(devs)) == len(devs) - 4 and len(devs) < 30
+    assert trainer.progress.rate == 1 / 8 and trainer.progress.best == min(devs)
+
+
+def training(out: Path, resume: bool = False, **settings: Any) -> LstmTraining:
+    config = tiny(**{"epochs": 3, "dropout": 0.3, "batch_size": 8, "patience": 9, **settings})
+    return LstmTraining(out, ABC, config, chain(60, 1), chain(20, 2), resume, Recorder())
+
+
+@pytest.mark.parametrize("steps", [1, 8, 12])
+def test_a_training_that_was_stopped_goes_on_to_the_bit(
+    tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = training(tmp_path / "whole")
+    whole.train()
+    part = training(tmp_path / "part")
+    taken, step = 0, part.trainer._step
+
+    def stop_later(*batch: Any) -> None:
+        nonlocal taken
+        step(*batch)
+        taken += 1
+        if taken == steps:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(part.trainer, "_step", stop_later)
+    part.train()
+    assert part.status == 128 + signal.SIGTERM and taken == steps
+    torch.manual_seed(99)
+    again = training(tmp_path / "part", resume=True)
+    assert again.trainer.progress.step == steps
+    again.train()
+    for name in ("last/weights.safetensors", "last/state.safetensors", "best/weights.safetensors"):
+        assert same(load_file(tmp_path / "whole" / name), load_file(tmp_path / "part" / name))
+    logs = [
+        [
+            {k: v for k, v in json.loads(line).items() if k != "phones_per_second"}
+            for line in path.read_text().splitlines()
+        ]
+        for path in (tmp_path / "whole/metrics.jsonl", tmp_path / "part/metrics.jsonl")
+    ]
+    assert logs[0] == logs[1] and len(logs[0]) == 3
+
+
+def test_a_folder_is_resumed_only_with_what_it_was_trained_with(tmp_path: Path) -> None:
+    training(tmp_path / "lm", epochs=1).train()
+    with pytest.raises(InputError, match="lm: exists already; go on with it by --resume"):
+        training(tmp_path / "lm")
+    with pytest.raises(InputError, match="trained with lm.hidden=7, not 9"):
+        training(tmp_path / "lm", resume=True, hidden=9)
+    with pytest.raises(InputError, match="trained on another text"):
+        LstmTraining(tmp_path / "lm", ABC, tiny(dropout=0.3, batch_size=8), [[1]], [[2]], True, Recorder())
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="file: exists already"):
+        training(tmp_path / "file")
+    more = training(tmp_path / "lm", resume=True, epochs=2)
+    more.train()
+    assert more.trainer.progress.epoch == 2
+
+
+def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> None:
+    model = fresh()
+    save_lstm(tmp_path / "lm" / "best", SavedLstm(model, {"epoch": 3}))
+    again = load_lm(tmp_path / "lm")
+    assert again.inventory == ABC and again.kind == "LSTM of 2 x 7"
+    np.testing.assert_array_equal(again.score(SEQUENCES), model.score(SEQUENCES))
+    assert load_lstm(tmp_path / "lm" / "best").facts == {"epoch": 3}
+    with pytest.raises(InputError, match="4 phones .found., where 2 .found. are wanted; they differ in 2: c d"):
+        load_lm(tmp_path / "lm", Inventory("found", ("a", "b")))
+    about = tmp_path / "lm" / "best" / "lm.json"
+    text = about.read_text()
+    for wrong, message in (
+        (text[:50], "damaged"),
+        ("[]", "damaged"),
+        (text.replace('"format": 1', '"format": 7'), "of format 7"),
+    ):
+        about.write_text(wrong)
+        with pytest.raises(InputError, match=message):
+            load_lm(tmp_path / "lm")
+    about.write_text(text)
+    weights = about.with_name("weights.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-9])
+    with pytest.raises(InputError, match="the language model is damaged"):
+        load_lm(tmp_path / "lm")
+
+
+def test_settings_are_held_against_the_schema() -> None:
+    assert lstm_config(["lm.hidden=12", "lm.dropout=0"]).hidden == 12
+    with pytest.raises(InputError, match="there is no setting lm.hiden; the settings are: lm.embedding lm.hidden"):
+        lstm_config(["lm.hiden=12"])
+    with pytest.raises(InputError, match="lm.dropout=1.5 will not do: it should be less than 1"):
+        lstm_config(["lm.dropout=1.5"])
+
+
+def test_a_tenth_is_held_out_where_no_dev_is_named() -> None:
+    text, recorder = PhoneText("a text", [["a"] * k for k in range(1, 31)]), Recorder()
+    train, dev = train_and_dev(text, None, ABC, recorder)
+    assert len(dev) == 3 and sorted(map(len, train + dev)) == list(range(1, 31))
+    assert "3 of the 30 utterances" in recorder.said[0] and (train, dev) == train_and_dev(text, None, ABC, Recorder())
+    with pytest.raises(InputError, match="a text: one utterance cannot be trained on and held out"):
+        train_and_dev(PhoneText("a text", [["a"]]), None, ABC, recorder)
+
+
+def test_bfloat16_learns_too() -> None:
+    devs = dev_perplexities(trainer_of(chain(60, 1), chain(20, 2), precision="bfloat16", epochs=3))
+    assert devs[-1] < devs[0] - 0.3 and math.isfinite(devs[-1])

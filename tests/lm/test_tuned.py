@@ -1,0 +1,82 @@
+"""Tuned weights: the search for them, and the file that nobody's changes are lost from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.errors import InputError
+from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
+from speechctc.lm.tuning import Point, best_point, coarse_points, fine_points, interval
+from tests.lm.test_rescore import lstm
+
+ONE, TWO = PhoneLM.learn([[1, 2, 3]], 4, 2), PhoneLM.learn([[1, 2, 2]], 4, 2)
+
+
+def entry(lms: str, weight: float) -> dict[str, object]:
+    return {"lms": lms, "lm_weight": weight, "lm_bonus": 1.0, "lm_share": 0.5, "beam": 8}
+
+
+def test_a_language_model_is_known_by_what_it_computes() -> None:
+    again = PhoneLM.from_tensors(ONE.to_tensors())
+    assert identity(ONE, None) == identity(again, None) != identity(TWO, None)
+    assert len({identity(*pair) for pair in ((ONE, None), (ONE, lstm()), (None, lstm()), (None, lstm(1)))}) == 4
+
+
+def test_weights_of_each_language_model_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    assert find_tuned(tmp_path, ONE, None) is None and tuned_settings(None) == []
+    for model, weight in ((ONE, 0.3), (TWO, 0.4), (ONE, 0.5)):
+        write_tuned(path, entry(identity(model, None), weight))
+    assert len(read_tuned(path)) == 2 and find_tuned(tmp_path, None, None) is None
+    assert tuned_settings(find_tuned(tmp_path, ONE, None))[0] == "decode.lm_weight=0.5"
+    assert tuned_settings(find_tuned(tmp_path, TWO, None))[0] == "decode.lm_weight=0.4"
+    assert find_tuned(tmp_path, ONE, lstm()) is None
+
+
+def test_what_someone_wrote_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    write_tuned(path, entry(identity(ONE, None), 0.3))
+    path.write_text(path.read_text().replace("0.3", "0.9"))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="tuned.json: was changed by hand; move it away"):
+        check_untouched(path)
+    with pytest.raises(InputError, match="tuned.json: was changed by hand; move it away"):
+        write_tuned(path, entry("x", 0.1))
+    assert path.read_bytes() == before and tuned_settings(find_tuned(tmp_path, ONE, None))[0].endswith("=0.9")
+    for wrong in ("{", "[]", json.dumps({"entries": [{"lms": "x"}]})):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match="not a file of tuned weights"):
+            check_untouched(path)
+
+
+def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
+    coarse = [point for group in coarse_points((0.25, 0.75)) for point in group]
+    assert len(set(coarse)) == len(coarse) == 40
+    best = Point(0.2, 1.0, 0.25)
+    for group in fine_points(best, (0.25, 0.75)):
+        assert len({point[:2] for point in group}) == 1 and len(group) == 3
+        assert all(0 < point.weight <= 0.35 and 0.4 <= point.bonus <= 1.6 for point in group)
+    assert any(best in group for group in fine_points(best, (0.25, 0.75)))
+    errors = {
+        Point(0.5, 1, 0): np.array([2, 2]),
+        Point(0.2, 1, 0): np.array([1, 3]),
+        Point(0.1, 1, 0): np.array([9, 9]),
+    }
+    assert best_point(errors) == Point(0.2, 1, 0)
+
+
+def test_the_interval_covers_the_rate_and_a_paired_difference_is_narrower() -> None:
+    rng = np.random.default_rng(0)
+    phones = rng.integers(10, 30, size=100)
+    errors = rng.binomial(phones, rng.uniform(0.1, 0.7, size=100))
+    low, high = interval(errors, phones)
+    rate = 100 * errors.sum() / phones.sum()
+    assert low < rate < high
+    fewer = np.maximum(errors - 1, 0)
+    less, least = interval(fewer, phones, errors)
+    assert less < 100 * (fewer - errors).sum() / phones.sum() < least < 0 and least - less < (high - low) / 5
