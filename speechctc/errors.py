@@ -1,5 +1,12 @@
 """The one exception that reaches the user: a line saying what, where and what to do."""
 
+from __future__ import annotations
+
+import unicodedata
+
+LONGEST = 900  # characters of each half of a message
+_END = 300  # of them are the last of a longer one
+
 
 class InputError(Exception):
     """Something the user gave is wrong; the command line prints the message and exits with status 2.
@@ -10,13 +17,38 @@ class InputError(Exception):
         What is wrong and where, with the value found: ``"data/a.wav: the file is empty"``.
     fix : str
         What to do about it, as an instruction: ``"record it again, or leave it out of the table"``.
+
+    Notes
+    -----
+    Both quote files and names from outside. Control characters in them are escaped, and the middle of a long text is
+    left out, so that the message is one line that a terminal can show.
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        super().__init__(f"{what}; {fix}")
-        self.what = what
-        self.fix = fix
+        self.what, self.fix = _shortened(printable(what)), _shortened(printable(fix))
+        super().__init__(f"{self.what}; {self.fix}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         """Survive the way back from a worker process."""
         return type(self), (self.what, self.fix)
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text whose control characters are escaped (``\x1b``), so that no terminal obeys them.
+
+    Parameters
+    ----------
+    text : str
+    keep : str
+        Control characters to leave as they are: line ends, in a text of several lines.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        ascii(letter)[1:-1] if letter not in keep and unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter
+        for letter in text
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 5]} ... {text[-_END:]}"

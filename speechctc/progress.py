@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,6 +15,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from speechctc.errors import printable
 
 Advance = Callable[..., None]
 
@@ -33,11 +36,11 @@ class Reporter:
 
     def note(self, text: str) -> None:
         """Print one line."""
-        self.console.print(_printable(text), markup=False)
+        self.console.print(_printable(text, keep="\n\t"), markup=False)
 
     def warn(self, text: str) -> None:
         """Print a warning."""
-        self.console.print(f"warning: {_printable(text)}", style="yellow", markup=False)
+        self.console.print(_printable(f"warning: {text}", keep="\n\t"), style="yellow", markup=False)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
@@ -54,14 +57,14 @@ class Reporter:
             TextColumn("{task.fields[text]}"),
         )
         with Progress(*columns, console=self.console, transient=True) as bar:
-            task = bar.add_task(what, total=total, text="")
+            task = bar.add_task(escape(_printable(what)), total=total, text="")
 
             def advance(steps: int = 1, text: str = "") -> None:
-                bar.update(task, advance=steps, text=text)
+                bar.update(task, advance=steps, text=escape(_printable(text)))
 
             yield advance
 
 
-def _printable(text: str) -> str:
-    """Return text that any console takes: bytes of file names that are not UTF-8 become U+FFFD, as in the results."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _printable(text: str, keep: str = "") -> str:
+    """Return `printable` text; bytes of file names that are not UTF-8 become U+FFFD, as in the results."""
+    return printable(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), keep)

@@ -13,14 +13,22 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Pending(Protocol[Answer]):
+    """Work that was begun."""
+
+    def result(self) -> Answer:
+        """Wait for what it came to."""
 
 
 class WorkerEnded(Exception):
@@ -77,27 +85,43 @@ def in_processes(
         finally:
             idle.put(worker)  # one that has ended, too: whoever asks it next is told, and waits for none
 
-    def results() -> Iterator[Result]:
-        waiting: deque[tuple[Future[Any], int]] = deque()
-        held = 0
-        for item in items:
-            while len(waiting) >= count and held + size(item) > most:
-                held -= waiting[0][1]
-                yield waiting.popleft()[0].result()
-            held += size(item)
-            waiting.append((threads.submit(ask, item), size(item)))
-        while waiting:
-            yield waiting.popleft()[0].result()
-
     try:
         for _ in range(count):
             workers.append(_Worker(context, work))
             idle.put(workers[-1])
-        yield results()
+        yield ordered(lambda item: threads.submit(ask, item), items, count, size, most)
     finally:
         for worker in workers:
             worker.end()
         threads.shutdown(wait=True, cancel_futures=True)
+
+
+def ordered(
+    submit: Callable[[Item], Pending[Result]],
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int],
+    most: int,
+) -> Iterator[Result]:
+    """Yield the results of items in order; begin `count` of them in any case, and more while their sizes allow it.
+
+    Parameters
+    ----------
+    submit : callable
+        Begins the work on an item.
+    items, count, size, most
+        As for `in_processes`.
+    """
+    waiting: deque[tuple[Pending[Result], int]] = deque()
+    held = 0
+    for item in items:
+        while len(waiting) >= count and held + size(item) > most:
+            held -= waiting[0][1]
+            yield waiting.popleft()[0].result()
+        held += size(item)
+        waiting.append((submit(item), size(item)))
+    while waiting:
+        yield waiting.popleft()[0].result()
 
 
 class _Worker:

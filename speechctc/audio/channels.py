@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.ffmpeg import Decoded
 from speechctc.audio.opening import Sound, open_sound
+from speechctc.audio.sound_file import BLOCK
 from speechctc.errors import InputError
 
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
@@ -34,6 +35,8 @@ def channels_differ(path: Path) -> bool:
         if file.channels < 2:
             return False
         sound = _excerpts(file).astype(np.float64)
+    if not len(sound):
+        return False
     sound -= sound.mean(axis=0)
     energy = (sound**2).sum(axis=0)
     sound = sound[:, energy > max(QUIET * energy.max(initial=0.0), 1e-12)]
@@ -44,7 +47,7 @@ def channels_differ(path: Path) -> bool:
 
 def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read the excerpts; shape (samples, channels)."""
-    size = round(EXCERPT * file.samplerate)
+    size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
     if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
         return _read(file, round(BEGINNING * file.samplerate))
     starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]

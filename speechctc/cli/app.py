@@ -66,6 +66,6 @@ def main() -> None:
         if error.filename is None and error.errno is None:
             raise
         name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "disk"
-        say(f"{name}: {error.strerror}; free space or mend the path")
+        say(str(InputError(f"{name}: {error.strerror}", "free space or mend the path")))
         drop_output()
         sys.exit(2)

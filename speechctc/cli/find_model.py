@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from speechctc.cli.options import Device
+from speechctc.cli.streams import show
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -19,7 +18,7 @@ def find_model(model: Path | None, or_bundled: bool = False) -> Path:
     from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_bundled)
-    typer.echo(line, err=True)
+    show(line, err=True)
     return folder
 
 

@@ -9,6 +9,7 @@ import typer
 
 from speechctc.cli.find_model import find_model
 from speechctc.cli.options import ConfigOption, ModelOption, SettingsArgument
+from speechctc.cli.streams import show
 
 
 def export_command(
@@ -31,7 +32,7 @@ def export_command(
 
     check_out(out, overwrite)
     size = export(find_model(model), out, overwrite)
-    typer.echo(f"{out}: {size / 1e6:.1f} MB")
+    show(f"{out}: {size / 1e6:.1f} MB")
 
 
 def config_command(config: ConfigOption, settings: SettingsArgument = None) -> None:

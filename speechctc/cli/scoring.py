@@ -20,6 +20,7 @@ from speechctc.cli.options import (
     SettingsArgument,
     Split,
 )
+from speechctc.cli.streams import show
 
 
 def evaluate_command(
@@ -48,7 +49,7 @@ def evaluate_command(
     check_place(json_file, overwrite)
     recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
     result = evaluate(recogniser, split.value, settings or (), Reporter())
-    typer.echo(result.to_text())
+    show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)
 
@@ -69,7 +70,7 @@ def calibrate_command(
     from speechctc.progress import Reporter
     from speechctc.stages.calibrate import calibrate
 
-    typer.echo(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
+    show(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
 
 
 def score_boundaries_command(
@@ -93,6 +94,6 @@ def score_boundaries_command(
 
     check_place(json_file, overwrite)
     result = score_boundaries(reference, hypothesis, tier)
-    typer.echo(result.to_text())
+    show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)

@@ -6,15 +6,20 @@ import io
 import os
 import sys
 
-LONGEST = 2000  # characters of a message: a path or a value in it may be of any length
+import typer
+
+from speechctc.errors import printable
 
 
 def say(message: str) -> None:
-    """Print a message as one line on standard error, cut in the middle where it is too long."""
-    line = message.encode("utf-8", "backslashreplace").decode().replace("\r", "\\r").replace("\n", "\\n")
-    if len(line) > LONGEST:
-        line = f"{line[: LONGEST // 2]} [...] {line[7 - LONGEST // 2 :]}"
+    """Print a message as one line on standard error."""
+    line = printable(message.encode("utf-8", "backslashreplace").decode())
     print(f"speechctc: {line}", file=sys.stderr)
+
+
+def show(text: str, err: bool = False) -> None:
+    """Print lines; control characters in them, from files or names, are escaped."""
+    typer.echo(printable(text, keep="\n\t"), err=err)
 
 
 def write_utf8() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from speechctc.cli.options import ConfigOption, SettingsArgument
+from speechctc.cli.streams import show
 
 
 def start_command(
@@ -21,7 +22,7 @@ def start_command(
     """Describe a folder of recordings, and write a config to train on it."""
     from speechctc.stages.start import start
 
-    typer.echo(start(folder, out).to_text())
+    show(start(folder, out).to_text())
 
 
 def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
@@ -32,8 +33,8 @@ def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> 
 
     loaded = load_config(config, settings or ())
     for summary in extract(loaded, Reporter()):
-        typer.echo(summary.to_text())
-    typer.echo(f"features in {loaded.data.dir}")
+        show(summary.to_text())
+    show(f"features in {loaded.data.dir}")
 
 
 def train_command(
@@ -53,7 +54,7 @@ def train_command(
     if profile_steps:
         from speechctc.stages.profile import profile
 
-        typer.echo(profile(loaded, profile_steps, Reporter()).to_text())
+        show(profile(loaded, profile_steps, Reporter()).to_text())
         return
     from speechctc.stages.train import Stopped, train
 
@@ -61,12 +62,12 @@ def train_command(
         trained = train(loaded, resume, Reporter())
     except Stopped as stop:
         if is_main_process():
-            typer.echo(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
+            show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
         raise typer.Exit(stop.status) from None
     if is_main_process():
         if trained.calibration:
-            typer.echo(trained.calibration.to_text())
-        typer.echo(f"trained: {loaded.run}/best")
+            show(trained.calibration.to_text())
+        show(f"trained: {loaded.run}/best")
 
 
 def sweep_command(
@@ -88,7 +89,7 @@ def sweep_command(
     assert chosen is not None
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
     outcomes = sweep(config, settings or (), folder, jobs, Reporter())
-    typer.echo(table(outcomes))
+    show(table(outcomes))
     if all(outcome.per is None for outcome in outcomes):
         raise typer.Exit(2)
 

@@ -19,6 +19,9 @@ class DataConfig(Section):
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")
     shard_mib: int = Field(64, ge=1, le=4096, description="largest size of a shard file, MiB")
     workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one for each core")
+    cluster: str = Field(
+        "", description="scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"
+    )
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 

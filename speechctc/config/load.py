@@ -8,6 +8,7 @@ overrides single keys as ``section.key=value``, the value in YAML. An unknown ke
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -73,14 +74,14 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 def find_config(source: str | Path, folder: Path = Path()) -> Path:
     """Return the file that ``--config`` names: a path relative to `folder`, or a config of the package by its name."""
     path = Path(source)
-    if (folder / path).is_file():
+    if os.path.isfile(folder / path):  # False where the name is too long for a file, too
         return folder / path
     package = Path(__file__).parent.parent
     folders = [package / "configs", package.parent / "configs"]
     if path.parent == Path("."):
         for folder in folders:
             candidate = folder / f"{path.stem if path.suffix == '.yaml' else path.name}.yaml"
-            if candidate.is_file():
+            if os.path.isfile(candidate):
                 return candidate
     known = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
     raise InputError(f"{path}: no such config file", f"give a YAML file, or one of: {', '.join(known)}")

@@ -10,7 +10,7 @@ from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inv
 SPLITS = ("train", "dev", "test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a corpus may have a million
 class Utterance:
     """A recording and its phones.
 

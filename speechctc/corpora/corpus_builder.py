@@ -65,9 +65,13 @@ class CorpusBuilder:
             A label is not in the phone set.
         """
         labels = self._spellings.read(raw)
-        kept = [k for k, label in enumerate(labels) if label not in self._ignored]
-        self._left_out.update(label for label in labels if label in self._ignored)
+        if self._ignored.isdisjoint(labels):
+            kept = list(range(len(labels)))
+        else:
+            kept = [k for k, label in enumerate(labels) if label not in self._ignored]
         chosen = [labels[k] for k in kept]
+        if len(kept) < len(labels):
+            self._left_out.update(label for label in labels if label in self._ignored)
         if self.phones is not None:
             chosen = self.phones.decode(self.phones.encode(chosen))
         return chosen, kept

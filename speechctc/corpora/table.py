@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
+from speechctc.corpora.folder_listings import FolderListings
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
 
@@ -41,13 +43,15 @@ def read_tables(config: CorpusConfig) -> Corpus:
     if config.tables.train is None:
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
     builder = CorpusBuilder.for_config(config)
-    owner: dict[str, str] = {}
+    lines: dict[Path, dict[str, int]] = {}
+    listings = FolderListings()
     for split in SPLITS:
         path: Path | None = getattr(config.tables, split)
         if path is None:
             continue
-        _read(path, split, builder, config)
-        _check_unique(builder.utterances[split], path, owner)
+        read = _read(path, split, builder, config, listings)
+        _check_unique(read, path, lines)
+        lines[path] = read
         if not builder.utterances[split]:
             rejected = builder.rejected[split]
             raise InputError(
@@ -57,14 +61,16 @@ def read_tables(config: CorpusConfig) -> Corpus:
     if config.tables.test is None:
         builder.notes.append("test: none, because corpus.tables.test is not set")
     corpus = builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None)
-    return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus)))
+    return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)))
 
 
-def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) -> None:
-    """Add the rows of a table to a split, or to its rejected utterances."""
+def _read(
+    path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig, listings: FolderListings
+) -> dict[str, int]:
+    """Add the rows of a table to a split, or to its rejected utterances; return the line of each id in the split."""
     base = config.root or path.parent
     lines: dict[str, int] = {}
-    missing, recordings = [], []
+    missing = []
     table = read_table(path)
     for row in table.rows:
         try:
@@ -72,9 +78,7 @@ def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) 
                 raise BadRow(row.problem)
             if row.id in lines:
                 raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
-            utterance = _utterance(row, base, builder)
-            builder.utterances[split].append(utterance)
-            recordings.append(utterance.audio)
+            builder.utterances[split].append(_utterance(row, base, builder, listings))
             lines[row.id] = row.line
         except BadRow as error:
             if isinstance(error, NoRecording):
@@ -83,46 +87,50 @@ def _read(path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig) 
     if table.note:
         builder.warnings.append(table.note)
     builder.warn_of(missing, f"{path}: rows left out, because their recordings do not exist")
-    builder.warn_of_formats(recordings)
+    builder.warn_of_formats(utterance.audio for utterance in builder.utterances[split])
+    return lines
 
 
-def _utterance(row: Row, base: Path, builder: CorpusBuilder) -> Utterance:
+def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderListings) -> Utterance:
     if not row.id:
         raise BadRow("the id is empty")
     if not row.audio:
         raise BadRow("the audio path is empty")
     if row.phones is None:
         raise BadRow("no phones; for a recording without speech, write []")
-    audio = _find(base, row.audio)
+    audio = _find(base, row.audio, listings)
     try:
         labels, _ = builder.labels(row.phones)
     except InputError as error:
         raise BadRow(str(error)) from None
-    return Utterance(row.id, audio, tuple(labels), row.speaker, channel=row.channel)
+    return Utterance(row.id, audio, tuple(labels), sys.intern(row.speaker), channel=row.channel)
 
 
-def _find(base: Path, name: str) -> Path:
+def _find(base: Path, name: str, listings: FolderListings) -> Path:
     """Return the path of a recording, whose name may have backslashes or, from macOS, another Unicode form."""
-    plain = name if "\\" not in name or os.path.isfile(base / name) else name.replace("\\", "/")
+    if listings.is_file(os.path.join(base, name)):
+        return base / name
+    plain = name.replace("\\", "/")
     for form in (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain)):
         if os.path.isfile(base / form):  # False of a path that is too long, too
             return base / form
     raise NoRecording(f"no such recording: {base / name}")
 
 
-def _check_unique(utterances: Iterable[Utterance], path: Path, owner: dict[str, str]) -> None:
-    for utterance in utterances:
-        before = owner.setdefault(utterance.id, str(path))
-        if before != str(path):
-            raise InputError(f"the id {utterance.id!r} is both in {before} and in {path}", "give each its own id")
+def _check_unique(ids: Iterable[str], path: Path, earlier: dict[Path, dict[str, int]]) -> None:
+    for before, known in earlier.items():
+        if before != path and (twice := next((id for id in ids if id in known), None)) is not None:
+            raise InputError(f"the id {twice!r} is both in {before} and in {path}", "give each its own id")
 
 
-def _shared_audio(corpus: Corpus) -> list[str]:
+def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
     """Return notes on recordings that are in training and in another split, whose scores are too good."""
-    trained = {(utterance.audio.resolve(), utterance.channel) for utterance in corpus.splits["train"]}
+    if not corpus.splits["dev"] and not corpus.splits["test"]:
+        return []
+    trained = {(listings.real(utterance.audio), utterance.channel) for utterance in corpus.splits["train"]}
     notes = []
     for split in ("dev", "test"):
-        shared = [(utterance.audio.resolve(), utterance.channel) in trained for utterance in corpus.splits[split]]
+        shared = [(listings.real(utterance.audio), utterance.channel) in trained for utterance in corpus.splits[split]]
         if count := sum(shared):
             notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
     return notes

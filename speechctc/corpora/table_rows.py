@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,7 @@ _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a table: one utterance.
 
     Attributes
@@ -51,15 +50,15 @@ class Row:
 
 
 class Table(NamedTuple):
-    """The rows of a table, and what the user should know about how it was read, or ``""``."""
+    """The rows of a table, read one by one, and what the user should know about how it was read, or ``""``."""
 
-    rows: list[Row]
+    rows: Iterator[Row]
     note: str
 
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table; see `read_table`."""
-    return read_table(path).rows
+    return list(read_table(path).rows)
 
 
 def read_table(path: Path) -> Table:
@@ -68,33 +67,35 @@ def read_table(path: Path) -> Table:
     Raises
     ------
     InputError
-        The file does not exist, is not text, is empty, or has not all required columns.
+        The file does not exist, is not text, is empty, or has not all required columns; by the iterator: a line is
+        not a row.
     """
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as CSV (UTF-8)")
     if ending not in DELIMITED and ending not in JSON_LINES:
         raise InputError(f"{path}: not the ending of a table", f"use one of {', '.join([*DELIMITED, *JSON_LINES])}")
-    if not path.is_file():
+    if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
     text, note = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {', '.join(REQUIRED)}")
-    rows = list(_json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path))
-    if not rows:
+    rows = _json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path)
+    first = next(rows, None)
+    if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {', '.join(REQUIRED)}")
-    return Table(rows, note)
+    return Table(chain((first,), rows), note)
 
 
 def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
     """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
-    lines = text.split("\n")
-    headers = (k for k, line in enumerate(lines) if line.strip(_EMPTY) and not line.lower().startswith("sep="))
-    first = next(headers, 0)
-    delimiter = _delimiter(lines[first], path)
-    source = io.StringIO("\n".join(lines[first:]), newline="")
+    lines = enumerate(_lines(text))
+    first = next((k for k, line in lines if line.strip(_EMPTY) and not line.lower().startswith("sep=")), 0)
+    source = islice(_lines(text), first, None)
+    header = next(source)
+    delimiter = _delimiter(header, path)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(source, delimiter=delimiter, quoting=quoting)
+    reader = csv.reader(chain((header,), source), delimiter=delimiter, quoting=quoting)
     try:
         columns = _columns(next(reader), path, first + 1)
         for fields in reader:
@@ -150,12 +151,25 @@ def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
 
 
 def _unquoted(field: str) -> str:
-    enclosed = len(field) > 1 and field[0] == field[-1] == '"'
+    enclosed = field.startswith('"') and field.endswith('"') and len(field) > 1
     return field[1:-1].replace('""', '"') if enclosed else field
 
 
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines one by one, each with its newline; a list of them would double the memory."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
 def _json_rows(text: str) -> Iterator[Row]:
-    for line, source in enumerate(text.split("\n"), start=1):
+    for line, source in enumerate(_lines(text), start=1):
         if not source.strip():
             continue
         try:
@@ -182,9 +196,7 @@ def _row(line: int, values: dict[str, Any]) -> Row:
         labels = tuple(phones)
     else:
         return Row(line, str(values["id"]), problem="phones are neither a line of labels nor a list of them")
-    id, audio, speaker, channel = (
-        "" if values.get(name) is None else str(values[name]).strip() for name in ("id", "audio", *OPTIONAL)
-    )
+    id, audio, speaker, channel = [_text(values.get(name)) for name in ("id", "audio", *OPTIONAL)]
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     return Row(line, id, audio, labels, speaker, int(channel) if channel else None)

@@ -119,7 +119,8 @@ def in_table(table: Path, recordings: Sequence[Recording] | None) -> list[tuple[
     InputError
         The table cannot be read, or a row has no phones.
     """
-    rows, note = read_table(table)
+    found, note = read_table(table)
+    rows = list(found)
     if bad := next((row for row in rows if row.problem or row.phones is None), None):
         raise InputError(f"{table}, line {bad.line}: {bad.problem or 'no phones'}", "correct the line")
 

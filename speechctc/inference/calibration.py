@@ -29,6 +29,8 @@ FORMAT = 1
 BINS = 15  # as in Guo et al.
 TINY = 1e-6  # smallest distance of a posterior from 0 and 1
 FOLDS = 5
+_LARGEST = 1e6  # largest slope or intercept that a file may have
+_MOST = 1 << 53  # most phones that a file may name
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +70,8 @@ class Calibration:
 
     def probabilities(self, posteriors: Floats) -> Floats:
         """Return the probabilities for many posteriors, shape = (n,)."""
-        odds: Floats = 1.0 / (1.0 + np.exp(-(self.slope * log_odds(posteriors) + self.intercept)))
+        exponents = np.clip(self.slope * log_odds(posteriors) + self.intercept, -700, 700)  # exp overflows beyond
+        odds: Floats = 1.0 / (1.0 + np.exp(-exponents))
         return odds
 
     def to_text(self) -> str:
@@ -103,7 +106,7 @@ class Calibration:
             calibration = cls(**values)
             calibration._check()
             return calibration
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             fix = "make it again with speechctc calibrate, or delete it"
             raise InputError(f"{path}: not a calibration that this version reads", fix) from None
 
@@ -113,9 +116,11 @@ class Calibration:
         numbers = (self.slope, self.intercept, self.shift)
         if any(type(value) not in (int, float) for value in (*numbers, *errors)) or type(self.phones) is not int:
             raise TypeError("not numbers")
-        if not all(map(math.isfinite, numbers)) or abs(self.shift) > 1 or self.phones < 0:
+        if not all(map(math.isfinite, numbers)) or max(map(abs, numbers)) > _LARGEST or abs(self.shift) > 1:
             raise ValueError("not finite, or out of range")
-        if not self.protocol.isprintable():
+        if any(value < 0 or value > 1 for value in errors) or not 0 <= self.phones <= _MOST:
+            raise ValueError("not shares, or not a number of phones")
+        if not self.protocol.isprintable() or len(self.protocol) > 1000:
             raise ValueError("not one line")
 
 

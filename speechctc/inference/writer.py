@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
-from speechctc.errors import InputError
+from speechctc.errors import InputError, printable
 from speechctc.inference.formats import ENDINGS, Source, whole, write_stream
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
@@ -129,11 +130,21 @@ def channel_hint(path: Path, options: OutputOptions) -> str:
     return f"{path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
 
 
+class _Terminal(io.TextIOBase):
+    """Standard output on a terminal: control characters in file names and labels are escaped."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable(text, keep="\n\t\r"))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 @contextmanager
 def opened_out(options: OutputOptions) -> Iterator[TextIO]:
     """Open the output file, or standard output if there is none."""
     if options.file is None:
-        yield sys.stdout
+        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
         return
     with written.opened(options.file, options.overwrite) as file:
         yield file

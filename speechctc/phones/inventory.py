@@ -153,4 +153,4 @@ def named_inventory(name: str) -> Inventory:
 
 def inventory_of(labels: Iterable[str]) -> Inventory:
     """Return the set of distinct labels, in Unicode's NFC and alphabetical order, named ``"found"``."""
-    return Inventory(FOUND, tuple(sorted({nfc(label) for label in labels})))
+    return Inventory(FOUND, tuple(sorted({nfc(label) for label in set(labels)})))

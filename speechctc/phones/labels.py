@@ -69,28 +69,33 @@ def nfc(label: str) -> str:
     return label if label.isascii() else unicodedata.normalize("NFC", label)
 
 
+class _Forms(dict[str, str]):
+    """The composed form of every label that was asked for."""
+
+    def __missing__(self, label: str) -> str:
+        self[label] = form = nfc(label)
+        return form
+
+
 class Spellings:
     """Convert labels to NFC, and count those that were in another form."""
 
     def __init__(self) -> None:
         self._changed: Counter[str] = Counter()
-        self._plain: set[str] = set()
+        self._forms = _Forms()
 
     def read(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return the labels in NFC."""
-        composed = []
-        for label in labels:
-            composed.append(nfc(label))
-            if composed[-1] == label:
-                self._plain.add(label)
-            else:
-                self._changed[composed[-1]] += 1
-        return tuple(composed)
+        """Return the labels in NFC; equal labels are one object, so that a large corpus takes less memory."""
+        raw = tuple(labels)
+        composed = tuple(map(self._forms.__getitem__, raw))
+        if composed != raw:
+            self._changed.update(new for new, old in zip(composed, raw, strict=True) if new != old)
+        return composed
 
     def notes(self) -> list[str]:
         """Return which labels were in another form and how often, in words; nothing where there were none."""
-        twofold = {label: count for label, count in self._changed.items() if label in self._plain}
-        other = {label: count for label, count in self._changed.items() if label not in self._plain}
+        twofold = {label: count for label, count in self._changed.items() if label in self._forms}
+        other = {label: count for label, count in self._changed.items() if label not in self._forms}
         notes = []
         if twofold:
             notes.append(

@@ -6,37 +6,24 @@ continues where it stopped.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from speechctc.audio import sound_file
-from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.extraction_report import report_phones, report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.features.filterbank import Moments, static_features
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
-from speechctc.stages.shard_plan import Job, ShardPlan, plan_split, source_digest
+from speechctc.stages.extract_work import extracted
+from speechctc.stages.shard_plan import ShardPlan, plan_split, source_digest
 from speechctc.storage import files
-from speechctc.workers import WorkerEnded, in_processes
-
-FEW = 64  # utterances; fewer than this take less time than the start of a worker process
-AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
-
-Result = tuple[NDArray[np.float32], Moments, float] | str
 
 
 @dataclass(frozen=True)
@@ -97,20 +84,6 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     return summaries
 
 
-def extract_one(job: Job, config: FeatureConfig) -> Result:
-    """Return one utterance's static features, moments and seconds; or why it is skipped, in words."""
-    if job.problem is not None:
-        return job.problem
-    try:
-        samples, seconds = sound_file.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
-    except InputError as error:
-        return error.what
-    static = static_features(torch.from_numpy(samples), config)
-    if len(static) == 0:
-        return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
-    return static.numpy(), Moments.of(static, config), seconds
-
-
 def _refuse_other_config(plan: ShardPlan) -> None:
     """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract."""
     folder = plan.path.parent
@@ -129,7 +102,7 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    with _extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+    with extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
             skipped: list[tuple[str, str]] = []
@@ -150,39 +123,6 @@ def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:
     """Return the plan's recipe; if a recording vanished or changed meanwhile, one that the next run replaces."""
     is_same = source_digest(plan.jobs, config) == plan.recipe.sources
     return plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
-
-
-@contextmanager
-def _extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
-    """Run `extract_one` over the jobs, in order; in worker processes where there is enough to do."""
-    tasks = [_Task(job, config.features) for job in jobs]
-    workers = min(config.data.workers or os.cpu_count() or 1, max(len(jobs) // FEW, 1))
-    if workers == 1:
-        yield map(_extract_task, tasks)
-        return
-    preload = ["speechctc.stages.extract"]
-    try:
-        with in_processes(_extract_alone, tasks, workers, lambda task: task.job.frames, AHEAD, preload) as results:
-            yield results
-    except WorkerEnded:
-        raise InputError(
-            "an extraction process was ended from outside", "run it again; data.workers=1 takes less memory"
-        ) from None
-
-
-class _Task(NamedTuple):
-    job: Job
-    features: FeatureConfig
-
-
-def _extract_task(task: _Task) -> Result:
-    return extract_one(*task)
-
-
-def _extract_alone(task: _Task) -> Result:
-    """Extract in a worker process, with one thread."""
-    torch.set_num_threads(1)
-    return extract_one(*task)
 
 
 def _is_made(plan: ShardPlan) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from speechctc.model import checkpoint
+from speechctc.storage import files
 
 
 def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:
@@ -36,7 +36,7 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
 def _facts(folder: Path) -> list[str]:
     """Return facts of the checkpoint's record; none if it is damaged, which loading reports."""
     try:
-        about = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+        about = files.read_json(folder / "checkpoint.json")
         phones = about["phones"]
         facts = [f"{len(phones['list'])} phones ({phones['name']})"]
         trained = _corpus(about["config"]["corpus"])

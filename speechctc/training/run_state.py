@@ -12,6 +12,8 @@ from torch import Tensor
 
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
+MOST_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
+
 
 @dataclass
 class Progress:
@@ -132,8 +134,8 @@ class ResumeState:
 
         Raises
         ------
-        KeyError, ValueError, TypeError, OverflowError, RuntimeError
-            The tensors are not those of a state.
+        LookupError, ValueError, TypeError, RuntimeError, ArithmeticError
+            The tensors are not the state of a run on a split with this many utterances.
         """
         if "plan" in tensors:
             plan = dict(zip(_PLAN, tensors["plan"].tolist(), strict=True))
@@ -141,9 +143,12 @@ class ResumeState:
             plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
         ranks = plan.pop("ranks")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
+        if tensors["left"].shape != (utterances,):
+            raise ValueError(f"its plan has {len(tensors['left'].flatten())} utterances, the split {utterances}")
         progress, stage = Progress.of(tensors), int(tensors["stage"])
-        counters = (progress.epoch, progress.batch, progress.step, progress.stage_step, progress.stale, stage)
-        if tensors["left"].shape != (utterances,) or ranks < 1 or min(counters) < 0:
+        counters = [value for name, value in vars(progress).items() if name != "loss"]
+        are_counters = all(value >= 0 for value in [*counters, stage])  # false of NaN
+        if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MOST_RANKS:
             raise ValueError("its counters are out of range")
         return cls(progress, stage, left, Limits(**plan), ranks)
 

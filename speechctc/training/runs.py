@@ -194,7 +194,7 @@ class Run:
     def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
         try:
             entry = json.loads(line)
-            if isinstance(entry, dict) and isinstance(entry.get("epoch"), int):
+            if isinstance(entry, dict) and type(entry.get("epoch")) is int:
                 return entry
         except (ValueError, RecursionError):
             pass
@@ -217,7 +217,7 @@ class Run:
             digests = [each["sha256"] for each in record["data"].values()]
             if isinstance(record["resumed"], list) and all(isinstance(digest, str) for digest in digests):
                 return dict(record)
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             pass
         raise InputError(f"{self.record}: not the record of a run", "restore it, or move it away to have a new one")
 

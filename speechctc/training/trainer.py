@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
+from speechctc.devices import is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.progress import Reporter
@@ -253,16 +254,24 @@ class Trainer:
         checkpoint = load_checkpoint(self.run.last, self.device)
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
-        self.learner.net.load_state_dict(checkpoint.net.state_dict())
         try:
-            state = ResumeState.of(checkpoint.state, len(self.data.train.split))
-            self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
-            self.learner.start_stage(self.stage)
-            self.learner.restore(dict(checkpoint.state))
-        except (LookupError, ValueError, TypeError, OverflowError, RuntimeError) as error:
+            self._take_up(checkpoint)
+        except (LookupError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
+            if is_out_of_memory(error):
+                raise
             reason = " ".join(str(error).split())[:200]
-            fix = f"name another folder with --run DIR; {self.run.best} can be used"
-            raise InputError(f"{self.run.last}: its training state is damaged ({reason})", fix) from None
+            raise InputError(
+                f"{self.run.last}: its training state is damaged ({reason})",
+                f"name another folder with --run DIR; {self.run.best} can be used",
+            ) from None
+
+    def _take_up(self, checkpoint: Checkpoint) -> None:
+        """Set weights, optimizer, and place in the run to those of a checkpoint."""
+        self.learner.net.load_state_dict(checkpoint.net.state_dict())
+        state = ResumeState.of(checkpoint.state, len(self.data.train.split))
+        self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
+        self.learner.start_stage(self.stage)
+        self.learner.restore(dict(checkpoint.state))
         self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
         if not self.ranks.is_main:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -17,6 +18,10 @@ import soundfile
 
 from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.inference.formats import Source, write_stream
+from speechctc.inference.output import OutputOptions
+from speechctc.inference.result import Recognition
+from speechctc.inference.writer import opened_out
 from tests.cli import test_commands, test_decode
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -292,3 +297,28 @@ def test_a_recording_that_vanishes_while_others_are_decoded(
     done = speechctc("decode", here, "--out", "out/")
     assert done.status == 1 and "b.wav: no such file" in done.err and "Traceback" not in done.err
     assert {path.name for path in (here / "out").glob("*.txt")} == {"a.txt", "c.txt"}
+
+
+def test_names_reach_a_terminal_escaped_and_a_pipe_as_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ESC in a file's name would otherwise be obeyed by the terminal."""
+    source, results = Source("a\x1b[2J.wav", "a"), [(Source("a\x1b[2J.wav", "a"), Recognition("a", 1.0, ()))]
+    said = {}
+    for is_terminal in (True, False):
+        out = io.StringIO()
+        monkeypatch.setattr(out, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr(sys, "stdout", out)
+        with opened_out(OutputOptions("text", None, None)) as stream:
+            write_stream(results, "text", stream, named=True)
+        said[is_terminal] = out.getvalue()
+    assert said == {True: "a\\x1b[2J.wav\t\n", False: f"{source.file}\t\n"}
+
+
+def test_a_model_that_is_named_with_an_escape_does_not_reach_the_terminal(
+    speechctc: Command, here: Path, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model / "best", here / "m")
+    about = json.loads((here / "m" / "checkpoint.json").read_text())
+    about["phones"]["name"] = "x\x1b[2J\x9b31m"
+    (here / "m" / "checkpoint.json").write_text(json.dumps(about))
+    done = speechctc("decode", "none.wav", "--model", "m")
+    assert "x\\x1b[2J\\x9b31m" in done.err and "\x1b" not in done.err and "\x9b" not in done.err

@@ -199,3 +199,10 @@ def test_a_key_of_the_file_is_blamed_on_the_file(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("base: demo\ntrain: {lr: -1}")
     with pytest.raises(InputError, match=r"own\.yaml: train\.lr=-1 will not do"):
         load_config(tmp_path / "own.yaml", ["train.epochs=3"])
+
+
+def test_a_name_too_long_for_a_file_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"base: {'a' * 3000}\n")
+    for source in (tmp_path / "c.yaml", "a" * 3000):
+        with pytest.raises(InputError, match="no such config file"):
+            load_config(source)

@@ -287,3 +287,9 @@ def test_real_tables(shared_data: Path) -> None:
         assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 640, "dev": 140, "test": 0}
         assert corpus.phone_set == name and len(corpus.inventory().phones) == 39
         assert not any(corpus.rejected.values())
+
+
+def test_a_name_too_long_for_a_file_is_a_missing_recording(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(f"id\taudio\tphones\nu1\t{'a' * 3000}.wav\ta\n")
+    with pytest.raises(InputError, match="no such recording"):
+        read_corpus(CorpusConfig(kind="table", phones="found", tables=TablesConfig(train=tmp_path / "t.tsv")))

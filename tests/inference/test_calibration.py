@@ -90,8 +90,14 @@ def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:
     assert kept.probability(0.5) == pytest.approx(1 / (1 + np.exp(-0.1)))
     values = json.loads((tmp_path / "calibration.json").read_text())
     changes: list[dict[str, object]] = [{"format": 2}, {"extra": 1}, {"slope": "1"}, {"slope": None}, {"shift": 1e9}]
+    changes += [{"slope": 10**400}, {"slope": 1e300}, {"correct": 10**400}, {"correct": -1}, {"protocol": "x" * 3000}]
     changes += [{"slope": float("nan")}, {"intercept": float("inf")}, {"phones": -1}, {"protocol": "a\n\x1b[2J"}]
     for damaged in ("{", "[]", "[" * 100_000, *(json.dumps(values | change) for change in changes)):
         (tmp_path / "calibration.json").write_text(damaged)
         with pytest.raises(InputError, match="speechctc calibrate"):
             Calibration.load(tmp_path)
+
+
+def test_probabilities_of_any_slope_are_finite() -> None:
+    told = Calibration(1e5, 1e5, phones=1).probabilities(np.array([0.0, 0.5, 1.0]))
+    assert np.isfinite(told).all() and (told >= 0).all() and (told <= 1).all()

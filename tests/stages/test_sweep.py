@@ -133,14 +133,16 @@ def test_a_sweep_waits_for_trials_of_an_earlier_one_that_still_save(
     assert started == ["train.lr=0.02", "train.lr=0.01"]
 
 
-@pytest.mark.parametrize("best", ["[1]", '{"dev_per": "x", "epoch": 1}', "[" * 100_000, "{"])
+@pytest.mark.parametrize(
+    "best", [b"[1]", b'{"dev_per": "x", "epoch": 1}', b'{"dev_per": 1}', b"[" * 100_000, b"{", b"\x80"]
+)
 def test_a_best_that_is_damaged_has_no_score(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, best: str
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, best: bytes
 ) -> None:
     monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: True)
-    for rate, text in (("0.01", best), ("0.02", '{"dev_per": 5.25, "epoch": 2}')):
+    for rate, text in (("0.01", best), ("0.02", b'{"dev_per": 5.25, "epoch": 2}')):
         (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
-        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_text(text)
+        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_bytes(text)
     outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
     assert [outcome.per for outcome in outcomes] == [5.25, None]
     assert outcomes[1].problem == "ended before an epoch was scored"

@@ -49,3 +49,30 @@ def test_an_epoch_goes_on_with_another_number_of_ranks(before: int, after: int) 
 def test_nothing_left_is_an_epoch_of_no_steps() -> None:
     plan = EpochPlan(LENGTHS, np.zeros(0, dtype=np.int64), LIMITS, 1, 2)
     assert plan.steps == 0 and len(plan.done(5)) == 0 and len(plan.totals(LABELS)) == 0
+
+
+def sizes(frames: list[int], limits: Limits) -> list[list[int]]:
+    """Return the sizes of the batches of each chunk, where the order is kept."""
+    (chunks,) = EpochPlan(np.array(frames), np.arange(len(frames)), limits, None).shares
+    return [[len(batch) for batch in chunk.batches] for chunk in chunks]
+
+
+@pytest.mark.parametrize(
+    ("frames", "limits", "wanted"),
+    [
+        ([100] * 10, Limits(4, 10**6, 10**6), [[4, 4, 2]]),
+        ([100] * 10, Limits(8, 300, 10**6), [[3, 3, 3, 1]]),
+        ([100] * 10, Limits(8, 10**6, 400), [[4], [4], [2]]),
+        ([500, 100, 100, 500], Limits(8, 300, 10**6), [[2, 1, 1]]),  # alone where longer than the limit
+        ([98, 100, 100, 100], Limits(8, 299, 10**6), [[2, 2]]),  # padding counts: 3 x 100 are too many
+        ([100, 96, 104, 100], Limits(8, 10**6, 400), [[4]]),  # but not in a chunk: 4 x 104 are more
+        ([10] * 50 + [100] * 2, Limits(99, 10**6, 10**6), [[50, 2]]),  # mostly padding: cut where lengths differ
+        ([10] + [100] * 99, Limits(10, 10**6, 10**6), [[10] * 10]),  # one batch above 5 %, the chunk below
+        ([95] * 10 + [100] * 10, Limits(20, 10**6, 10**6), [[20]]),
+        ([90] * 10 + [100] * 10, Limits(20, 10**6, 10**6), [[10, 10]]),
+    ],
+)
+def test_batches_and_chunks_are_as_large_as_they_may_be(
+    frames: list[int], limits: Limits, wanted: list[list[int]]
+) -> None:
+    assert sizes(frames, limits) == wanted

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -97,10 +96,14 @@ def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
     marker = root / MARKER
     if not marker.is_file():
         raise InputError(f"{root}: not a demo corpus, but other files", "set corpus.root to a new folder")
-    about: dict[str, Any] = json.loads(marker.read_text(encoding="utf-8"))
+    try:
+        about = dict(files.read_json(marker))
+        there = dict(about.get("config", {}))
+    except (ValueError, TypeError):
+        raise InputError(f"{marker}: damaged", "delete the folder, or set corpus.root to another") from None
     wanted = _fingerprint(config)
     if any(about.get(key) != value for key, value in wanted.items()):
-        there, here = about.get("config", {}), wanted["config"]
+        here = wanted["config"]
         changed = [f"{key}={there.get(key)} instead of {here[key]}" for key in here if there.get(key) != here[key]]
         what = ", ".join(changed) or "other sentences or labels, by another version"
         raise InputError(

@@ -1,0 +1,131 @@
+"""Work shared among the machines of a Dask cluster, in order and in bounded memory.
+
+A worker that is lost costs time only: the scheduler gives its work to the others. Whoever reaches a scheduler can run
+code on its workers, so it belongs in a network whose users trust each other, or behind ``tls://``.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from speechctc.errors import InputError
+from speechctc.workers import WorkerEnded, WorkFailed, ordered
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+SECONDS = 10  # that a scheduler has to answer
+INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"
+
+
+@contextmanager
+def on_cluster(
+    address: str,
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    versions: Callable[[], Mapping[str, str]],
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 64,
+) -> Iterator[Iterator[Result]]:
+    """Offer ``work(item)`` of each item, in order, from the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler: ``tcp://host:8786``.
+    work, items, size, most
+        As for `speechctc.workers.in_processes`; two items a thread of the cluster are begun in any case.
+    versions : callable
+        A function of a module: what must be installed alike here and on each worker.
+
+    Raises
+    ------
+    InputError
+        Dask is not installed here, no scheduler answers, it has no workers, or a worker has other versions; by the
+        iterator: what `work` raised of this kind, or a worker with other versions that came later.
+    WorkerEnded
+        By the iterator: the scheduler is gone, or an item ended several workers.
+    WorkFailed
+        By the iterator: `work` raised another exception.
+    """
+    client = _connect(address)
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise InputError(f"data.cluster={address}: the scheduler has no workers", f"run: dask worker {address}")
+        _check_versions(client, address, versions)
+        checked = _Checked(work, versions, dict(versions()))
+        yield ordered(lambda item: _Begun(client.submit(checked, item, pure=False)), items, 2 * threads, size, most)
+    finally:
+        client.close(timeout=SECONDS)
+
+
+class _Checked(NamedTuple):
+    """Work that a worker does only if it has the same versions installed."""
+
+    work: Callable[[Any], Any]
+    versions: Callable[[], Mapping[str, str]]
+    wanted: Mapping[str, str]
+
+    def __call__(self, item: Any) -> Any:
+        refuse_other(self.wanted, self.versions(), socket.gethostname())
+        return self.work(item)
+
+
+class _Begun(NamedTuple):
+    """An item that the cluster has."""
+
+    future: Any
+
+    def result(self) -> Any:
+        from asyncio import CancelledError
+        from concurrent.futures import CancelledError as FutureCancelled
+
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        try:
+            return self.future.result()
+        except InputError:
+            raise
+        except (KilledWorker, CommClosedError, CancelledError, FutureCancelled, TimeoutError):
+            raise WorkerEnded from None
+        except Exception as error:
+            raise WorkFailed(f"{type(error).__name__}: {error}") from error
+
+
+def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str) -> None:
+    """Raise an `InputError` if a worker has other versions; it names the first that differs."""
+    for name in sorted({*here, *there}):
+        ours, theirs = here.get(name, "none"), there.get(name, "none")
+        if ours != theirs:
+            raise InputError(f"the worker {worker} has {name} {theirs}, this machine {ours}", INSTALL)
+
+
+def _connect(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(
+            f"data.cluster={address}: Dask is not installed", "pip install 'speechctc[cluster]', or data.cluster="
+        ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
+    try:
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError):
+        raise InputError(
+            f"data.cluster={address}: no Dask scheduler answers there",
+            "name one as tcp://HOST:8786; 'dask scheduler' starts it",
+        ) from None
+
+
+def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:
+    try:
+        found = client.run(versions)
+    except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception
+        raise InputError(f"data.cluster={address}: a worker cannot take work ({error})", INSTALL) from None
+    for worker, there in found.items():
+        refuse_other(versions(), there, worker)

@@ -1,0 +1,131 @@
+"""Features of many utterances: made here, in worker processes, or by the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from speechctc import __version__
+from speechctc.audio import sound_file
+from speechctc.cluster import on_cluster
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import Config
+from speechctc.errors import InputError
+from speechctc.features.filterbank import Moments, static_features
+from speechctc.stages.shard_plan import Job
+from speechctc.workers import WorkerEnded, in_processes
+
+FEW = 64  # utterances; fewer than this take less time than the start of a worker process
+AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
+Result = tuple[NDArray[np.float32], Moments, float] | str
+
+
+def extract_one(job: Job, config: FeatureConfig) -> Result:
+    """Return one utterance's static features, moments and seconds; or why it is skipped, in words."""
+    if job.problem is not None:
+        return job.problem
+    try:
+        samples, seconds = sound_file.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
+    except InputError as error:
+        return error.what
+    static = static_features(torch.from_numpy(samples), config)
+    if len(static) == 0:
+        return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
+    return static.numpy(), Moments.of(static, config), seconds
+
+
+@contextmanager
+def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
+    """Offer `extract_one` of each job, in order; in processes if there is enough to do, or on a cluster.
+
+    Raises
+    ------
+    InputError
+        The cluster cannot be used, or workers were ended from outside.
+    """
+    tasks = [_Task(job, config.features) for job in jobs]
+    try:
+        with _workers(tasks, config) as results:
+            yield results
+    except WorkerEnded:
+        fix = "run it again; data.workers=1 takes less memory"
+        if config.data.cluster:
+            fix = "run it again, when its scheduler and workers are up: what was made is kept"
+        raise InputError("an extraction process was ended from outside", fix) from None
+
+
+class _Task(NamedTuple):
+    job: Job
+    features: FeatureConfig
+
+    @property
+    def frames(self) -> int:
+        return self.job.frames
+
+
+@contextmanager
+def _workers(tasks: Sequence[_Task], config: Config) -> Iterator[Iterator[Result]]:
+    count = min(config.data.workers or os.cpu_count() or 1, max(len(tasks) // FEW, 1))
+    if config.data.cluster and tasks:
+        work = _OnSharedFiles(Path.cwd())
+        with on_cluster(config.data.cluster, work, tasks, versions, lambda task: task.frames, AHEAD) as results:
+            yield results
+    elif count == 1:
+        yield map(_extract_task, tasks)
+    else:
+        preload = ["speechctc.stages.extract_work"]
+        with in_processes(_extract_alone, tasks, count, lambda task: task.frames, AHEAD, preload) as results:
+            yield results
+
+
+def _extract_task(task: _Task) -> Result:
+    return extract_one(*task)
+
+
+def _extract_alone(task: _Task) -> Result:
+    """Extract in a worker process, with one thread."""
+    torch.set_num_threads(1)
+    return extract_one(*task)
+
+
+@dataclass(frozen=True)
+class _OnSharedFiles:
+    """Extraction on another machine, which has the recordings under the same path; relative ones from `folder`."""
+
+    folder: Path
+
+    def __call__(self, task: _Task) -> Result:
+        """Return the same as on the machine that asks.
+
+        Raises
+        ------
+        InputError
+            The recording is not on this machine.
+        """
+        given = task.job.utterance.audio
+        audio = self.folder / given
+        if task.job.problem is None and not audio.is_file():
+            raise InputError(
+                f"{audio}: not on the worker {socket.gethostname()}",
+                "put the corpus in a folder that all machines share, under the same path",
+            )
+        job = replace(task.job, utterance=replace(task.job.utterance, audio=audio))
+        result = _extract_alone(task._replace(job=job))
+        return result.replace(str(audio), str(given)) if isinstance(result, str) else result
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their features to be."""
+    packages = {name: version(name) for name in ("torch", "torchaudio", "numpy", "soundfile")}
+    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}

@@ -1,0 +1,292 @@
+"""The readers of outside input: what each is given, and how it is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from speechctc.audio import sound_file, stream
+from speechctc.audio.annotations import read_phn, read_textgrid
+from speechctc.audio.channels import channels_differ
+from speechctc.audio.recordings import find_recordings, ids, left_out, sibling_file
+from speechctc.audio.textgrids import read_tiers
+from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.load import known_keys, load_config
+from speechctc.corpora import timit_files
+from speechctc.corpora.phone_tier import phone_tier
+from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.transcripts import in_table, is_table, read_transcript
+from speechctc.errors import InputError
+from speechctc.features.shards import read_split
+from speechctc.inference.calibration import Calibration
+from speechctc.inference.recogniser import Recogniser
+from speechctc.model.checkpoint import load_checkpoint
+from speechctc.progress import Reporter
+from speechctc.stages.start import start as run_start
+from speechctc.stages.used_model import find_and_describe
+from speechctc.training.distributed import Ranks
+from speechctc.training.finished import is_finished
+from speechctc.training.run_record import run_record
+from speechctc.training.runs import Run
+from speechctc.training.splits import Split
+from speechctc.training.trainer import Trainer
+from tests.fuzzing import seeds
+from tests.fuzzing.lines import check_line
+from tests.fuzzing.seeds import Files
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, and what to try on it.
+
+    Attributes
+    ----------
+    seeds : callable
+        Returns valid inputs.
+    read : callable
+        Reads the input in the working directory.
+    words : tuple of str
+        Words that mean something to it.
+    given : tuple of str
+        Files of the input that are left as they are.
+    makes : tuple of str
+        Files that it may write beside the input, and so replace.
+    said : tuple of str
+        How the lines begin that a library may print on standard error.
+    cheap : bool
+        A thousand inputs take seconds at most.
+    """
+
+    seeds: Callable[[], list[Files]]
+    read: Callable[[], object]
+    words: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ("\0",)
+    cheap: bool = True
+
+
+RATE = 16000
+MPG123 = ("Note: ", "Warning: ", "[src/libmpg123", "[/", "\n[", "\nNote: ", "\nWarning: ")
+
+
+def _audio() -> None:
+    path = Path("a.wav")
+    sound_file.info(path)
+    sound_file.cut_short(path)
+    channels_differ(path)
+    sound_file.read(path, RATE)
+
+
+def _ffmpeg() -> None:
+    """Read what a stand-in for ffmpeg writes: the bytes of a.wav, whatever it is asked for."""
+    program = Path("bin/ffmpeg")
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec /bin/cat a.wav\n")
+    program.chmod(0o755)
+    Path("a.m4a").write_bytes(b"\0\0\0 ftypM4A ")
+    before = os.environ["PATH"]
+    os.environ["PATH"] = str(program.parent.resolve())
+    try:
+        sound_file.info(Path("a.m4a"))
+        sound_file.read(Path("a.m4a"), RATE)
+    finally:
+        os.environ["PATH"] = before
+        shutil.rmtree("bin")
+        os.unlink("a.m4a")
+
+
+def _stdin(raw_rate: int | None = None) -> None:
+    """Read standard input, which is the file."""
+    handle = os.open("a.wav", os.O_RDONLY)
+    os.dup2(handle, 0)
+    os.close(handle)
+    with stream.opened_stdin(RATE, raw_rate) as blocks:
+        for _ in blocks:
+            pass
+
+
+def _phn() -> None:
+    path = Path("a.phn")
+    with suppress(timit_files.BadLabels):
+        timit_files.read_labels(path, 800, RATE)
+    read_phn(path)
+
+
+def _textgrid() -> None:
+    path = Path("a.TextGrid")
+    phone_tier([path])
+    tiers = read_tiers(path).tiers
+    read_textgrid(path, tiers[0].name if tiers else "phones")
+
+
+def _table() -> None:
+    (path,) = (path for path in Path().iterdir() if path.stem == "t")
+    read_table(path)
+    with suppress(InputError):
+        in_table(path, None)
+    read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path), phones="found"))
+
+
+def _transcript() -> None:
+    path = next(path for path in Path().iterdir() if path.stem == "a" and path.suffix != ".wav")
+    is_table(path)
+    read_transcript(path, Path("a.wav"))
+
+
+def _folder() -> None:
+    """Look at a folder as ``speechctc start`` does, and load the config that it writes."""
+    try:
+        found = run_start(Path("corpus"), Path("out.yaml"))
+        found.to_text()
+        if found.config:
+            load_config(found.config)
+    finally:
+        Path("out.yaml").unlink(missing_ok=True)
+
+
+def _config() -> None:
+    load_config("c.yaml").to_dict()
+
+
+def _settings() -> None:
+    text = Path("settings").read_bytes().decode("utf-8", "surrogateescape")
+    load_config("demo", text.split("\n")).to_dict()
+
+
+def _shards() -> None:
+    config = seeds.config()
+    shards = read_split(Path(), config.features.model_dump(mode="json"))
+    split = Split(shards)
+    split.infeasible(1)
+    for index in range(len(split)):
+        split.static(index).sum(), split.labels(index).sum()
+
+
+def _checkpoint() -> None:
+    _, line = find_and_describe(Path())
+    check_line(line)
+    load_checkpoint(Path())
+    Recogniser.load(Path(), "cpu").decode(torch.zeros(RATE // 10), RATE)
+
+
+def _calibration() -> None:
+    calibration = Calibration.load(Path())
+    calibration.probability(0.5)
+    check_line(calibration.to_text().replace("\n", " "))
+
+
+def _lm() -> None:
+    """Read an n-gram with a model around it."""
+    for name, raw in seeds.model().items():
+        if not name.startswith("lm"):
+            Path(name).write_bytes(raw)
+    try:
+        Recogniser.load(Path(), "cpu").decode(torch.zeros(RATE // 10), RATE)
+    finally:
+        for path in Path().iterdir():
+            if path.name != "lm.safetensors":
+                path.unlink()
+
+
+def _run() -> None:
+    """Resume a run, up to the first step."""
+    config = seeds.config()
+    assert config.run is not None
+    is_finished(config)
+    run = Run(config.run)
+    run.check(config, resume=True)
+    trainer = Trainer(config, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
+    run.begin(config, run_record(config, trainer.data.shards, trainer.device, 1))
+    run.log({"epoch": 5, "step": 9})
+
+
+def _names() -> None:
+    """Make files of these names and find the recordings among them."""
+    root = Path("found")
+    root.mkdir()
+    try:
+        for name in Path("names.txt").read_bytes().split(b"\n"):
+            with suppress(OSError, ValueError):
+                path = root / os.fsdecode(name).replace("..", "").lstrip("/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        recordings = find_recordings([root])
+        for line in left_out([root]):
+            check_line(line)
+        assert len(set(ids(recordings))) == len(recordings)
+        for recording in recordings:
+            sibling_file(recording.path, [".TextGrid", ".phn"])
+    finally:
+        shutil.rmtree(root)
+
+
+GRID = (
+    '"IntervalTier"',
+    '"TextTier"',
+    "<exists>",
+    "xmin =",
+    "intervals [1]:",
+    "text =",
+    "item []:",
+    '"',
+    "!",
+    "\x0c",
+    "\xff\xff",
+)
+CONFIG = (
+    *known_keys(),
+    "base: c.yaml",
+    "base: base.yaml",
+    "<<: *x",
+    "!!python/object:os.system",
+    "!!binary",
+    "2001-01-01",
+)
+MODEL = (
+    "format",
+    "phones",
+    "list",
+    "config",
+    "net.output.weight",
+    "normalisation.mean",
+    "F16",
+    "I64",
+    "U8",
+    "data_offsets",
+    "shape",
+)
+
+READERS: dict[str, Reader] = {
+    "audio": Reader(
+        seeds.recordings,
+        _audio,
+        ("RIFF", "RIFX", "data", "fmt ", "LIST", "COMM", "SSND", "sample_rate -i 1"),
+        said=MPG123,
+    ),
+    "ffmpeg": Reader(lambda: seeds.streams()[:2], _ffmpeg, ("RIFF", "data"), said=MPG123, cheap=False),
+    "stdin": Reader(seeds.streams, _stdin, ("RIFF", "data", "ID3", "OggS", "fLaC", "ftyp"), said=MPG123),
+    "raw": Reader(seeds.recordings, lambda: _stdin(8000)),
+    "phn": Reader(seeds.phns, _phn, ("h#", "sh", "0 1 aa\n")),
+    "textgrid": Reader(seeds.textgrids, _textgrid, GRID),
+    "table": Reader(seeds.tables, _table, ("id", "audio", "phones", "\t", ",", ";", "sep=;", '"'), given=("a.wav",)),
+    "transcript": Reader(seeds.transcripts, _transcript, ("\t",), given=("a.wav",)),
+    "config": Reader(seeds.configs, _config, CONFIG),
+    "settings": Reader(seeds.settings, _settings, ("\n", "=", *CONFIG)),
+    "names": Reader(seeds.names, _names, ("/", ".wav", ".TextGrid", "._", "\n", "*", "[a]")),
+    "calibration": Reader(seeds.calibrations, _calibration, MODEL),
+    "shards": Reader(seeds.shards, _shards, MODEL, makes=("checked.json",)),
+    "lm": Reader(seeds.language_models, _lm, MODEL, cheap=False),
+    "checkpoint": Reader(seeds.checkpoints, _checkpoint, MODEL, cheap=False),
+    "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
+    "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
+}
+if os.environ.get("SPEECHCTC_FUZZ_CRASH"):  # for the test of the hunt
+    READERS["crash"] = Reader(seeds.calibrations, lambda: Path("calibration.json").stat().st_size % 2 and os.abort())

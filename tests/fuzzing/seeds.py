@@ -1,0 +1,274 @@
+"""Small valid inputs of every reader, made on the spot, for the mutations to start from."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+import yaml
+
+from speechctc.config.load import parse_config
+from speechctc.config.schema import Config
+from speechctc.decoding.ngram import PhoneLM
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
+from speechctc.inference.calibration import Calibration
+from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
+from speechctc.phones.inventory import inventory_of
+from speechctc.progress import Reporter
+from speechctc.training.distributed import Ranks
+from speechctc.training.run_record import run_record
+from speechctc.training.run_state import ResumeState
+from speechctc.training.runs import Run
+from speechctc.training.trainer import Trainer
+from tests.audio.test_textgrids import BINARY, CHRONOLOGICAL, SHORT
+
+Files = dict[str, bytes]
+"""An input: the contents of files, by their names; a name may have folders in it."""
+
+PHONES = ("a", "b", "ʃ")
+PHN = b"0 100 h#\n100 300 sh\n300 500 iy\n500 790 h#\n"
+LONG = """File type = "ooTextFile"
+Object class = "TextGrid"
+
+xmin = 0
+xmax = 1.5
+tiers? <exists>
+size = 1
+item []:
+    item [1]:
+        class = "IntervalTier"
+        name = "phones"
+        xmin = 0
+        xmax = 1.5
+        intervals: size = 2
+        intervals [1]:
+            xmin = 0
+            xmax = 0.5
+            text = "a"
+        intervals [2]:
+            xmin = 0.5
+            xmax = 1.5
+            text = "ʃ"
+"""
+TABLES = {
+    "t.tsv": "id\taudio\tphones\tspeaker\tchannel\nu1\ta.wav\ta b\ts1\t1\nu2\ta.wav\t[]\ts2\t\n",
+    "t.csv": 'id,audio,phones\n"u1",a.wav,"a ""b"""\nu2,a.wav,"[""a"",""ʃ""]"\n',
+    "t.jsonl": '{"id": "u1", "audio": "a.wav", "phones": ["a", "ʃ"], "channel": 1}\n'
+    '{"id": 2, "audio": "a.wav", "phones": "a b", "speaker": "s"}\n',
+}
+CONFIG = {
+    "corpus": {"kind": "table", "tables": {"train": "train.tsv"}},
+    "data": {"dir": "features"},
+    "features": {"mels": 6, "deltas": 1},
+    "model": {"convs": [2], "dense": [3], "dropout": 0.0},
+    "train": {"epochs": 2, "device": "cpu"},
+}
+SETTINGS = (
+    "train.epochs=3",
+    "model.convs=[2,2]",
+    "corpus.tables.train=x.tsv",
+    "augment.speed=[0.9, 1.1]",
+    "score.fold={a: b}",
+)
+
+
+def recording(format: str = "WAV", subtype: str | None = None, rate: int = 16000, channels: int = 1) -> bytes:
+    """Return a recording of 50 ms."""
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (rate // 20, channels)).astype(np.float32)
+    file = io.BytesIO()
+    soundfile.write(file, noise, rate, format=format, subtype=subtype)
+    return file.getvalue()
+
+
+def recordings() -> list[Files]:
+    kinds = [
+        *(
+            ("WAV", "PCM_16", 16000, 1),
+            ("WAV", "FLOAT", 8000, 2),
+            ("WAV", "ULAW", 44100, 1),
+            ("WAVEX", "PCM_24", 16000, 2),
+        ),
+        *(
+            ("WAV", "IMA_ADPCM", 16000, 1),
+            ("WAV", "GSM610", 8000, 1),
+            ("FLAC", "PCM_16", 16000, 2),
+            ("AIFF", "PCM_16", 16000, 1),
+        ),
+        *(
+            ("OGG", "VORBIS", 16000, 1),
+            ("OGG", "OPUS", 48000, 1),
+            ("MP3", "MPEG_LAYER_III", 16000, 1),
+            ("RF64", "PCM_16", 16000, 1),
+        ),
+        *(
+            ("NIST", "PCM_16", 16000, 1),
+            ("AU", "PCM_16", 8000, 2),
+            ("CAF", "PCM_16", 16000, 1),
+            ("W64", "PCM_16", 16000, 1),
+        ),
+    ]
+    return [{"a.wav": recording(*kind)} for kind in kinds]
+
+
+def textgrids() -> list[Files]:
+    texts = [LONG, SHORT, CHRONOLOGICAL, LONG.replace("\n", "\r\n")]
+    raw = [text.encode() for text in texts] + [BINARY, ("\ufeff" + LONG).encode("utf-16-le"), SHORT.encode("utf-16")]
+    return [{"a.TextGrid": each} for each in raw]
+
+
+def tables() -> list[Files]:
+    sound = {"a.wav": recording()}
+    raw = [{name: text.encode()} for name, text in TABLES.items()]
+    raw += [{"t.csv": TABLES["t.csv"].replace(",", ";").encode("cp1252", "replace")}]
+    return [each | sound for each in (*raw, {"t.tsv": TABLES["t.tsv"].encode("utf-16")})]
+
+
+def configs() -> list[Files]:
+    under = {"base.yaml": yaml.safe_dump({"base": "demo", "train": {"lr": 0.1}}).encode()}
+    text = yaml.safe_dump(CONFIG).encode()
+    anchors = b"model: {convs: &c [2], dense: *c}\ncorpus: {kind: timit, root: /data, dev_share: 1e-1}\n"
+    return [
+        {"c.yaml": text},
+        {"c.yaml": b"base: base.yaml\n" + text, **under},
+        {"c.yaml": anchors},
+        {"c.yaml": text, **under},
+    ]
+
+
+@lru_cache
+def config() -> Config:
+    """Return the config of the run, of the model and of the shards."""
+    return parse_config({**CONFIG, "run": "run"}, "fuzzing")
+
+
+def _write_shards(folder: Path) -> None:
+    wanted = config()
+    recipe = Recipe(wanted.features.model_dump(mode="json"), "found", PHONES, "fuzzing")
+    random = torch.Generator().manual_seed(1)
+    for number in range(2):
+        made = []
+        for utterance in range(3):
+            static = torch.randn(12, wanted.features.static_dims, generator=random)
+            moments = Moments.of(static, wanted.features)
+            made.append(Extracted(f"u{number}{utterance}", static, (1, 2, 3), moments, 0.12))
+        path = shard_path(folder, number, 2)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_shard(path, made, [("u9", "too short")], recipe, torch.float32)
+
+
+def _read(folder: Path) -> Files:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@lru_cache
+def _shards() -> Files:
+    with tempfile.TemporaryDirectory() as name:
+        _write_shards(Path(name))
+        return _read(Path(name))
+
+
+def shards() -> list[Files]:
+    return [dict(_shards())]
+
+
+@lru_cache
+def model() -> Files:
+    """Return a model with an n-gram and a calibration."""
+    wanted, inventory = config(), inventory_of(PHONES)
+    torch.manual_seed(1)
+    net = build_net(wanted, inventory)
+    lm = PhoneLM.learn([[1, 2, 3], [1, 3]], len(PHONES) + 1, 2)
+    shape = (wanted.features.channels, wanted.features.static_dims)
+    facts = {"epoch": 1, "dev_per": 12.5, "seed": 1}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "model"
+        save_checkpoint(folder, Checkpoint(wanted, inventory, net, torch.zeros(shape), torch.ones(shape), facts, lm=lm))
+        Calibration(1.1, 0.1, 0.01, 90, 0.1, 0.05, 0.9, "best path").save(folder)
+        return _read(folder)
+
+
+def checkpoints() -> list[Files]:
+    return [dict(model()), {name: raw for name, raw in model().items() if not name.startswith("lm")}]
+
+
+def calibrations() -> list[Files]:
+    return [{"calibration.json": model()["calibration.json"]}]
+
+
+def language_models() -> list[Files]:
+    return [{"lm.safetensors": model()["lm.safetensors"]}]
+
+
+@lru_cache
+def _run() -> Files:
+    """Return a run that saved its state, with the features it was trained on."""
+    wanted = config()
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        for split in ("train", "dev"):
+            _write_shards(work / "features" / split)
+        placed = wanted.model_copy(
+            update={"run": work / "run", "data": wanted.data.model_copy(update={"dir": work / "features"})}
+        )
+        run = Run(work / "run")
+        trainer = Trainer(placed, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
+        run.folder.mkdir()
+        record = run_record(wanted, trainer.data.shards, torch.device("cpu"), 1)
+        run.record.write_text(json.dumps({**record, "resumed": []}), encoding="utf-8")
+        run.config.write_text(yaml.safe_dump(wanted.to_dict()), encoding="utf-8")
+        run.metrics.write_text('{"epoch": 0, "step": 1, "loss": 0.5, "dev_per": 10.0}\n', encoding="utf-8")
+        everyone = np.arange(len(trainer.data.train.split))
+        state = ResumeState(trainer.progress, 0, everyone, trainer.data.train.limits, 1).to_tensors(len(everyone))
+        learner, facts = trainer.learner, {"epoch": 1, "step": 1}
+        state |= learner.to_tensors()
+        saved = Checkpoint(wanted, trainer.data.inventory, learner.net, learner.mean, learner.std, facts, state)
+        save_checkpoint(run.last, saved)
+        return _read(work)
+
+
+def runs() -> list[Files]:
+    best = {f"run/best/{name}": raw for name, raw in model().items()}
+    return [dict(_run()), _run() | best]
+
+
+def names() -> list[Files]:
+    text = "a.wav\nb.WAV\nsub/a.flac\nsub/a.mp3\na.TextGrid\na b.wav\nə.wav\na.wav.TextGrid\n._a.wav\nc.pcm\n"
+    return [{"names.txt": text.encode()}]
+
+
+def phns() -> list[Files]:
+    return [{"a.phn": PHN}, {"a.phn": PHN.replace(b"\n", b"\r\n")}]
+
+
+def transcripts() -> list[Files]:
+    texts = {"a.lab": "a b ʃ\n", "a.txt": "a\tb\n"}
+    raw = [{name: text.encode()} for name, text in texts.items()]
+    raw += [{"a.phn": PHN}, {"a.TextGrid": LONG.encode()}]
+    return [each | {"a.wav": recording()} for each in raw]
+
+
+def settings() -> list[Files]:
+    return [{"settings": "\n".join(SETTINGS).encode()}, *({"settings": each.encode()} for each in SETTINGS)]
+
+
+def folders() -> list[Files]:
+    """Return folders such as people have: recordings with TextGrids, with .PHN files, with tables."""
+    sound = recording()
+    grids = [{"corpus/a.wav": sound, "corpus/a.TextGrid": each["a.TextGrid"]} for each in textgrids()[:4]]
+    timit = {f"corpus/{side}/DR1/FABC0/SX1": each for side, each in (("TRAIN", sound), ("TEST", sound))}
+    timit = {f"{name}.WAV": raw for name, raw in timit.items()} | {f"{name}.PHN": PHN for name in timit}
+    made = [{f"corpus/{name}": raw for name, raw in each.items()} for each in tables()]
+    return [*grids, timit, *made, {"corpus/a.wav": sound}]
+
+
+def streams() -> list[Files]:
+    """Return recordings that standard input takes."""
+    kinds = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")]
+    return [{"a.wav": recording(*kind)} for kind in (*kinds, ("AIFF", "PCM_16"), ("NIST", "PCM_16"))]

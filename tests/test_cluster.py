@@ -1,0 +1,184 @@
+"""Extraction on a Dask cluster of two workers, each a process."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from speechctc import cluster
+from speechctc.cluster import on_cluster
+from speechctc.config.load import load_config
+from speechctc.corpora.corpus import Utterance
+from speechctc.errors import InputError
+from speechctc.progress import Advance
+from speechctc.stages import extract_work
+from speechctc.stages.extract import extract
+from speechctc.stages.extract_work import extracted
+from speechctc.stages.shard_plan import Job
+from speechctc.workers import WorkFailed
+from tests.tones import write_config
+from tests.train_helpers import Recorder
+
+pytest.importorskip("distributed")
+SCHEDULER, WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
+
+
+def square(number: int) -> int:
+    if number == 13:
+        raise ValueError("unlucky")
+    return number * number
+
+
+def nothing_installed() -> dict[str, str]:
+    return {}
+
+
+@contextmanager
+def process(folder: Path, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a part of a cluster in a folder, which is first where it looks for modules."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    quiet = subprocess.DEVNULL
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@contextmanager
+def scheduler(folder: Path) -> Iterator[str]:
+    """Start a scheduler; yield its address when it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with process(folder, SCHEDULER, "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"):
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield f"tcp://127.0.0.1:{port}"
+
+
+@contextmanager
+def workers(address: str, count: int, folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    from distributed import Client
+
+    options = (address, "--no-nanny", "--no-dashboard", "--nthreads", "1")
+    with ExitStack() as stack:
+        started = [stack.enter_context(process(folder, WORKER, *options)) for _ in range(count)]
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=60)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Return the address of a cluster of two workers, and the worker that a test may kill."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with scheduler(folder) as address, workers(address, 2, folder) as (first, _):
+        yield address, first
+
+
+class KillsOne(Recorder):
+    """Kills a worker after so many results."""
+
+    def __init__(self, after: int, kill: Callable[[], None]) -> None:
+        super().__init__()
+        self.after, self.kill = after, kill
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Advance]:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if done == self.after:
+                self.kill()
+
+        yield advance
+
+
+def features(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
+    two: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, first = two
+    monkeypatch.chdir(tmp_path)
+    write_config(Path("corpus"), 24, 6)  # relative paths: the workers start in another folder
+    shutil.copyfile("corpus/audio/0-001.wav", "corpus/audio/0-000.wav")
+    Path("corpus/audio/0-002.wav").write_bytes(Path("corpus/audio/0-001.wav").read_bytes()[:500])  # too short
+    config = load_config(Path("corpus/tones.yaml"))
+    here = extract(config, Recorder())
+    there = load_config(Path("corpus/tones.yaml"), ["data.dir=there", f"data.cluster={address}"])
+    monkeypatch.setattr(extract_work, "AHEAD", 200)  # so that most is still to be done when the worker ends
+    assert extract(there, KillsOne(5, first.kill)) == here
+    assert first.wait(10) != 0
+    assert features(Path("there")) == features(config.data.dir)
+    assert len(here[0].skipped) == 1 and "corpus/audio/0-002.wav: " in here[0].skipped[0][1]
+
+
+def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
+    two: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    address, _ = two
+    config = write_config(tmp_path / "corpus")
+    job = Job(Utterance("a", tmp_path / "corpus/audio/0-000.wav", ("low",)), (1,), 10)
+    with on_cluster(address, square, [*range(12), 13], nothing_installed, most=2) as results:
+        assert [next(results) for _ in range(12)] == [number * number for number in range(12)]
+        with pytest.raises(WorkFailed, match="ValueError: unlucky"):
+            next(results)
+    job.utterance.audio.unlink()
+    there = load_config(config, [f"data.cluster={address}"])
+    with pytest.raises(InputError, match="0-000.wav: not on the worker"):
+        with extracted([job], there) as features:
+            next(features)
+
+
+def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(tmp_path: Path) -> None:
+    with scheduler(tmp_path) as address:
+        with pytest.raises(InputError, match="no workers"), on_cluster(address, square, [1], nothing_installed):
+            pass
+        (tmp_path / "tests.py").write_text("")  # the worker cannot import this module
+        with workers(address, 1, tmp_path), pytest.raises(InputError, match="a worker cannot take work .*tests"):
+            with on_cluster(address, square, [1], nothing_installed):
+                pass
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])
+def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "SECONDS", 0.5)
+    with pytest.raises(InputError, match=f"data.cluster={address}: no Dask scheduler answers"):
+        with on_cluster(address, square, [1], nothing_installed):
+            pass
+
+
+def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"Dask is not installed; pip install 'speechctc\[cluster\]'"):
+        with on_cluster("tcp://a:1", square, [1], nothing_installed):
+            pass
+
+
+def test_a_worker_with_other_versions_is_named() -> None:
+    here = {"torch": "2.11.0", "numpy": "2.2.6"}
+    cluster.refuse_other(here, dict(here), "b")
+    with pytest.raises(InputError, match="the worker b has torch 2.10.0, this machine 2.11.0; install the same"):
+        cluster.refuse_other(here, here | {"torch": "2.10.0"}, "b")
+    with pytest.raises(InputError, match="the worker b has numpy none, this machine 2.2.6"):
+        cluster.refuse_other(here, {"torch": "2.11.0"}, "b")

@@ -1,0 +1,45 @@
+"""Messages are one line that a terminal can show, whatever the names and labels in them hold."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+from rich.console import Console
+
+from speechctc.errors import InputError, printable
+from speechctc.progress import Reporter
+
+NAME = "a\x1b[2J\r\n\x9b31m\u2028\x7f.wav"
+SHOWN = "a\\x1b[2J\\r\\n\\x9b31m\\u2028\\x7f.wav"
+
+
+def test_control_characters_are_escaped_and_phones_are_not() -> None:
+    assert printable(NAME) == SHOWN
+    assert printable("ɡ͡b ã ʔ\u200d [red]\\") == "ɡ͡b ã ʔ\u200d [red]\\"
+    assert printable("a\nb\x1b", keep="\n") == "a\nb\\x1b"
+
+
+def test_a_message_is_one_line_and_its_ends_are_kept() -> None:
+    error = InputError(f"{NAME}: {'x' * 5000} the end", f"rename {NAME}")
+    assert str(error).startswith(f"{SHOWN}: xxx") and " ... " in error.what and error.what.endswith("the end")
+    assert len(error.what) <= 900 and str(error).isprintable()
+    assert str(copy.copy(error)) == str(error)
+
+
+@pytest.mark.parametrize("say", ["note", "warn"])
+def test_notes_and_warnings_do_not_reach_the_terminal_raw(say: str) -> None:
+    reporter = Reporter()
+    reporter.console = Console(file=io.StringIO(), force_terminal=True, soft_wrap=True, color_system=None)
+    getattr(reporter, say)(f"{NAME} [bold]".replace("\n", ""))
+    assert f"{SHOWN} [bold]".replace("\\n", "") in reporter.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_texts_of_a_progress_bar_are_no_markup_and_no_control_characters() -> None:
+    reporter = Reporter()
+    reporter.console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+    with reporter.progress("[bold]\x1b]0;t\x07", 2) as advance:
+        advance(1, "[red]\x1b[2J")
+    said = reporter.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "[bold]\\x1b]0;t\\x07" in said and "[red]\\x1b[2J" in said and "\x1b[2J" not in said

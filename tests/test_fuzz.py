@@ -1,0 +1,109 @@
+"""Broken files for every reader, some thousands of them, and what the hunt takes for a finding."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from tests.fuzzing import judge as judging
+from tests.fuzzing.hunt import Tally, hunt
+from tests.fuzzing.judge import Judge
+from tests.fuzzing.lines import line_fault
+from tests.fuzzing.readers import READERS, Reader
+
+MANY, FEW = 250, 30  # inputs of a cheap reader, and of another
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    """Return what came of the same hunt each time."""
+    cheap = [name for name, reader in READERS.items() if reader.cheap]
+    tally = hunt(cheap, MANY, 1e9, seed=1)
+    other = hunt([name for name in READERS if name not in cheap], FEW, 1e9, seed=1)
+    return Tally(tally.tried | other.tried, tally.findings + other.findings)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_broken_file_is_read_or_refused_in_a_line(tally: Tally, name: str) -> None:
+    assert tally.tried[name] >= (MANY if READERS[name].cheap else FEW)
+    assert [each["fault"] for each in tally.findings if each["reader"] == name] == []
+
+
+def _raise() -> None:
+    raise ValueError
+
+
+def _say() -> None:
+    os.write(2, b"found something")
+
+
+def _leave() -> None:
+    Path("more").touch()
+
+
+def _change() -> None:
+    Path("a").write_bytes(b"changed")
+
+
+def _write_outside() -> None:
+    (Path(__file__).parent / "fuzzing" / "nowhere" / "x").open("w")
+
+
+def _work_on() -> None:
+    while True:
+        pass
+
+
+def _refuse() -> None:
+    raise InputError("a\x1b[2J\nb" * 1000, "mend it")
+
+
+FAULTS: dict[str, Callable[[], object]] = {
+    "raises ValueError": _raise,
+    "warns": lambda: warnings.warn("careful", stacklevel=1),
+    "says something": _say,
+    "leaves a file": _leave,
+    "changes the input": _change,
+    "raises FileNotFoundError": _write_outside,
+    "takes more than": _work_on,
+    "": _refuse,
+}
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+    monkeypatch.setattr(judging, "SECONDS", 0.05)
+    made = Judge()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_reader_must_not_do_is_a_finding(judge: Judge, fault: str) -> None:
+    verdict = judge.run(Reader(lambda: [{"a": b"1"}], FAULTS[fault]), {"a": b"1"})
+    assert verdict.fault.startswith(fault) if fault else not verdict.fault, verdict
+
+
+def test_writing_elsewhere_is_a_finding(judge: Judge, tmp_path: Path) -> None:
+    verdict = judge.run(Reader(list, lambda: (tmp_path / "x").write_text("x")), {"a": b"1"})
+    assert verdict.fault == "writes outside its folder" and str(tmp_path / "x") in verdict.detail
+
+
+def test_a_line_for_the_user_is_one_short_line_without_control_characters() -> None:
+    assert not line_fault("a.wav: ə is not a phone")
+    assert all(line_fault(each) for each in ("a\nb", "a\x1bb", "a\x9bb", "a\u2028b", "a" * 2001))
+
+
+def test_a_crash_is_a_finding_and_the_hunt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tests.fuzzing.hunt as hunting
+
+    monkeypatch.setattr(hunting, "RESTARTS", 2)
+    monkeypatch.setenv("SPEECHCTC_FUZZ_CRASH", "1")
+    tally = hunt(["crash"], 5, 1e9, seed=1)
+    assert [each["fault"] for each in tally.findings] == ["ends the process with status -6"]
+    assert len(tally.findings[0]["files"]) == 1
