@@ -10,6 +10,7 @@ import typer
 
 from speechctc.cli.find_model import find_model
 from speechctc.cli.options import JsonOption, ModelOption, OverwriteOption, SettingsArgument, Split
+from speechctc.cli.streams import show
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def train(
         return
     from speechctc.stages.lm_train import train_ngram
 
-    typer.echo(train_ngram(source, inventory, order, out))
+    show(train_ngram(source, inventory, order, out))
 
 
 @lm_app.command()
@@ -125,7 +126,7 @@ def perplexity(
         inventory, labelled = split_texts(_loaded(config, settings), splits)
         texts = [*labelled, *texts]
     found = score_texts(lm, texts, inventory, Reporter())
-    typer.echo(table(found))
+    show(table(found))
     if json_file:
         written.write_json(json_file, [each.to_dict() for each in found], overwrite)
 
@@ -148,7 +149,7 @@ def sample(
     from speechctc.stages.lm_perplexity import draw
 
     for line in draw(lm, count, seed, temperature, prefix, longest):
-        typer.echo(line)
+        show(line)
 
 
 @lm_app.command()
@@ -191,10 +192,10 @@ def tune(
     path = out or folder / FILE
     check_place(path, recogniser)
     tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
-    typer.echo(tuning.to_text())
+    show(tuning.to_text())
     keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
-    typer.echo(f"written: {path}; {used}")
+    show(f"written: {path}; {used}")
 
 
 def _sources(
@@ -225,9 +226,9 @@ def _train_lstm(
     training = LstmTraining(out, inventory, lstm_config(settings), labels, dev_labels, resume, reporter)
     training.train()
     if training.status:
-        typer.echo(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)
+        show(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)
         raise typer.Exit(training.status)
-    typer.echo(f"trained: {out}/best, dev perplexity {training.trainer.progress.best:.2f}")
+    show(f"trained: {out}/best, dev perplexity {training.trainer.progress.best:.2f}")
 
 
 def _loaded(config: str, settings: list[str] | None) -> Config:

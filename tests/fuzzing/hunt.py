@@ -98,6 +98,7 @@ class _Worker:
             else:
                 self.process.kill()
         status = self.process.wait()
+        self.process.stdout.close()
         if not self.begun:
             raise RuntimeError(f"the hunt for {', '.join(self.readers)} does not begin: status {status}")
         if status:

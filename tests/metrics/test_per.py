@@ -122,5 +122,5 @@ def test_the_interval_in_words() -> None:
 
 def test_caution_begins_below_the_limits() -> None:
     assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES, 9).caution == ""
-    assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES - 1, 9).caution.startswith("little proof")
+    assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES - 1, 9).caution.startswith("not reliable")
     assert "speaker" in Reliability(1.0, 2.0, "utterances", FEW_SPEAKERS - 1, FEW_PHONES, 9).caution
