@@ -25,8 +25,8 @@ def export_command(
 ) -> None:
     """Write a model to give to others.
 
-    It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An
-    ONNX file maps static features to logits.
+    It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no
+    training state, no paths of this machine, weights in 16 bits. An ONNX file maps static features to logits.
     """
     from speechctc.stages.export import check_out, export
 
