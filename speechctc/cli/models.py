@@ -23,10 +23,10 @@ def export_command(
         ),
     ] = False,
 ) -> None:
-    """Write a model to give to others: as a folder for speechctc, or as an .onnx file for other programs.
+    """Write a model to give to others.
 
-    A folder has half the size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An
-    ONNX file maps static features to logits.
+    It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no
+    training state, no paths of this machine, weights in 16 bits. An ONNX file maps static features to logits.
     """
     from speechctc.stages.export import check_out, export
 
@@ -36,7 +36,10 @@ def export_command(
 
 
 def config_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
-    """Check a config and print all its keys, defaults included."""
+    """Check a config and print all its keys.
+
+    Defaults are filled in.
+    """
     import yaml
 
     from speechctc.config.load import load_config

@@ -62,10 +62,11 @@ def calibrate_command(
     ] = Split.dev,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Calibrate a model: make its confidences probabilities, and correct its boundaries.
+    """Make the confidences of a model probabilities.
 
-    After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries are moved by the median error
-    of the model's boundaries. Both are estimated on dev, which is never trained on, and saved in the model's folder.
+    Also corrects its boundaries. After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries
+    are moved by the median error of the model's boundaries. Both are estimated on dev, which is never trained on, and
+    saved in the model's folder.
     """
     from speechctc.progress import Reporter
     from speechctc.stages.calibrate import calibrate

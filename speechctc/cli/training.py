@@ -19,7 +19,7 @@ def start_command(
         typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
     ] = None,
 ) -> None:
-    """Describe a folder of recordings, and write a config to train on it."""
+    """Describe recordings, and write a config for them."""
     from speechctc.stages.start import start
 
     show(start(folder, out).to_text())

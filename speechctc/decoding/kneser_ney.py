@@ -1,4 +1,4 @@
-"""Interpolated modified Kneser-Ney smoothing: from sequences of phones to an n-gram.
+"""Estimate an n-gram from sequences of phones, with interpolated modified Kneser-Ney smoothing.
 
 R. Kneser and H. Ney, "Improved backing-off for m-gram language modeling", ICASSP 1995; modified Kneser-Ney with one
 discount for each of the counts 1, 2 and 3 or more: S. F. Chen and J. Goodman, "An empirical study of smoothing
@@ -19,7 +19,7 @@ Labels = Sequence[int] | NDArray[np.integer[Any]]
 
 
 def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
-    """Count and smooth.
+    """Estimate an n-gram.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
 
 
 class _Level(NamedTuple):
-    """The distinct strings of one length, as indices into the strings that are one token shorter."""
+    """The distinct strings of one length, as indices into the strings with one token less."""
 
-    context: Integers  # the string less its last token
+    context: Integers  # the string without its last token
     token: Integers
-    suffix: Integers  # the string less its first token
-    times: Integers  # how often it occurs
+    suffix: Integers  # the string without its first token
+    times: Integers  # number of occurrences
 
 
 def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
-    """Put sequences one after the other: before each `START`, after each the token `classes`."""
+    """Concatenate sequences, with the token `START` before and the token `classes` after each."""
     parts = []
     for labels in sequences:
         inner = np.asarray(labels, dtype=np.int64)
@@ -75,9 +75,9 @@ def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
 
 
 def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
-    """Find the strings of 0 to `order` tokens that occur, none longer than its sequence.
+    """Find the strings of 0 to `order` tokens that occur within a sequence.
 
-    Strings of one token are there even if they do not occur, in the order of the tokens.
+    All strings of one token are included, in the order of the tokens, even if they do not occur.
     """
     none = np.zeros(1, dtype=np.int64)
     every, nowhere = np.arange(classes + 1), np.zeros(classes + 1, np.int64)
@@ -99,15 +99,15 @@ def _smooth(levels: list[_Level], length: int, lower: Reals) -> tuple[Reals, Rea
     """Return the probabilities of the strings of this length, and the back-off weights of those one shorter.
 
     Chen and Goodman 1999, eq. 18 (interpolated): ``p(v | c) = (n(cv) - D(n(cv))) / n(c.) + gamma(c) p(v | c')``.
-    Shorter strings count once for each token seen before them (Kneser and Ney 1995), but those that begin an
-    utterance, before which there is nothing: they count as often as they occur.
+    The count of a string shorter than the order is the number of distinct tokens before it (Kneser and Ney 1995);
+    strings at the start of an utterance have no token before them and keep their number of occurrences.
     """
     level, contexts = levels[length], len(levels[length - 1].token)
     count = level.times
     if length + 1 < len(levels):
         left = np.bincount(levels[length + 1].suffix, minlength=len(count))
         count = np.where(left > 0, left, count)
-    count = np.where(level.token == START, 0, count)  # as a first token, which nothing predicts
+    count = np.where(level.token == START, 0, count)  # the start is never predicted
     discount = _discounts(count)[np.minimum(count, 3)]
     total = np.bincount(level.context, count, minlength=contexts)
     mass = np.bincount(level.context, discount, minlength=contexts)
@@ -117,10 +117,10 @@ def _smooth(levels: list[_Level], length: int, lower: Reals) -> tuple[Reals, Rea
 
 
 def _discounts(count: Integers) -> Reals:
-    """Return what to take off the counts 0, 1, 2, and 3 or more.
+    """Return the discounts of the counts 0, 1, 2, and 3 or more.
 
-    Chen and Goodman 1999, eq. 26; where one of these is undefined or nonsense, Kneser and Ney's single discount, and
-    where that is undefined, one half.
+    Chen and Goodman 1999, eq. 26; if one of these is undefined or out of range, Kneser and Ney's single discount; if
+    that is undefined, one half.
     """
     n1, n2, n3, n4 = (np.count_nonzero(count == k) for k in (1, 2, 3, 4))
     single = n1 / (n1 + 2 * n2) if n1 and n2 else 0.5

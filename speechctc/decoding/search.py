@@ -76,17 +76,17 @@ def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
 
 
 class Hypothesis(NamedTuple):
-    """A sequence of phones that a search kept.
+    """A sequence of phones that the search keeps.
 
     Attributes
     ----------
     labels : tuple of int
     path : ndarray, shape = (n_frames,)
-        The classes of its best path.
+        Classes of its best path.
     acoustic : float
-        Log of its probability by the net: of its paths that were kept, added up.
+        Log of its probability by the net, summed over the paths that were kept.
     lm : float
-        Log of its probability by the n-gram, the end included.
+        Log of its probability by the n-gram, including the end.
     """
 
     labels: tuple[int, ...]
@@ -156,9 +156,9 @@ class LmSearch:
         return self._next(self._waiting[:0], ends=True)
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Return the sequences that are kept after the frames so far, as if the recording ended here; best first.
+        """Return the sequences that the search keeps now, as if the recording ended here; best first.
 
-        Only for searches that have seen no more frames than their `limit`.
+        Valid only before the search has processed more frames than its `limit`.
         """
         tokens, (weight, bonus, _) = self._tokens, self._numbers
         kept, frames = int(tokens.clock[0]), int(tokens.clock[1])

@@ -1,4 +1,4 @@
-"""A back-off n-gram as a trie of the strings it has a probability for."""
+"""A back-off n-gram as a trie of its strings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Reals = NDArray[np.float64]
 
 START = 0  # the token before the first phone; phones are the tokens from 1; the end is the token `classes`
 ROOT = 0  # the node of the empty string
-FLOOR = -99 * float(np.log(10))  # what ARPA files write for log(0)
+FLOOR = -99 * float(np.log(10))  # log(0) in ARPA files
 
 
 @dataclass(frozen=True, eq=False)
 class Ngram:
     """Log probabilities and back-off weights of strings of tokens. Logarithms are natural.
 
-    ``P(token | context)`` is that of the string where the trie has it, else ``backoff(context)`` times the probability
-    after the context without its first token; a context that the trie does not have has back-off weight 1.
+    ``P(token | context)`` is the probability of the string if the trie has it, else ``backoff(context)`` times the
+    probability after the context without its first token; a context that is not in the trie has back-off weight 1.
 
     Nodes are sorted by length, then by parent, then by token; node 0 is the empty string.
 
@@ -36,7 +36,7 @@ class Ngram:
     token : ndarray, shape = (nodes,)
         The last token.
     log_prob : ndarray, shape = (nodes,)
-        Of the last token after the others.
+        Log probability of the last token after the others.
     backoff : ndarray, shape = (nodes,)
         Log of the weight of shorter contexts after this string.
     unseen : float

@@ -21,15 +21,15 @@ MEND = "mend it there, or write it again with the tool that made it"
 
 @dataclass(frozen=True)
 class Arpa:
-    """What an ARPA file holds.
+    """The contents of an ARPA file.
 
     Attributes
     ----------
     ngram : Ngram
     inventory : Inventory
-        The phones that the n-gram's tokens count, from 1.
+        Its phone ``phones[i]`` is token ``i + 1`` of the n-gram.
     missing : tuple of str
-        Phones of the inventory that the file does not have. They have the probability of ``<unk>``, or of 10^-99.
+        Phones of the inventory that the file lacks. They have the probability of ``<unk>``, or 10^-99.
     """
 
     ngram: Ngram
@@ -53,7 +53,7 @@ def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
     ----------
     path : Path
     inventory : Inventory, optional
-        The phones that its words must be; without one its words are the phones.
+        The phones that its words must be; None: the words are the phones.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Read a language model from where a ``--lm`` points."""
+"""Read the language model that ``--lm`` names."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from speechctc.storage import files
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
-    """Read an ARPA file, an LSTM, or a recogniser's own n-gram from its checkpoint.
+    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint.
 
     Parameters
     ----------
     path : Path
     inventory : Inventory, optional
-        The phones that it must be of; without one, whichever it has.
+        The phones that it must have; None: any.
     device : torch.device, optional
         Where an LSTM computes; the CPU by default.
 
     Raises
     ------
     InputError
-        There is nothing of the kind, it is damaged, or of another phone set.
+        There is no language model, it is damaged, or it has another phone set.
     """
     if not path.exists():
         raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
@@ -54,12 +54,12 @@ def load_ngram(path: Path, inventory: Inventory | None = None) -> NgramModel:
 
 
 def check_phones(where: Path, phones: Inventory, inventory: Inventory | None) -> None:
-    """See that a language model's phones are those wanted, in their order.
+    """Check that a language model has the phones of an inventory, in the same order.
 
     Raises
     ------
     InputError
-        They are others.
+        It has others.
     """
     if inventory is None or phones.phones == inventory.phones:
         return

@@ -1,4 +1,4 @@
-"""A recurrent language model of phones: an LSTM, as one would train over characters."""
+"""A recurrent language model of phones: an LSTM."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ SCORED = 16_384  # events in a batch that is scored, padding included
 class LstmConfig(Section):
     """The net and its training; set on the command line as ``lm.hidden=512``."""
 
-    embedding: int = Field(64, ge=1, description="numbers that stand for a phone")
+    embedding: int = Field(64, ge=1, description="size of a phone's embedding")
     hidden: int = Field(256, ge=1, description="units of each layer")
     layers: int = Field(2, ge=1, le=8)
-    dropout: float = Field(0.4, ge=0, lt=1, description="after the embedding, between layers and after the last")
-    epochs: int = Field(60, ge=1, description="passes over the training text, at most")
-    patience: int = Field(4, ge=1, description="end after so many epochs without a better dev perplexity")
-    batch_size: int = Field(32, ge=1, description="utterances in a batch, at most")
-    batch_phones: int = Field(8192, ge=1, description="phones in a batch, padding included, at most")
-    longest: int = Field(512, ge=1, description="longer utterances are cut into parts of so many phones in training")
+    dropout: float = Field(
+        0.4, ge=0, lt=1, description="dropout after the embedding, between layers and after the last"
+    )
+    epochs: int = Field(60, ge=1, description="most passes over the training text")
+    patience: int = Field(4, ge=1, description="end after this many epochs without a better dev perplexity")
+    batch_size: int = Field(32, ge=1, description="most utterances in a batch")
+    batch_phones: int = Field(8192, ge=1, description="most phones in a batch, padding included")
+    longest: int = Field(512, ge=1, description="longest utterance, phones; longer ones are trained on in parts")
     lr: float = Field(3e-3, gt=0, description="learning rate; halved after an epoch without a better dev perplexity")
     weight_decay: float = Field(0.01, ge=0)
-    clip: float = Field(1.0, gt=0, description="the gradient's norm is held to this")
-    seed: int = Field(1, ge=0, description="of the weights, the order of batches and dropout")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    seed: int = Field(1, ge=0, description="seed for the weights, the order of batches and dropout")
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         "auto", description="auto: bfloat16 where hardware has it"
     )
@@ -43,7 +45,7 @@ class LstmConfig(Section):
 
 
 class PhoneLstm(nn.Module):
-    """Tokens to the logits of what comes next. Token 0 is the start as input and the end as output.
+    """Maps tokens to the logits of the next ones. Token 0 is the start as input and the end as output.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class PhoneLstm(nn.Module):
         ----------
         tokens : Tensor, shape = (n_batch, length)
         state : tuple of Tensor, optional
-            After what came before.
+            The state after the tokens before; None: at the start.
         """
         hidden, state = self.lstm(self.dropout(self.embedding(tokens)), state)
         return self.output(self.dropout(hidden)), state
@@ -95,12 +97,12 @@ class LstmModel:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the net."""
         return self.net.output.weight.device
 
     @torch.inference_mode()
     def score(self, sequences: Sequences) -> Reals:
-        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
         self.net.eval()
         stream, scores = Stream.of(sequences), np.zeros(len(sequences))
         for members in batches_by_length(stream.lengths, len(sequences), SCORED):
@@ -112,7 +114,7 @@ class LstmModel:
         return scores
 
     def begin(self, count: int) -> Any:
-        """Return the state of so many utterances that begin."""
+        """Return the state at the start of `count` utterances."""
         self.net.eval()
         shape = self.net.lstm.num_layers, count, self.net.lstm.hidden_size
         return torch.zeros(shape, device=self.device), torch.zeros(shape, device=self.device)

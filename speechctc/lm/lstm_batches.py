@@ -1,4 +1,4 @@
-"""Padded batches of phone sequences, made ahead of the computing."""
+"""Padded batches of phone sequences, made in advance by a thread."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ AHEAD = 4
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Utterances end to end, each after a 0, and a 0 at the end: what follows a token is what it should foretell.
+    """Concatenated utterances, each after a 0, and a 0 at the end; the target of a token is the token after it.
 
     Attributes
     ----------
     tokens : ndarray, shape = (phones + utterances + 1,), int32
     starts, lengths : ndarray, shape = (pieces,)
-        Where each piece begins, and how many tokens it has.
+        First token of each piece, and its number of tokens.
     """
 
     tokens: NDArray[np.int32]
@@ -37,7 +37,7 @@ class Stream:
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]], longest: int | None = None) -> Stream:
-        """Lay out utterances; those longer than `longest` in pieces, the later of which begin with a phone."""
+        """Concatenate utterances; those longer than `longest` are cut into pieces."""
         lengths = np.array([len(sequence) + 1 for sequence in sequences], np.int64)
         tokens = np.zeros(int(lengths.sum()) + 1, np.int32)
         starts = np.cumsum(lengths) - lengths
@@ -62,15 +62,15 @@ class Stream:
 
 
 def batches_by_length(lengths: Integers, most: int, most_tokens: int, order: Integers | None = None) -> list[Integers]:
-    """Cut pieces into batches of like length.
+    """Cut pieces into batches of similar length.
 
     Parameters
     ----------
     lengths : ndarray, shape = (pieces,)
     most, most_tokens : int
-        Pieces, and tokens with padding, in a batch.
+        Most pieces in a batch, and most tokens with padding.
     order : ndarray, optional
-        The pieces in the order in which they are sorted, window by window; without it all together.
+        The order of the pieces; None: all sorted by length.
     """
     order = np.argsort(lengths, kind="stable") if order is None else order
     batches: list[Integers] = []
@@ -87,7 +87,7 @@ def batches_by_length(lengths: Integers, most: int, most_tokens: int, order: Int
 
 
 def epoch_batches(lengths: Integers, most: int, most_tokens: int, seed: tuple[int, int]) -> list[Integers]:
-    """Return the batches of an epoch at random: their members of like length, their order of none."""
+    """Return the batches of an epoch in random order; the members of each have similar lengths."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(lengths))
     window = WINDOW * most
@@ -99,15 +99,15 @@ def epoch_batches(lengths: Integers, most: int, most_tokens: int, seed: tuple[in
 
 
 def made_ahead(stream: Stream, batches: Iterable[Integers], pinned: bool) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the padded batches, which a thread makes while those before are computed with.
+    """Yield the padded batches, which a thread makes in advance.
 
     Parameters
     ----------
     stream : Stream
     batches : iterable of ndarray
-        The pieces of each.
+        The pieces of each batch.
     pinned : bool
-        In memory from which a GPU copies while it computes.
+        In pinned memory, from which a GPU copies while it computes.
     """
     made: queue.Queue[tuple[Tensor, Tensor] | BaseException | None] = queue.Queue(AHEAD)
     left = threading.Event()

@@ -2,7 +2,7 @@
 
 weights.safetensors    the net's tensors
 lm.json                format, phones, settings, epoch, dev perplexity, versions
-state.safetensors      only in ``last/``: what training needs to go on
+state.safetensors      only in ``last/``: the state to resume training from
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ABOUT = "lm.json"
 
 @dataclass(frozen=True)
 class SavedLstm:
-    """What such a folder holds.
+    """The contents of the folder of an LSTM.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SavedLstm:
     facts : dict
         Epoch, dev perplexity, versions; plain values.
     state : dict of str to Tensor
-        The optimiser's; empty but in ``last/``.
+        State of the optimiser; empty except in ``last/``.
     """
 
     model: LstmModel
@@ -48,7 +48,7 @@ class SavedLstm:
 
 
 def save_lstm(folder: Path, saved: SavedLstm) -> None:
-    """Write a model; whole or not at all."""
+    """Write a model, whole or not at all."""
     model = saved.model
     about = {
         "format": FORMAT,
@@ -74,7 +74,7 @@ def load_lstm(folder: Path, device: torch.device | None = None) -> SavedLstm:
     Raises
     ------
     InputError
-        It is damaged or cut off, or of another format.
+        It is damaged or has another format version.
     """
     return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
 
@@ -100,7 +100,7 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
 
 
 def find_lstm(path: Path) -> Path | None:
-    """Return the folder of the model that a folder of ``lm train`` holds: itself, its ``best`` or its ``last``."""
+    """Return the folder of the model in a folder of ``lm train``: itself, its ``best`` or its ``last``."""
     for folder in (path, path / "best", path / "last"):
         if (files.standing(folder) / ABOUT).is_file():
             return folder

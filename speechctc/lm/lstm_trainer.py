@@ -1,4 +1,4 @@
-"""Training an LSTM: steps, epochs, and what it takes to go on bit for bit."""
+"""Train an LSTM: steps, epochs, and the state to resume from bit for bit."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from speechctc.lm.lstm_batches import IGNORED, Stream, epoch_batches, made_ahead
 
 @dataclass
 class Progress:
-    """How far training has come.
+    """The progress of training.
 
     Attributes
     ----------
     epoch, batch, step : int
-        Epochs done, batches done in the epoch in hand, steps in all.
+        Epochs done, batches done in the current epoch, steps in all.
     rate : float
-        What the learning rate is multiplied by.
+        Factor of the learning rate.
     best : float, optional
         Lowest dev perplexity so far.
     waited : int
-        Epochs since.
+        Epochs since the best.
     loss : float
-        Sum over the events of the epoch in hand.
+        Sum over the events of the current epoch.
     events : int
-        How many these are.
+        Number of these events.
     seconds : float
-        That the epoch in hand has taken.
+        Duration of the current epoch so far.
     """
 
     epoch: int = 0
@@ -71,22 +71,22 @@ class LstmTrainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether training is finished."""
         config = self.model.config
         return self.progress.epoch >= config.epochs or self.progress.waited >= config.patience
 
     def epoch(self, between: Callable[[], bool]) -> dict[str, Any] | None:
-        """Do what is left of the epoch in hand and score dev.
+        """Finish the current epoch and score dev.
 
         Parameters
         ----------
         between : callable
-            Is called after each step; training stops there if it returns true.
+            Called after each step; training stops there if it returns true.
 
         Returns
         -------
         dict or None
-            The epoch's line of the log; None if it was stopped.
+            The epoch's line of the log; None if training was stopped.
         """
         config, at = self.model.config, self.progress
         batches = epoch_batches(self.stream.lengths, config.batch_size, config.batch_phones, (config.seed, at.epoch))
@@ -140,17 +140,17 @@ class LstmTrainer:
         return line
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return the optimiser's state; `Progress` is the rest of what `restore` takes."""
+        """Return the optimiser's state, for `restore`."""
         state = self.optimizer.state_dict()["state"]
         return {f"{number}.{name}": value for number, values in state.items() for name, value in values.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
-        """Go on from where a trainer was.
+        """Restore a saved state.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            They are not what a trainer saved.
+            It is not a state that a trainer saved.
         """
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():

@@ -1,4 +1,4 @@
-"""What every language model of phones can do, and the n-gram as one."""
+"""The protocol of language models of phones, and n-grams in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sequences = Sequence[Sequence[int]]
 
 
 class LanguageModel(Protocol):
-    """A distribution over sequences of phones; class 0 is the end of the utterance, phones count from 1."""
+    """A probability distribution over sequences of phones; class 0 is the end, phones count from 1."""
 
     @property
     def inventory(self) -> Inventory:
@@ -24,13 +24,13 @@ class LanguageModel(Protocol):
 
     @property
     def kind(self) -> str:
-        """In words: ``"4-gram"``."""
+        """A description, such as ``"4-gram"``."""
 
     def score(self, sequences: Sequences) -> Reals:
-        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
 
     def begin(self, count: int) -> Any:
-        """Return the state of so many utterances that begin."""
+        """Return the state at the start of `count` utterances."""
 
     def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
         """Append a phone to each utterance (none at the start).
@@ -38,7 +38,7 @@ class LanguageModel(Protocol):
         Returns
         -------
         log_probs : ndarray, shape = (n_utterances, classes)
-            Of what comes next.
+            Log probability of each next class.
         state : any
         """
 
@@ -62,11 +62,11 @@ class NgramModel:
     missing: tuple[str, ...] = ()
 
     def score(self, sequences: Sequences) -> Reals:
-        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
         return np.array([self.lm.log_prob(labels) for labels in sequences])
 
     def begin(self, count: int) -> Any:
-        """Return the state of so many utterances that begin."""
+        """Return the state at the start of `count` utterances."""
         return np.zeros(count, np.int64)
 
     def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
@@ -88,9 +88,9 @@ def sample(
     temperature : float
         Log probabilities are divided by it; 0: always the most probable phone.
     prefix : sequence of int
-        What each sequence begins with.
+        Beginning of each sequence.
     longest : int
-        A sequence ends after so many phones, if not before.
+        Most phones in a sequence.
     """
     rng = np.random.default_rng(seed)
     for _ in range(count):

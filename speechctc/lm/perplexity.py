@@ -1,4 +1,4 @@
-"""How well language models foretell phones: perplexity, with an interval."""
+"""Perplexity of language models, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def perplexity(lm: LanguageModel, name: str, text: str, labels: Sequence[Sequenc
 
 
 def table(found: Sequence[Perplexity]) -> str:
-    """Return the perplexities for people, a line each."""
+    """Return the perplexities as a table, one per line."""
     rows = [("language model", "text", "utterances", "phones", "perplexity", "95 % interval")]
     for each in found:
         interval = f"{each.low:.2f} to {each.high:.2f}"

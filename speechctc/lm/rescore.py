@@ -1,4 +1,4 @@
-"""Rank the sequences that a prefix search keeps, by an n-gram, an LSTM, or both together."""
+"""Rank the hypotheses of a prefix search by an n-gram, an LSTM, or both."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from speechctc.lm.model import LanguageModel
 from speechctc.phones.inventory import BLANK
 
 LONGEST = 30.0
-"""Seconds that are ranked at a time: of a longer sequence the few that are kept would differ near its end alone."""
+"""Most seconds to rank at a time: the hypotheses of a longer recording would differ only near its end."""
 
 
 class Search(Protocol):
-    """What takes in frames and settles their classes; see `speechctc.decoding.search.LmSearch`."""
+    """Commits the classes of frames; see `speechctc.decoding.search.LmSearch`."""
 
     def push(self, log_probs: Rows) -> tuple[Rows, Path]:
-        """Take in the next frames; return those whose class is settled by now, and their classes."""
+        """Process the next frames; return those that are committed by now, and their classes."""
 
     def finish(self) -> tuple[Rows, Path]:
-        """Return what is left of the recording, which ends here."""
+        """End the recording; return the remaining frames and their classes."""
 
 
 class Ranked(NamedTuple):
@@ -34,7 +34,7 @@ class Ranked(NamedTuple):
     ----------
     labels : tuple of int
     path : ndarray, shape = (n_frames,)
-        The classes of its best path.
+        Classes of its best path.
     acoustic : float
         Log probability by the net.
     lm : float
@@ -51,15 +51,14 @@ class Ranked(NamedTuple):
 
 
 class Ranker:
-    """Finds the best sequences of a stretch of speech.
+    """Finds the best sequences of phones of a piece of a recording.
 
     Parameters
     ----------
     ngram : PhoneLM, optional
     lstm : LanguageModel, optional
     config : Config
-        Weight, bonus, share and beam are those of ``decode``. A weight of 0 leaves both models out; without a model
-        in use there is no bonus.
+        Its ``decode`` has the weight, bonus, share and beam. A weight of 0 leaves out both models and the bonus.
     """
 
     def __init__(self, ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> None:
@@ -74,7 +73,7 @@ class Ranker:
         self.longest = round(1000 * LONGEST / (config.features.shift_ms * config.model.time_stride))
 
     def rank(self, log_probs: Rows) -> list[Ranked]:
-        """Return the sequences that a search keeps, best first; at least one.
+        """Return the hypotheses of the search, best first; at least one.
 
         Parameters
         ----------
@@ -83,7 +82,7 @@ class Ranker:
         return self.ranked(self.hypotheses(log_probs))
 
     def hypotheses(self, log_probs: Rows) -> list[Hypothesis]:
-        """Return the sequences that the search with the n-gram keeps, or without one that by the net alone."""
+        """Return the hypotheses of the search, with the n-gram if there is one."""
         limit = max(len(log_probs), 1)
         if self.ngram is None:
             search = LmSearch(PhoneLM.flat(log_probs.shape[1]), 0.0, 0.0, self.beam, limit=limit)
@@ -106,13 +105,13 @@ class Ranker:
         return sorted(found, key=lambda each: -each.total)
 
     def pieces(self, log_probs: Rows, ends: bool = True) -> Iterator[Rows]:
-        """Cut a recording into pieces that are short enough, in the middle of pauses.
+        """Cut a recording into pieces of at most `LONGEST` seconds, in the middle of pauses.
 
         Parameters
         ----------
         log_probs : ndarray, shape = (n_frames, classes), float32
         ends : bool
-            Whether what is left in the end is a piece too.
+            Also yield the last piece, which may be followed by more otherwise.
         """
         while len(log_probs) > self.longest:
             cut = _pause(log_probs[: self.longest])
@@ -123,18 +122,18 @@ class Ranker:
 
 
 class RankingSearch:
-    """A `Search` that ranks piece by piece: what it settles comes when a piece is whole."""
+    """A `Search` that ranks piece by piece, and commits the frames of a piece when it is complete."""
 
     def __init__(self, ranker: Ranker, classes: int) -> None:
         self._ranker = ranker
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
     def push(self, log_probs: Rows) -> tuple[Rows, Path]:
-        """Take in the next frames; return those of the pieces that are whole, and their classes."""
+        """Process the next frames; return those of complete pieces, and their classes."""
         return self._next(np.concatenate([self._waiting, log_probs]), ends=False)
 
     def finish(self) -> tuple[Rows, Path]:
-        """Return what is left of the recording, which ends here."""
+        """End the recording; return the remaining frames and their classes."""
         return self._next(self._waiting, ends=True)
 
     def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
@@ -146,7 +145,7 @@ class RankingSearch:
 
 
 def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int) -> Search | None:
-    """Return the search that ``decode`` in the config means; None for the best class frame by frame."""
+    """Return the search of the config's ``decode`` section; None: greedy decoding."""
     ranker = Ranker(ngram, lstm, config)
     if config.decode.search == "greedy" or (config.decode.search == "auto" and not ranker.uses_lm):
         return None
@@ -163,7 +162,7 @@ def without_lm(config: Config) -> Config:
 
 
 def method(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> str:
-    """Return how phones are found, in words."""
+    """Return the decoding method, in words."""
     ranker, decode = Ranker(ngram, lstm, config), config.decode
     if decode.search == "greedy" or (decode.search == "auto" and not ranker.uses_lm):
         return "best path"

@@ -1,4 +1,4 @@
-"""Phone texts: an utterance a line, phones with spaces between them."""
+"""Phone texts: one utterance per line, phones separated by spaces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_text(path: Path) -> list[list[str]]:
     lines = [line.split() for line in read_unpacked(path, "a UTF-8 text").splitlines()]
     utterances = [line for line in lines if line]
     if not utterances:
-        raise InputError(f"{path}: no phones in it", "write an utterance a line, its phones with spaces between them")
+        raise InputError(f"{path}: no phones in it", "write one utterance per line, its phones separated by spaces")
     return utterances
 
 
@@ -71,5 +71,5 @@ def encode(source: str, utterances: Iterable[Sequence[str]], inventory: Inventor
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words for a message, not more than a few."""
+    """Return the first few words, for a message, and how many more there are."""
     return " ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")

@@ -1,4 +1,4 @@
-"""Weights that were tuned for a model and its language models, kept beside the model."""
+"""Tuned settings of a model for its language models, saved in the model's folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from speechctc.lm.model import LanguageModel
 from speechctc.storage import files
 
 FILE = "tuned.json"
-CHECK = "digest"  # of the rest of the file, by which a change made by hand shows
+CHECK = "digest"  # digest of the rest of the file, which reveals changes made by hand
 KEYS = ("lm_weight", "lm_bonus", "lm_share", "beam")
 
 
 def identity(ngram: PhoneLM | None, lstm: LanguageModel | None) -> str:
-    """Return a digest of what the language models compute, however their files are called."""
+    """Return a digest of the tables and weights of language models, which does not depend on file names."""
     digest = hashlib.sha256()
     if ngram is not None:
         digest.update(b"n-gram" + ngram.log_probs.tobytes() + ngram.next_state.tobytes())
@@ -32,7 +32,7 @@ def identity(ngram: PhoneLM | None, lstm: LanguageModel | None) -> str:
 
 
 def read_tuned(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file of tuned weights, none if it is not there.
+    """Return the entries of a file of tuned weights, none if there is no file.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def read_tuned(path: Path) -> list[dict[str, Any]]:
 
 
 def find_tuned(folder: Path, ngram: PhoneLM | None, lstm: LanguageModel | None) -> dict[str, Any] | None:
-    """Return what was tuned for these language models with the checkpoint in a folder, None if nothing was.
+    """Return the entry for these language models in a checkpoint's folder, None if there is none.
 
     Raises
     ------
@@ -72,25 +72,27 @@ def tuned_settings(entry: dict[str, Any] | None) -> list[str]:
 
 
 def check_untouched(path: Path) -> None:
-    """See that a file of tuned weights is as `write_tuned` left it, or not there.
+    """Check that a file of tuned weights is unchanged since `write_tuned`, or does not exist.
 
     Raises
     ------
     InputError
-        Someone has changed it.
+        It was changed by hand.
     """
     entries = read_tuned(path)
     if entries and files.read_json(path).get(CHECK) != _digest(entries):
-        raise InputError(f"{path}: was changed by hand", "move it away to tune anew, or write elsewhere with --out")
+        raise InputError(
+            f"{path}: was changed by hand", "move it away to tune again, or write to another place with --out"
+        )
 
 
 def write_tuned(path: Path, entry: dict[str, Any]) -> None:
-    """Put an entry in the place of that for the same language models; keep the others.
+    """Write an entry, which replaces the one for the same language models; the others are kept.
 
     Raises
     ------
     InputError
-        Someone has changed the file.
+        The file was changed by hand.
     """
     check_untouched(path)
     entries = [other for other in read_tuned(path) if other["lms"] != entry["lms"]] + [entry]

@@ -1,4 +1,4 @@
-"""Find the weight, the bonus and the LSTM's share with the fewest errors on recordings that are labelled."""
+"""Find the weight, the bonus and the LSTM's share with the fewest errors on labelled recordings."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Speech:
-    """A recording's log posteriors and what to count errors by.
+    """The log posteriors of a recording, and a function that counts errors.
 
     Attributes
     ----------
     log_probs : ndarray, shape = (n_frames, classes)
     errors : callable
-        From labels to the number of edits that part them from the reference.
+        Maps labels to the number of edits between them and the reference.
     """
 
     log_probs: Rows
@@ -48,7 +48,7 @@ class Speech:
 
 
 class Remembered:
-    """A language model that scores each sequence once."""
+    """A language model that remembers the scores of sequences."""
 
     def __init__(self, lm: LanguageModel) -> None:
         self._lm = lm
@@ -57,7 +57,7 @@ class Remembered:
         self.begin, self.step = lm.begin, lm.step
 
     def score(self, sequences: Sequences) -> Reals:
-        """Return the log probability of each sequence, its end included; shape = (n_sequences,)."""
+        """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
         keys = [tuple(labels) for labels in sequences]
         new = [key for key in dict.fromkeys(keys) if key not in self._scores]
         if new:
@@ -127,7 +127,7 @@ def interval(errors: Counts, phones: Counts, other: Counts | None = None) -> tup
     errors, phones : ndarray, shape = (n_utterances,)
         Phones are those of the references.
     other : ndarray, optional
-        Errors that are taken off.
+        Errors to subtract.
 
     Returns
     -------

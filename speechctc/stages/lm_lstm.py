@@ -1,7 +1,7 @@
-"""The stage that trains an LSTM over phones.
+"""Train an LSTM language model in a folder.
 
-It can be cut off at any instant, or stopped by Ctrl-C or SIGTERM, and taken up again: ``last/`` then holds the weights,
-the optimiser's state and the place in the epoch, and on a CPU training goes on bit for bit.
+Training can be killed at any moment, or stopped by Ctrl-C or SIGTERM, and resumed: ``last/`` holds the weights, the
+optimiser's state and the position in the epoch. On a CPU the result is the same bit for bit.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Labels = Sequence[Sequence[int]]
 
 
 class LstmTraining:
-    """A training in its folder.
+    """The training of an LSTM in its folder.
 
     Parameters
     ----------
     out : Path
-        If it holds a ``last/`` and `resume` is true, training goes on from there.
+        If it holds a ``last/`` and `resume` is true, training is resumed from there.
     inventory : Inventory
     config : LstmConfig
     train, dev : sequence of sequence of int
@@ -55,7 +55,7 @@ class LstmTraining:
     Raises
     ------
     InputError
-        There is something at `out` already, or what is there was trained with other settings or on another text.
+        There is something at `out` and `resume` is false, or it was trained with other settings or on another text.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ def lstm_config(settings: Sequence[str]) -> LstmConfig:
     Raises
     ------
     InputError
-        A key that does not exist, or a value that will not do.
+        A key does not exist, or a value is out of range.
     """
     try:
         return LstmConfig.model_validate(override({}, settings).get("lm", {}))
@@ -169,12 +169,12 @@ def lstm_config(settings: Sequence[str]) -> LstmConfig:
 def train_and_dev(
     train: PhoneText, dev: PhoneText | None, inventory: Inventory, reporter: Reporter
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the labels to train on and those to stop by; without a dev text a tenth of the utterances, said aloud.
+    """Return the labels of train and dev; without a dev text, a tenth of the utterances, which is reported.
 
     Raises
     ------
     InputError
-        There are words that are no phones of the set, or too few utterances to hold any out.
+        A word is not a phone of the set, or there is only one utterance.
     """
     labels = encode(train.name, train.utterances, inventory)
     if dev is not None:

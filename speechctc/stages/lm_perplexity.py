@@ -1,4 +1,4 @@
-"""The stages that use a language model by itself: perplexity and samples."""
+"""Score texts with language models, and draw samples from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def score_texts(
     lms : sequence of Path
     texts : sequence of PhoneText
     inventory : Inventory, optional
-        The phones that the models must be of.
+        The phones that the models must have.
     reporter : Reporter
 
     Raises

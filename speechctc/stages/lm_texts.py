@@ -1,4 +1,4 @@
-"""What language models are trained on and scored on: the labels of a corpus, or phone texts."""
+"""Read the texts of language models: labels of a corpus, or phone texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inv
 
 
 class PhoneText(NamedTuple):
-    """Utterances as phones, and where they are from."""
+    """Utterances as phones, and the name of their source."""
 
     name: str
     utterances: Sequence[Sequence[str]]

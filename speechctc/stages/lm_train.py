@@ -1,4 +1,4 @@
-"""The stage that trains language models of phones."""
+"""Train an n-gram and write it as an ARPA file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from speechctc.stages.lm_texts import PhoneText
 
 
 def check_free(out: Path) -> None:
-    """See that nothing would be overwritten.
+    """Check that nothing would be overwritten.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path) ->
     Raises
     ------
     InputError
-        Something is at `out`, or the text has words that are no phones of the set.
+        Something is at `out`, or a word of the text is not a phone of the set.
     """
     check_free(out)
     labels = encode(text.name, text.utterances, inventory)

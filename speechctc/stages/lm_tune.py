@@ -1,4 +1,4 @@
-"""The stage that tunes how much language models weigh: fewest errors on dev."""
+"""Tune the weight, the bonus and the LSTM's share: fewest errors on dev."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from speechctc.storage import files
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was tried.
+    """The results of tuning.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class Tuning:
     without : ndarray, shape = (n_utterances,)
         Errors without a language model.
     beam : int
-        Of the search.
+        The beam of the search.
     phones : ndarray, shape = (n_utterances,)
-        Of the references.
+        Number of phones in each reference.
     best : Point
     """
 
@@ -114,10 +114,10 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     Parameters
     ----------
     recogniser : Recogniser
-        With the language models to tune for.
+        It has the language models to tune for.
     split : str
     overrides : sequence of str
-        Laid over the model's own config: another corpus, another folding.
+        Settings that replace those of the model's config: another corpus, another folding.
     reporter : Reporter
 
     Raises
@@ -144,12 +144,12 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
 
 
 def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any], reporter: Reporter) -> None:
-    """Write what was found, and a picture of it where matplotlib is installed.
+    """Write the result, and a picture of it where matplotlib is installed.
 
     Raises
     ------
     InputError
-        Someone has changed the file.
+        The file was changed by hand.
     """
     lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
     entry = {"lms": lms, **facts, **tuning.to_dict()}
@@ -163,7 +163,7 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
 
 
 def check_place(path: Path, recogniser: Recogniser) -> None:
-    """See that nothing a person made would be overwritten.
+    """Check that nothing a person made would be overwritten.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from speechctc.storage.drafts import draft_file, draft_folder, previous_name, pr
 
 Read = TypeVar("Read")
 
-TRIES = 100  # attempts to read a folder that others keep replacing
+TRIES = 1000  # attempts to read a folder that others keep replacing
 MANY = 64  # from this many files on, one flush of all disks is faster than one for each file
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)

@@ -70,7 +70,7 @@ def _flip(data: bytes, random: Random, *_: Any) -> bytes:
     if not data:
         return data
     changed = bytearray(data)
-    for _each in range(random.choice((1, 1, 2, 8))):
+    for _count in range(random.choice((1, 1, 2, 8))):
         changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
     return bytes(changed)
 

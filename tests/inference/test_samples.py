@@ -69,7 +69,7 @@ def test_whole_numbers_have_the_scale_of_their_type(model: Recogniser, dtype: st
         (np.zeros(900, np.int64), 16000, "type int64"),
         (np.zeros(900, complex), 16000, "type complex"),
         ("a.wav", 16000, "has its own"),
-        (np.zeros(900), None, "without their rate"),
+        (np.zeros(900), None, "without a rate"),
         *((np.zeros(900), rate, "not a rate") for rate in (16, 0, -8000, 16000.5, "16000", np.nan, True)),
     ],
 )

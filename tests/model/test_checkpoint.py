@@ -133,7 +133,7 @@ def test_no_memory_is_taken_for_weights_that_are_not_there(
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
     checkpoint.mean[1, 2] = float("nan")
     save_checkpoint(tmp_path, checkpoint)
-    with pytest.raises(InputError, match="infinite or no number"):
+    with pytest.raises(InputError, match="infinite or NaN"):
         load_checkpoint(tmp_path)
 
 
