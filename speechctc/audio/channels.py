@@ -34,7 +34,7 @@ def channels_differ(path: Path) -> bool:
     with open_sound(path) as file:
         if file.channels < 2:
             return False
-        sound = _excerpts(file).astype(np.float64)
+        sound = np.nan_to_num(_excerpts(file)).astype(np.float64)  # damaged floats may be NaN
     if not len(sound):
         return False
     sound -= sound.mean(axis=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
-from speechctc.errors import InputError
+from speechctc.errors import InputError, printable
 from speechctc.listing import some
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
@@ -73,7 +73,7 @@ def left_out(arguments: Iterable[Path]) -> list[str]:
             said.append(f"{folder}: {_names(doubles)} left out: the same sound is beside it with another ending")
         if unread:
             said.append(f"{folder}: {_names(unread)} left out: this format is not read; convert it to WAV")
-    return said
+    return list(map(printable, said))
 
 
 def _names(paths: Sequence[Path]) -> str:

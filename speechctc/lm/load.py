@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from speechctc.lm.arpa_reader import read_arpa
 from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.phones.inventory import Inventory
+from speechctc.storage import files
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
@@ -74,7 +74,7 @@ def check_phones(where: Path, phones: Inventory, inventory: Inventory | None) ->
 
 def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
     try:
-        phones = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))["phones"]
+        phones = files.read_json(folder / "checkpoint.json")["phones"]
         own = Inventory(phones["name"], tuple(phones["list"]))
         lm = PhoneLM.from_tensors(load_file(folder / "lm.safetensors"))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:

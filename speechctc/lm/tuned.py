@@ -42,7 +42,7 @@ def read_tuned(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
+        entries = files.read_json(path)["entries"]
         if not all(isinstance(entry["lms"], str) and all(key in entry for key in KEYS) for entry in entries):
             raise ValueError("an entry without its keys")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -80,7 +80,7 @@ def check_untouched(path: Path) -> None:
         It was changed by hand.
     """
     entries = read_tuned(path)
-    if entries and json.loads(path.read_text(encoding="utf-8")).get(CHECK) != _digest(entries):
+    if entries and files.read_json(path).get(CHECK) != _digest(entries):
         raise InputError(
             f"{path}: was changed by hand", "move it away to tune again, or write to another place with --out"
         )

@@ -40,3 +40,10 @@ def test_a_recording_of_which_nothing_can_be_decoded_is_no_question_of_channels(
     header = "ZkxhQwAAACIQABAAAAwUAAwUA+gC8AAAAAByZWZlAAD/+HWoAAMfahAD"
     (tmp_path / "a.flac").write_bytes(base64.b64decode(header))
     assert not channels_differ(tmp_path / "a.flac")
+
+
+def test_samples_that_are_no_numbers_are_no_warning(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", NOISE[:, :RATE].T, RATE, subtype="FLOAT")
+    raw = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "a.wav").write_bytes(raw[:-8] + b"\x01\x00\x80\x7f\x00\x00\x80\x7f")  # a signalling NaN, infinity
+    channels_differ(tmp_path / "a.wav")

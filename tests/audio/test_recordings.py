@@ -56,3 +56,9 @@ def test_the_file_beside_is_first_the_one_with_the_whole_name(here: Path) -> Non
     assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
     touch("a.mp3.TextGrid")
     assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")
+
+
+def test_what_is_left_out_is_said_in_printable_lines(tmp_path: Path) -> None:
+    (tmp_path / "a\x08\n.pcm").touch()
+    (line,) = left_out([tmp_path])
+    assert "a\\x08\\n.pcm left out" in line and line.isprintable()

@@ -48,7 +48,7 @@ def test_what_someone_wrote_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="tuned.json: was changed by hand; move it away"):
         write_tuned(path, entry("x", 0.1))
     assert path.read_bytes() == before and tuned_settings(find_tuned(tmp_path, ONE, None))[0].endswith("=0.9")
-    for wrong in ("{", "[]", json.dumps({"entries": [{"lms": "x"}]})):
+    for wrong in ("{", "[]", "[" * 100_000, json.dumps({"entries": [{"lms": "x"}]})):
         path.write_text(wrong)
         with pytest.raises(InputError, match="not a file of tuned weights"):
             check_untouched(path)
