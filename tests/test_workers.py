@@ -20,9 +20,9 @@ def square(number: int) -> int:
 def end(number: int) -> bytes:
     """Be killed in the middle of a result, as by the kernel when memory runs out."""
     if number == 5:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)  # far less than it takes to send the result
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    return bytes(1 << 26 if number == 5 else 100)
+    return bytes(1 << 27 if number == 5 else 100)
 
 
 def note_and_wait(folder: str) -> None:

@@ -16,6 +16,7 @@ from speechctc.errors import InputError
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s
 BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
+MOST = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
 ALIKE = 0.5  # least correlation of the channels of two microphones in one room
 QUIET = 0.003  # a channel with less than this share of the loudest channel's energy (-25 dB) is silent
 
@@ -49,7 +50,7 @@ def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read the excerpts; shape (samples, channels)."""
     size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
     if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
-        return _read(file, round(BEGINNING * file.samplerate))
+        return _read(file, min(round(BEGINNING * file.samplerate), MOST // file.channels))
     starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]
     return np.concatenate([_read(file, size, start) for start in sorted(set(map(int, starts)))])
 

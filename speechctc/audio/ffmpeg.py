@@ -102,7 +102,10 @@ class Decoded:
         """
         if self._ended:
             return np.zeros((0, self.channels), np.float32)
-        block: NDArray[np.float32] = self._file.read(frames, dtype=dtype, always_2d=always_2d)
+        try:
+            block: NDArray[np.float32] = self._file.read(frames, dtype=dtype, always_2d=always_2d)
+        except soundfile.LibsndfileError:
+            raise self._failure(f"it is damaged after {self._done / self.samplerate:.1f} s") from None
         self._done += len(block)
         if len(block) < frames:
             self._ended = True
