@@ -16,7 +16,7 @@ from tests.fuzzing.judge import Judge
 from tests.fuzzing.lines import line_fault
 from tests.fuzzing.readers import READERS, Reader
 
-MANY, FEW = 250, 30  # inputs of a cheap reader, and of another
+MANY, FEW = 150, 15  # inputs of a cheap reader, and of another
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,10 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
 
 MADE_OF = (
     *PRIMITIVES,
-    *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice softmax workspace extended problem".split()),
+    *(
+        Path(__file__).with_name(f"{name}.py")
+        for name in "entry lattice softmax workspace extended problem arguments".split()
+    ),
 )
 """The files whose functions and constants end up in the compiled code."""
 

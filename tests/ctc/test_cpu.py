@@ -201,10 +201,10 @@ def test_a_change_in_any_file_that_is_compiled_compiles_anew() -> None:
     found, left = set(), [Path(entry.__file__)]
     while left:
         found.add(path := left.pop())
-        modules = re.findall(r"^from speechctc\.(compiled\.\w+|ctc\.\w+) import", path.read_text(), re.MULTILINE)
+        modules = re.findall(r"^from speechctc\.(jit\.\w+|ctc\.\w+) import", path.read_text(), re.MULTILINE)
         paths = {package / f"{module.replace('.', '/')}.py" for module in modules}
         left += paths - found
-    assert found - {package / "compiled" / "cache.py"} == set(entry.MADE_OF)
+    assert found - {package / "jit" / "cache.py"} == set(entry.MADE_OF)
 
 
 def test_no_folder_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,7 @@ def test_cache_folder_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert folder == temporary_cache() and folder is not None and folder.parent == tmp_path
     folder.chmod(0o777)  # others may have written to it
     assert cubins.cache_folder() is None
-    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *arguments: (b"code", ""))
+    monkeypatch.setattr(cubins, "compile_cubin", lambda *arguments: (b"code", ""))
     assert cubins.cubin("scale", (), "sm_80") == b"code" and not any(folder.iterdir())
 
 

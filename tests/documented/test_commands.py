@@ -42,6 +42,9 @@ NOT_RUN = {
     r"scripts/(demo|install|test|check)\b.*": "it installs an environment; continuous integration runs it",
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
+    r"scripts/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
+    r"scripts/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
+    r"speechctc lm .*|speechctc decode .*(--lm |vlork).*": "tests/cli/test_lm.py runs these on its files",
 }
 
 
