@@ -51,6 +51,7 @@ assert not [name for name in names if "gloo" in name], names
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+@pytest.mark.slow
 def test_no_thread_of_the_processes_that_were_joined_is_left_behind(here: Path) -> None:
     (here / "leaves.py").write_text(LEAVES)
     engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "leaves.py"]
@@ -85,6 +86,7 @@ def trained_alone(trainer: Trainer) -> tuple[list[torch.Tensor], float]:
     return list(trainer.learner.net.parameters()), total / phones.sum()
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_would_with_their_batches_together(extracted: Path, here: Path) -> None:
     process = start(extracted, "two", "train.epochs=1", "train.schedule=constant", "train.warmup_steps=0")
     said, _ = process.communicate(timeout=120)
@@ -104,6 +106,7 @@ def test_two_processes_do_what_one_would_with_their_batches_together(extracted: 
     assert json.loads((here / "two" / "run.json").read_text())["ranks"] == 2
 
 
+@pytest.mark.slow
 def test_one_process_goes_on_where_two_were_stopped(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
