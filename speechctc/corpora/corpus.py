@@ -28,6 +28,8 @@ class Utterance:
         Start and end of each phone in seconds, where the corpus has them; as long as `phones`.
     channel : int, optional
         The channel of the recording, counted from 1; None: the mean of all channels.
+    traits : tuple of (str, str)
+        What else is known of the speaker, by name: ``("sex", "f")``, ``("dialect", "dr1")``. Scores are split by it.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Utterance:
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
     channel: int | None = None
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

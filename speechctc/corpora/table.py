@@ -1,7 +1,8 @@
 """Reads a corpus from tables: one for each split, with the columns id, audio and phones.
 
-``phones`` are labels separated by spaces, or a JSON list. The columns ``speaker`` and ``channel`` are optional, and
-other columns are ignored. Audio paths are relative to the folder of the table, or to ``corpus.root`` if it is set.
+``phones`` are labels separated by spaces, or a JSON list. The columns ``speaker`` and ``channel`` are optional, and so
+are traits of the speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the
+table, or to ``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,7 +105,14 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
         labels, _ = builder.labels(row.phones)
     except InputError as error:
         raise BadRow(str(error)) from None
-    return Utterance(row.id, audio, tuple(labels), sys.intern(row.speaker), channel=row.channel)
+    speaker, traits = sys.intern(row.speaker), _shared(row.traits)
+    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, traits=traits)
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the same object for equal traits, so that a large corpus takes less memory."""
+    return traits
 
 
 def _find(base: Path, name: str, listings: FolderListings) -> Path:

@@ -15,6 +15,8 @@ from speechctc.storage.text_files import read_text
 
 REQUIRED = ("id", "audio", "phones")
 OPTIONAL = ("speaker", "channel")
+TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
+"""Columns with a trait of the speaker, by which scores are split."""
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
@@ -36,6 +38,8 @@ class Row(NamedTuple):
         None where the field is empty; an empty tuple where it is ``[]``.
     channel : int, optional
         Channel of the recording, counted from 1; None where the field is empty or missing.
+    traits : tuple of (str, str)
+        Names and values of the columns `TRAITS` that are there and not empty.
     problem : str
         What is wrong with the format of the row, or ``""``.
     """
@@ -47,6 +51,7 @@ class Row(NamedTuple):
     speaker: str = ""
     channel: int | None = None
     problem: str = ""
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 class Table(NamedTuple):
@@ -199,4 +204,5 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     id, audio, speaker, channel = [_text(values.get(name)) for name in ("id", "audio", *OPTIONAL)]
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
-    return Row(line, id, audio, labels, speaker, int(channel) if channel else None)
+    traits = tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
+    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, traits=traits)
