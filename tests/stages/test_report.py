@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,12 @@ from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.report import write_report
 from speechctc.stages.split_scoring import ScoredSplit
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
 from tests.train_helpers import Recorder
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +136,23 @@ def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_t
     counts = edit_counts(good.utterance.phones, good.phones)
     assert kinds.count("substituted") == counts.substitutions and kinds.count("deleted") == counts.deletions
     assert [cell.label for cell in recognised.cells] == good.phones and ", confidence " in recognised.cells[0].about
+
+
+def test_by_the_command_line_a_page_is_kept_that_a_person_changed(
+    speechctc: Command, here: Path, tiny_model: Path
+) -> None:
+    command = ("evaluate", "--report", "rep", "--examples", 1, "--json", "e.json")
+    done = speechctc(*command)
+    assert done.status == 0 and "wrote rep/report.html" in done.out
+    page, scores = Path("rep/report.html"), json.loads(Path("e.json").read_text())
+    assert [each["name"] for each in scores["protocols"]] == ["raw"] and scores["protocols"][0]["per"] == scores["per"]
+    assert scores["features"] is None and "not IPA: high, low, mid, top" in done.out
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<audio ") == 3 and "dev PER" not in html and "4 phones (found)" in html
+    page.write_text("my notes")
+    assert (
+        "rep/report.html: exists and was made" in one_line_error(speechctc(*command)) and page.read_text() == "my notes"
+    )
 
 
 @pytest.mark.slow
