@@ -139,11 +139,21 @@ def test_a_reader_finds_a_folder_that_is_away_whenever_it_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look falls into the moment between the two renames, and each listing after it."""
-    path, exists, looks = tmp_path / "best", Path.exists, itertools.count()
+    path, exists, looks = tmp_path / "best", Path.exists, [0]
     files.write_folder(path, lambda draft: files.write_text(draft / "w", "1"))
-    monkeypatch.setattr(Path, "exists", lambda self: exists(self) and (self != path or next(looks) > 50))
-    assert files.read_folder(path, lambda folder: (folder / "w").read_text()) == "1"
-    assert not exists(tmp_path / "other") and files.standing(tmp_path / "other") == tmp_path / "other"
+
+    def away_for_long(self: Path) -> bool:
+        looks[0] += self == path
+        return exists(self) and (self != path or looks[0] > 50)
+
+    def read(folder: Path) -> str:
+        if looks[0] <= 50:
+            raise FileNotFoundError(folder)
+        return (folder / "w").read_text()
+
+    monkeypatch.setattr(Path, "exists", away_for_long)
+    assert files.read_folder(path, read) == "1"
+    assert files.standing(tmp_path / "other") == tmp_path / "other"
 
 
 def test_what_another_program_named_alike_is_left_alone(tmp_path: Path) -> None:
