@@ -13,8 +13,8 @@ _CMU = {
     for cmu, line in (
         entry.split(maxsplit=1)
         for entry in """
-aa ɑː ɑ ɒ ɒː aː | ae æ a ɛə | ah ʌ ə ɐ ɜ | ao ɔː ɔ | aw aʊ æʊ ʌʉ ɛʉ | ay aɪ ʌɪ ɑɪ ɔɪː | eh ɛ e ɛː eː | er ɜː ɚ ɝ ɜ˞ əɪ
-ey eɪ ei æɪ eʲ | ih ɪ ᵻ ɨ | iy iː i | ow oʊ əʊ oː o ʌʊ əu | oy ɔɪ oɪ | uh ʊ | uw uː u ʉː ʉ
+aa ɑː ɑ ɒ ɒː aː | ae æ a ɛə | ah ʌ ə ɐ ɜ | ao ɔː ɔ | aw aʊ æʊ ʌʉ ɛʉ | ay aɪ ʌɪ ɑɪ ɔɪː | eh ɛ e ɛː | er ɜː ɚ ɝ ɜ˞ əɪ
+ey eɪ ei æɪ eʲ eː | ih ɪ ᵻ ɨ | iy iː i | ow oʊ əʊ oː o ʌʊ əu | oy ɔɪ oɪ | uh ʊ | uw uː u ʉː ʉ
 b b | ch tʃ | d d | dh ð | f f | g ɡ g | hh h | jh dʒ | k k x | l l ɫ | m m | n n | ng ŋ | p p | r ɹ r ɾʲ | s s
 sh ʃ | t t ɾ ʔ | th θ t̪ | v v | w w ʍ | y j | z z | zh ʒ
 """.replace("\n", "|").split("|")

@@ -84,6 +84,7 @@ class Pronouncer:
         )
         self.native: Counter[str] = Counter()
         self._alone: dict[str, tuple[str, ...] | None] = {}
+        self._counts: Counter[str] = Counter()
 
     def read(self, text: str) -> list[Word]:
         """Return the words of a text in order; punctuation alone is none."""
@@ -91,6 +92,14 @@ class Pronouncer:
         if self._dictionary is None:
             return self._read_in_context(tokens)
         return [word for token in tokens for word in self._look_up(token, self._dictionary.words)]
+
+    def describe(self) -> str:
+        """Return where the pronunciations came from, in words."""
+        spoken = f"eSpeak NG in {self.language}" if self._reader else "nothing"
+        if self._dictionary is None:
+            return f"read by {spoken}"
+        listed, others = self._counts["listed"], self._counts["spoken"]
+        return f"{listed:,} words found in {self._dictionary.path.name}, {others:,} read by {spoken}"
 
     def notes(self) -> list[str]:
         """Return what the user should know: how the dictionary was read, which phones became the nearest ones."""
@@ -106,6 +115,7 @@ class Pronouncer:
         for key in dict.fromkeys(map(word_key, (token, token.strip(_MARKS), name))):
             if key in words:
                 written = (self._listed.write(reading) for reading in words[key])
+                self._counts["listed"] += 1
                 yield Word(name, tuple(dict.fromkeys(reading for reading in written if reading)))
                 return
         parts = [part for part in re.split("[-\u2010\u2011\u2013/_]", token) if _bare(part)]
@@ -113,6 +123,7 @@ class Pronouncer:
             for part in parts:
                 yield from self._look_up(part, words)
         elif reading := self._read_alone(token):
+            self._counts["spoken"] += 1
             yield Word(name, (reading,))
         elif _is_word(token):
             yield Word(name, ())
