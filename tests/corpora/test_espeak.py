@@ -94,7 +94,7 @@ def test_english_is_labelled_in_the_cmu_set(tmp_path: Path) -> None:
     wanted = config(tmp_path, ("en-us", "en-gb"), phones="cmu39")
     sentences = read_sentences(tmp_path / "text.txt", (2, 9))
     (tmp_path / "corpus").mkdir()
-    row = {"id": "1", "audio": "1.flac", "speaker": "a", "phones": "h iə ɹ ɾ əʊ".split()}
+    row: dict[str, object] = {"id": "1", "audio": "1.flac", "speaker": "a", "phones": "h iə ɹ ɾ əʊ".split()}
     row["times"] = [[0.0, 0.1], [0.1, 0.3], [0.3, 0.4], [0.4, 0.5], [0.5, 0.6]]
     about = fingerprint(wanted, sentences) | {"utterances": 1, "seconds": 1.0, "espeak": "1", "nearest": {}}
     (tmp_path / "corpus" / "espeak.json").write_text(json.dumps(about))
