@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from speechctc.alignment.placement import place
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import Items, is_plain, parse_phones, units_of
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.inference.alignment import align_frames, check_fit
+from speechctc.inference.alignment import check_fit, in_time
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits
 from speechctc.inference.result import Recognition
@@ -215,14 +219,15 @@ class Recogniser:
         rate: int | None = None,
         channel: int | None = None,
     ) -> Recognition:
-        """Find the times of known phones in a recording (forced alignment).
+        """Find the times of known phones in a recording of any length (forced alignment).
 
         Parameters
         ----------
         recording : str, Path, array_like or Tensor
             As for `decode`.
         phones : sequence of str
-            Phones of the model, in order.
+            Phones of the model, in order. ``*`` stands for any stretch of sound, ``(a|b c|)`` for alternatives, of
+            which an empty one makes the others optional.
         rate : int, optional
             Hz, of samples.
         channel : int, optional
@@ -238,23 +243,78 @@ class Recogniser:
         InputError
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
-        model_rate = self.config.features.sample_rate
-        with opened(recording, rate, channel, model_rate) as (name, blocks):
+        return self.place(recording, parse_phones(phones, self.phones), rate, channel)
+
+    def place(
+        self,
+        recording: str | Path | Any,
+        items: Items,
+        rate: int | None = None,
+        channel: int | None = None,
+        find_misfits: bool = False,
+        silences: Sequence[str] = (),
+    ) -> Recognition:
+        """Find the times of a transcript's words and phones in a recording of any length.
+
+        Parameters
+        ----------
+        recording, rate, channel
+            As for `align`.
+        items : Items
+            A transcript; see `speechctc.alignment.transcript`.
+        find_misfits : bool
+            Words may be missing from the recording, and the recording may hold what is not in the transcript; both are
+            in the result's `misfits`. What costs nothing is not looked for: without this, every word is placed.
+        silences : sequence of str
+            Phones of the model that may stand between words.
+
+        Raises
+        ------
+        InputError
+            As `align`.
+        """
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             try:
-                labels = self.inventory.encode(phones)
+                labels = [label for unit in units_of(items) for label in self.inventory.encode(unit.pronunciations[0])]
+                between = self.inventory.encode(silences)
             except InputError as error:
                 raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
-            log_probs = [log_softmax(block) for block in self.logit_blocks(blocks)]
-            seconds = blocks.seconds
-        frames = sum(len(block) for block in log_probs)
-        check_fit(name, labels, frames, seconds)
-        if not labels:
+            with Posteriors(len(self.phones) + 1) as posteriors:
+                for block in self.logit_blocks(blocks):
+                    posteriors.append(log_softmax(block))
+                if is_plain(items) and not find_misfits:
+                    check_fit(name, labels, posteriors.frames, blocks.seconds)
+                return self._placed(name, items, posteriors, blocks.seconds, find_misfits, between)
+
+    def _placed(
+        self,
+        name: str,
+        items: Items,
+        posteriors: Posteriors,
+        seconds: float,
+        find_misfits: bool,
+        silences: Sequence[int],
+    ) -> Recognition:
+        if not posteriors.frames or not items:
             return Recognition(name, seconds, (), 0.0)
-        rows = np.concatenate(log_probs)
+        placed = place(items, self.inventory.encode, posteriors, find_misfits, silences)
+        if placed.score == -math.inf:
+            raise InputError(
+                f"{name}: its {seconds:.2f} s are too short for the transcript", "check that they belong together"
+            )
         segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-        classes, score = align_frames(rows, labels)
-        segments = [*segmenter.push(rows, classes), *segmenter.finish(seconds)]
-        return Recognition(name, seconds, tuple(segments), score / len(labels))
+        units = tuple(units_of(items))
+        segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds)
+        if all(unit.pronunciations == ((unit.text,),) for unit in units):  # phones alone
+            words = ()
+        note = ""
+        if placed.touched is not None:
+            at = self.clock.seconds(placed.touched)
+            note = (
+                f"{name}: the alignment may be wrong from {at:.0f} s on: there it is at the edge of what was looked at; cut"
+                " the recording and its transcript"
+            )
+        return Recognition(name, seconds, segments, placed.score / max(len(segments), 1), None, words, misfits, note)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False
