@@ -2,10 +2,12 @@
 
 Folders named train, dev and test, in any letter case, are the splits. Without them all recordings are for training, and
 a share of the speakers (one folder each) or of the recordings becomes dev. Intervals without a label are left out.
+With ``corpus.words_tier`` the labels are words, and are read as phones (see `speechctc.corpora.word_phones`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +16,8 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, sibling_file
 from speechctc.audio.textgrids import Entry, choose_tier, read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
-from speechctc.corpora.corpus_builder import CorpusBuilder
+from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
+from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.errors import InputError
 from speechctc.listing import some
 
@@ -54,6 +57,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
     builder = CorpusBuilder.for_config(config)
     recordings, grids = find_recordings([root]), _grids(root)
+    words = _word_phones(config, [each for each in recordings if _split(each.name) == "train"])
     all_read, without = [], []
     for recording, id, twin in _named(recordings, root):
         split = _split(recording.name)
@@ -65,7 +69,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
             grids.discard(grid)
             if twin is not None:
                 raise InputError(f"{recording.path}: {twin.name} has the same name, and is used", "rename one of them")
-            all_read.append(_read(id, recording, grid, builder, config))
+            all_read.append(_read(id, recording, grid, builder, config, words))
             builder.utterances[split].append(all_read[-1].utterance)
         except InputError as error:
             builder.rejected[split].append(Rejected(id, str(error)))
@@ -80,7 +84,36 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
         raise InputError(f"{root}: no recording can be used for training", reasons[0] if reasons else "add some")
     builder.notes.append(_speakers([read.utterance for read in all_read]))
     _warn(all_read, builder)
-    return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
+    if words is None:
+        return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
+    builder.notes += words.notes()
+    builder.warnings += words.warnings()
+    corpus = builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
+    return dataclasses.replace(corpus, words=words.words)
+
+
+def _word_phones(config: CorpusConfig, recordings: Sequence[Recording]) -> WordPhones | None:
+    """Return the reader of words, which has read those of the training recordings; None for a tier of phones."""
+    if config.words_tier is None:
+        return None
+    words = WordPhones(config)
+    if not words.possible:
+        raise InputError("corpus.words_tier is set, and words are read by a dictionary or in a language", MISSING)
+    texts = []
+    for recording in recordings:
+        try:
+            grid = sibling_file(recording.path, [ENDING])
+            if grid is not None:
+                texts.append(_text(choose_tier(read_tiers(grid), grid, config.words_tier).entries))
+        except InputError:  # reported when the labels are read
+            continue
+    words.learn(texts)
+    return words
+
+
+def _text(entries: Sequence[Entry]) -> str:
+    """Return the words of a tier, without labels of pauses and noises."""
+    return " ".join(entry.label for entry in entries if entry.label.lower() not in PAUSES | UNCLEAR)
 
 
 def _grids(root: Path) -> set[Path]:
@@ -112,23 +145,29 @@ def _split(name: Path) -> str:
     return next((part.lower() for part in name.parts[:-1] if part.lower() in SPLITS), "train")
 
 
-def _read(id: str, recording: Recording, grid: Path, builder: CorpusBuilder, config: CorpusConfig) -> Read:
+def _read(
+    id: str, recording: Recording, grid: Path, builder: CorpusBuilder, config: CorpusConfig, words: WordPhones | None
+) -> Read:
     """Read the labels of a recording."""
     textgrid = read_tiers(grid)
-    tier = choose_tier(textgrid, grid, config.tier)
+    tier = choose_tier(textgrid, grid, config.words_tier or config.tier)
     entries = tier.entries
     if not entries:
         raise InputError(f"{grid}: no label in the tier {tier.name!r}", "label it; label a silence as a pause")
-    if spaced := [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]:
+    spaced = [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]
+    if spaced and words is None:
         raise InputError(f"{grid}: labels with a space in them: {some(spaced, 5)}", "give each phone its own interval")
     seconds = sound_file.info(recording.path).seconds
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
         raise InputError(f"{grid}: {what}", "check that they belong together")
-    labels, kept = builder.labels(entry.label for entry in entries)
+    phones = words.read(id, _text(entries), recording.path) if words else [entry.label for entry in entries]
+    labels, kept = builder.labels(phones)
     folders = [part for part in recording.name.parts[:-1] if part.lower() not in SPLITS]
-    times = tuple((max(entries[k].start, 0.0), min(entries[k].end, seconds)) for k in kept)
-    utterance = Utterance(id, recording.path, tuple(labels), "/".join(folders), None if tier.points else times)
+    times = None
+    if not tier.points and words is None:
+        times = tuple((max(entries[k].start, 0.0), min(entries[k].end, seconds)) for k in kept)
+    utterance = Utterance(id, recording.path, tuple(labels), "/".join(folders), times)
     return Read(utterance, seconds, 0.0 if tier.points else _longest_gap(entries, seconds), textgrid.note)
 
 
