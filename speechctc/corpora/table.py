@@ -1,4 +1,4 @@
-"""Reads a corpus from tables: one for each split, with the columns id, audio, and phones or words.
+"""Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
 (see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and
@@ -42,30 +42,28 @@ def read_tables(config: CorpusConfig) -> Corpus:
     InputError
         There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
-    if config.tables.train is None:
+    if not config.tables.of("train"):
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
     builder = CorpusBuilder.for_config(config)
     lines: dict[Path, dict[str, int]] = {}
     listings = FolderListings()
     words = WordPhones(config)
     for split in SPLITS:
-        path: Path | None = getattr(config.tables, split)
-        if path is None:
-            continue
-        read = _read(path, split, builder, config, listings, words)
-        _check_unique(read, path, lines)
-        lines[path] = read
-        if not builder.utterances[split]:
-            rejected = builder.rejected[split]
-            raise InputError(
-                f"{path}: none of {len(rejected)} rows can be used; the first, {rejected[0].reason}",
-                "correct the table",
-            )
-    if config.tables.test is None:
+        for path in config.tables.of(split):
+            used, rejected = len(builder.utterances[split]), len(builder.rejected[split])
+            read = _read(path, split, builder, config, listings, words)
+            _check_unique(read, path, lines)
+            lines[path] = read
+            if len(builder.utterances[split]) == used:
+                bad = builder.rejected[split][rejected:]
+                raise InputError(
+                    f"{path}: none of {len(bad)} rows can be used; the first, {bad[0].reason}", "correct the table"
+                )
+    if not config.tables.of("test"):
         builder.notes.append("test: none, because corpus.tables.test is not set")
     builder.notes += words.notes()
     builder.warnings += words.warnings()
-    corpus = builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None)
+    corpus = builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev"))
     return dataclasses.replace(
         corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)), words=words.words or None
     )
