@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -9,54 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from speechctc.alignment.placement import Placement
+from speechctc.alignment.placement import Placement, place
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import ANY, Unit
+from speechctc.alignment.transcript import ANY, Items, Unit, units_of
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.errors import InputError
+from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-
-SHOWN = 6  # words to name in a misfit
-
-
-class Word(NamedTuple):
-    """A word in time.
-
-    Attributes
-    ----------
-    word : str
-        ``*`` for a stretch that the transcript leaves open.
-    start, end : float
-        Seconds from the recording's start.
-    score : float
-        How well the word fits: the log probability of its phones less that of the best classes, divided by the number
-        of phones; at most 0.
-    """
-
-    word: str
-    start: float
-    end: float
-    score: float
-
-
-class Misfit(NamedTuple):
-    """A stretch where recording and transcript do not fit.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds; equal where words are missing and nothing is said instead.
-    kind : str
-        ``"extra"``: something is said that is not in the transcript. ``"missing"``: words of the transcript are not
-        said. ``"differs"``: something else is said.
-    text : str
-        The words of the transcript that are not said.
-    """
-
-    start: float
-    end: float
-    kind: str
-    text: str
+from speechctc.inference.timed import Misfit, Word
 
 
 class Aligned(NamedTuple):
@@ -93,6 +54,54 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
             f"{file}: {len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}",
             "check that these phones belong to this recording, or align with a model of a smaller model.time_stride",
         )
+
+
+def recognition(
+    name: str,
+    seconds: float,
+    items: Items,
+    posteriors: Posteriors,
+    segmenter: Segmenter,
+    find_misfits: bool,
+    silences: Sequence[int],
+) -> Recognition:
+    """Place a transcript in a recording, and return its phones, words and misfits.
+
+    Parameters
+    ----------
+    name : str
+        Of the recording.
+    seconds : float
+        Its length.
+    items : Items
+        The transcript.
+    posteriors : Posteriors
+    segmenter : Segmenter
+        New; finds the boundaries.
+    find_misfits, silences
+        As for `speechctc.alignment.placement.place`.
+
+    Raises
+    ------
+    InputError
+        The recording is too short, or the transcript cannot be compiled.
+    """
+    if not posteriors.frames or not items:
+        return Recognition(name, seconds, (), 0.0)
+    placed = place(items, segmenter.inventory.encode, posteriors, find_misfits, silences)
+    if placed.score == -math.inf:
+        raise InputError(
+            f"{name}: its {seconds:.2f} s are too short for the transcript", "check that they belong together"
+        )
+    units = tuple(units_of(items))
+    segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds)
+    if all(unit.pronunciations == ((unit.text,),) for unit in units):
+        words = ()  # they would repeat the phones
+    note = ""
+    if placed.touched is not None:
+        where = f"from {segmenter.clock.seconds(placed.touched):.0f} s on"
+        note = f"{name}: the alignment may be wrong {where}; it is at the edge of what was looked at: cut the recording"
+    return Recognition(name, seconds, segments, placed.score / max(len(segments), 1), None, words, misfits, note)
 
 
 def in_time(
@@ -181,18 +190,3 @@ def _misfits(
         kind = "missing" if not edges else "differs" if texts else "extra"
         misfits.append(Misfit(start, end, kind, " ".join(texts)))
     return misfits
-
-
-def misfits_text(misfits: Sequence[Misfit]) -> str:
-    """Return one line that counts the misfits and names the longest stretch and the first missing words."""
-    parts = []
-    if extra := [each for each in misfits if each.kind != "missing"]:
-        longest = max(extra, key=lambda each: each.end - each.start)
-        total = sum(each.end - each.start for each in extra)
-        span = f"{longest.start:.2f} to {longest.end:.2f} s"
-        parts.append(f"{len(extra)} stretches, {total:.1f} s in all, are not as in the transcript (longest: {span})")
-    texts = [text for each in misfits for text in each.text.split()]
-    if texts:
-        named = " ".join(texts[:SHOWN]) + (" ..." if len(texts) > SHOWN else "")
-        parts.append(f"{len(texts)} of its words or phones are not found: {named}")
-    return "; ".join(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc.alignment.placement import place
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Items, is_plain, parse_phones, units_of
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.inference.alignment import check_fit, in_time
+from speechctc.inference.alignment import check_fit, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits
 from speechctc.inference.result import Recognition
@@ -284,37 +282,8 @@ class Recogniser:
                     posteriors.append(log_softmax(block))
                 if is_plain(items) and not find_misfits:
                     check_fit(name, labels, posteriors.frames, blocks.seconds)
-                return self._placed(name, items, posteriors, blocks.seconds, find_misfits, between)
-
-    def _placed(
-        self,
-        name: str,
-        items: Items,
-        posteriors: Posteriors,
-        seconds: float,
-        find_misfits: bool,
-        silences: Sequence[int],
-    ) -> Recognition:
-        if not posteriors.frames or not items:
-            return Recognition(name, seconds, (), 0.0)
-        placed = place(items, self.inventory.encode, posteriors, find_misfits, silences)
-        if placed.score == -math.inf:
-            raise InputError(
-                f"{name}: its {seconds:.2f} s are too short for the transcript", "check that they belong together"
-            )
-        segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-        units = tuple(units_of(items))
-        segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds)
-        if all(unit.pronunciations == ((unit.text,),) for unit in units):  # phones alone
-            words = ()
-        note = ""
-        if placed.touched is not None:
-            at = self.clock.seconds(placed.touched)
-            note = (
-                f"{name}: the alignment may be wrong from {at:.0f} s on: there it is at the edge of what was looked at; cut"
-                " the recording and its transcript"
-            )
-        return Recognition(name, seconds, segments, placed.score / max(len(segments), 1), None, words, misfits, note)
+                segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, between)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

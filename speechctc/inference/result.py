@@ -9,8 +9,8 @@ from typing import Any
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.errors import InputError
-from speechctc.inference.alignment import Misfit, Word
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.timed import Misfit, Word
 from speechctc.storage import files
 
 SHOWN = 12  # phones in the repr of a result

@@ -136,7 +136,7 @@ class Segmenter:
         self, inventory: Inventory, clock: FrameClock, calibration: Calibration, alternatives: int = 0
     ) -> None:
         self.clock = clock
-        self._inventory, self._calibration = inventory, calibration
+        self.inventory, self._calibration = inventory, calibration
         self._alternatives = min(alternatives, len(inventory.phones) - 1)
         self._reach = math.ceil(REACH / clock.step)
         self._frames = 0
@@ -183,7 +183,7 @@ class Segmenter:
 
     def _next(self, label: int, rows: Rows) -> Iterator[Segment]:
         """Start a phone, and yield the previous one."""
-        spike = _Spike.of(label, self._frames, rows, self._inventory.phones[label - 1] in SILENCES)
+        spike = _Spike.of(label, self._frames, rows, self.inventory.phones[label - 1] in SILENCES)
         left = self._spike
         if left is None:
             spike.start = 0.0 if spike.silent else self._time(spike.first - EDGE / self.clock.step)
@@ -223,11 +223,11 @@ class Segmenter:
         peak = np.exp(spike.peak.astype(np.float64))
         others = [k for k in np.argsort(-peak)[: self._alternatives + 2] if k not in (BLANK, spike.label)]
         return Segment(
-            self._inventory.phones[spike.label - 1],
+            self.inventory.phones[spike.label - 1],
             min(spike.start, end),
             end,
             self._calibration.probability(float(peak[spike.label])),
-            tuple((self._inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
+            tuple((self.inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
         )
 
 
