@@ -9,11 +9,17 @@ from pydantic import Field, field_validator
 
 from speechctc.config.section import Section
 
+Marks = Literal["keep", "strip", "split"]
+"""What becomes of a class of marks on labels."""
+
+_LABELS = ("map", "segment", "tone", "stress", "length", "diacritics")
+_TIERS = ("root", "channel", "ignore", "tier", "words", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
     "demo": ("root", "phones", "channel", "demo"),
-    "table": ("root", "channel", "ignore", "tables"),
-    "textgrid": ("root", "channel", "ignore", "tier"),
+    "table": ("root", "channel", "ignore", "tables", *_LABELS),
+    "textgrid": _TIERS,
+    "elan": _TIERS,
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
 
@@ -74,7 +80,9 @@ class DemoConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "demo"] = Field(description="how the corpus is laid out on disk")
+    kind: Literal["timit", "table", "textgrid", "elan", "demo"] = Field(
+        description="how the corpus is laid out on disk"
+    )
     root: Path | None = Field(
         None, description="folder of the corpus; for tables, the folder that audio paths are relative to"
     )
@@ -82,14 +90,40 @@ class CorpusConfig(Section):
     phones: str = Field(
         "auto",
         description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
-        " for tables and TextGrids, timit61 for timit and demo",
+        " for tables, TextGrids and ELAN, timit61 for timit and demo",
     )
-    tier: str = Field("phones", description="tier of the TextGrids that holds the phones (`corpus.kind: textgrid`)")
+    tier: str = Field(
+        "phones",
+        description="tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of"
+        " several speakers: '*-phones'",
+    )
+    words: str = Field("words", description="tier of words, or a pattern; they are written to utterances.tsv")
+    max_gap: float | None = Field(
+        1.0,
+        ge=0,
+        description="seconds without a label above which a recording is cut into utterances (TextGrids and ELAN);"
+        " null: never",
+    )
+    max_seconds: float = Field(
+        60.0, ge=1, description="longer utterances of TextGrids and ELAN are cut again, at their longest pauses"
+    )
+    map: Path | None = Field(
+        None, description="table of two columns without a header: a label, and the label or labels to read in its place"
+    )
+    segment: Literal["labels", "spaces", "ipa"] = Field(
+        "labels",
+        description="how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into"
+        " IPA symbols with their diacritics)",
+    )
+    tone: Marks = Field("keep", description="tone letters and marks: keep, strip, or split (a label of its own)")
+    stress: Marks = Field("keep", description="stress marks, and the stress digits of ARPABET: keep, strip, split")
+    length: Marks = Field("keep", description="marks of length: keep, strip, split")
+    diacritics: Marks = Field("keep", description="all other diacritics and modifiers of IPA: keep, strip, split")
     channel: int | None = Field(
         None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
     )
     ignore: tuple[str, ...] = Field(
-        (), description="labels to leave out because they are not phones (`corpus.kind: table` and `textgrid`)"
+        (), description="labels to leave out because they are not phones (all kinds but timit and demo)"
     )
     dev_share: float = Field(
         0.1, gt=0, lt=1, description="share of the training speakers that become dev where the corpus has no dev split"
