@@ -92,12 +92,9 @@ def read(
         As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number, or the channel does
         not exist.
     """
-    start, end = stretch or (0.0, None)
-    with open_sound(path, start) as file:
+    with open_sound(path, stretch[0] if stretch else 0.0) as file:
         file_rate = int(file.samplerate)
-        first = _go_to(file, path, start)
-        count = None if end is None else max(round(end * file_rate) - first, 0)
-        blocks = list(mono_blocks(file, path, BLOCK, channel, count))
+        blocks = list(stretch_blocks(file, path, channel, stretch))
     mono = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
@@ -118,6 +115,16 @@ def cut_short(path: Path) -> str:
         return ""
     with file:
         return truncation.cut_short(path, file)
+
+
+def stretch_blocks(
+    file: Sound, path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Decode a stretch of an opened recording in blocks, as `read` does."""
+    start, end = stretch or (0.0, None)
+    first = _go_to(file, path, start)
+    count = None if end is None else max(round(end * file.samplerate) - first, 0)
+    return mono_blocks(file, path, BLOCK, channel, count)
 
 
 def _go_to(file: Sound, path: Path, start: float) -> int:

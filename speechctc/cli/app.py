@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, recognition, scoring, training
+from speechctc.cli import lm, models, recognition, scoring, seeing, training
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
+app.command("doctor")(seeing.doctor_command)
 app.command("extract")(training.extract_command)
 app.command("train")(training.train_command)
 app.command("sweep")(training.sweep_command)

@@ -105,6 +105,12 @@ JobsOption = Annotated[
     int,
     typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
 ]
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786."
+    ),
+]
 DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")
 ]

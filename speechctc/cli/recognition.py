@@ -12,6 +12,7 @@ from speechctc.cli.options import (
     AlternativesOption,
     BeamOption,
     ChannelOption,
+    ClusterOption,
     Device,
     DeviceOption,
     FormatOption,
@@ -53,6 +54,7 @@ def decode_command(
     beam: BeamOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
+    cluster: ClusterOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings.
@@ -63,6 +65,8 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
+    if cluster and (nbest or str(audio[0]) == "-"):
+        raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.inference.output import OutputOptions, choose_output
     from speechctc.progress import Reporter
     from speechctc.stages.decode import decode, decode_stdin
@@ -72,6 +76,7 @@ def decode_command(
     options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
     if nbest:
         check_nbest(audio, options)
+    device = Device.cpu if cluster else device
     recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())
@@ -79,7 +84,7 @@ def decode_command(
         decode_stdin(recogniser, options, raw, Reporter())
         status = 0
     else:
-        status = decode(recogniser, audio, options, Reporter())
+        status = decode(recogniser, audio, options, Reporter(), cluster)
     if status:
         raise typer.Exit(status)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
+from speechctc.pronunciation.pronouncer import Word
 
 SPLITS = ("train", "dev", "test")
 
@@ -72,6 +73,8 @@ class Corpus:
         What the user should check, because it may be a mistake.
     dev_from_train : bool
         The corpus has no dev split, and a share of its training utterances became dev.
+    words : dict of str to tuple of Word, optional
+        By the ids of utterances whose phones were read from words, these words, with all their pronunciations.
     """
 
     splits: dict[str, tuple[Utterance, ...]]
@@ -80,6 +83,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     dev_from_train: bool = False
+    words: dict[str, tuple[Word, ...]] | None = None
 
     def inventory(self) -> Inventory:
         """Return the phone set: the named one, or the labels of the training split."""

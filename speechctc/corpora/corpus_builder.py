@@ -113,7 +113,7 @@ class CorpusBuilder:
             self.warnings.append(f"corpus.ignore names labels that do not occur: {some(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
-            self.warnings += _doubtful(Counter(phone for utterance in everything for phone in utterance.phones))
+            self.warnings += doubtful_labels(Counter(phone for utterance in everything for phone in utterance.phones))
         return Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -162,7 +162,7 @@ class CorpusBuilder:
         return phones
 
 
-def _doubtful(counts: Counter[str]) -> list[str]:
+def doubtful_labels(counts: Counter[str]) -> list[str]:
     """Return warnings of labels that may be mistakes: several spellings of a phone, pauses, and unclear speech."""
     warnings = []
     groups = [

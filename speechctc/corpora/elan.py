@@ -14,8 +14,8 @@ from speechctc.audio.eaf import ENDING, find_media, read_eaf
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.textgrid import speaker_of, split_of
-from speechctc.corpora.tier_report import FileNote, report_tiers
-from speechctc.corpora.tier_utterances import Labelled, find_utterances
+from speechctc.corpora.tier_reader import TierReader
+from speechctc.corpora.tier_utterances import Labelled
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_elan(root: Path, config: CorpusConfig) -> Corpus:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of the .eaf files")
     builder = CorpusBuilder.for_config(config)
-    notes: list[FileNote] = []
+    reader = TierReader(builder, config)
     files = eaf_files(root)
     without = []
     for path, id in zip(files, _ids(files, root), strict=True):
@@ -53,18 +53,17 @@ def read_elan(root: Path, config: CorpusConfig) -> Corpus:
                 without.append(name)
                 raise
             seconds = sound_file.info(audio).seconds
-            labelled = Labelled(id, audio, path, tiers, speaker_of(name), seconds, origin)
-            notes.append(FileNote(labelled, find_utterances(labelled, split, builder, config)))
+            reader.add(Labelled(id, audio, path, tiers, speaker_of(name), seconds, origin), split)
         except InputError as error:
             builder.rejected[split].append(Rejected(id, str(error)))
+    reader.read()
     builder.warn_of(without, "files of ELAN left out, because their recordings are not there")
-    builder.warn_of_formats(note.labelled.audio for note in notes)
+    builder.warn_of_formats(reader.recordings)
     if not builder.utterances["train"]:
         reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         fix = reasons[0] if reasons else "there is no .eaf file in it"
         raise InputError(f"{root}: no file of ELAN can be used for training", fix)
-    report_tiers(notes, builder, config)
-    return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
+    return reader.to_corpus()
 
 
 def _ids(files: list[Path], root: Path) -> list[str]:

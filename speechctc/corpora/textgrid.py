@@ -2,7 +2,7 @@
 
 Folders named train, dev and test, in any letter case, are the splits. Without them all recordings are for training, and
 a share of the speakers or of the utterances becomes dev. Intervals without a label are left out, and long ones separate
-utterances.
+utterances. With ``corpus.words_tier`` the labels are words, and are read as phones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, sibl
 from speechctc.audio.textgrids import read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.tier_report import FileNote, report_tiers
-from speechctc.corpora.tier_utterances import Labelled, find_utterances
+from speechctc.corpora.tier_reader import TierReader
+from speechctc.corpora.tier_utterances import Labelled
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     ----------
     root : Path
     config : CorpusConfig
-        Its ``tier``, ``words``, ``max_gap``, ``max_seconds``, ``dev_share`` and keys of labels are used.
+        Its keys of tiers, of labels and of words are used, and ``dev_share``.
 
     Raises
     ------
@@ -44,10 +44,9 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
     builder = CorpusBuilder.for_config(config)
     recordings, grids = find_recordings([root]), _grids(root)
-    notes: list[FileNote] = []
+    reader = TierReader(builder, config)
     without = []
     for recording, id, twin in _named(recordings, root):
-        split = split_of(recording.name)
         try:
             grid = sibling_file(recording.path, [ENDING])
             if grid is None:
@@ -56,12 +55,13 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
             grids.discard(grid)
             if twin is not None:
                 raise InputError(f"{recording.path}: {twin.name} has the same name, and is used", "rename one of them")
-            textgrid = read_tiers(grid)
+            tiers, note = read_tiers(grid)
             seconds = sound_file.info(recording.path).seconds
-            labelled = Labelled(id, recording.path, grid, textgrid.tiers, speaker_of(recording.name), seconds)
-            notes.append(FileNote(labelled, find_utterances(labelled, split, builder, config), textgrid.note))
+            labelled = Labelled(id, recording.path, grid, tiers, speaker_of(recording.name), seconds, 0.0, note)
+            reader.add(labelled, split_of(recording.name))
         except InputError as error:
-            builder.rejected[split].append(Rejected(id, str(error)))
+            builder.rejected[split_of(recording.name)].append(Rejected(id, str(error)))
+    reader.read()
     for grid in sorted(grids):
         name = grid.relative_to(root)
         builder.rejected[split_of(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
@@ -71,8 +71,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     if not builder.utterances["train"]:
         reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         raise InputError(f"{root}: no recording can be used for training", reasons[0] if reasons else "add some")
-    report_tiers(notes, builder, config)
-    return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
+    return reader.to_corpus()
 
 
 def _grids(root: Path) -> set[Path]:

@@ -15,11 +15,10 @@ LONG_GAP = 10.0  # seconds without a label that may be unlabelled speech
 
 
 class FileNote(NamedTuple):
-    """A recording with its labels, the utterances found in it, and a note on how its file was read."""
+    """A recording with its labels, and the utterances found in it."""
 
     labelled: Labelled
     found: Found
-    note: str = ""
 
 
 def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: CorpusConfig) -> None:
@@ -27,7 +26,7 @@ def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: Corp
     utterances = [utterance for file in files for utterance in file.found.utterances]
     tiered = {u.speaker for file in files for u in file.found.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
-    if said := [file.note for file in files if file.note]:
+    if said := [file.labelled.note for file in files if file.labelled.note]:
         more = f" (and {len(said) - 1} more files)" if len(said) > 1 else ""
         builder.warnings.append(said[0] + more)
     _report_cuts(files, builder, config)

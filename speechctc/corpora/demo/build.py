@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from speechctc.audio import resampling
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.demo.espeak import Speech, Synthesiser
 from speechctc.corpora.demo.labels import label
 from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
+from speechctc.pronunciation.espeak import Speech, Synthesiser
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 
