@@ -15,7 +15,7 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.extraction_report import report_phones, report_recordings
+from speechctc.corpora.extraction_report import report_phones, report_recordings, write_utterances
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
@@ -72,6 +72,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
+    write_utterances(config.data.dir, corpus)
     report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
