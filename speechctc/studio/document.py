@@ -86,6 +86,17 @@ class Document:
                 what = f"{self.journal.path}, line {number}: does not fit the lines before it"
                 raise InputError(what, "mend the journal, or move it away to begin from the TextGrid") from None
         self._read_grid()
+        self._seen = self._on_disk()
+
+    def _on_disk(self) -> list[tuple[int, int] | None]:
+        """Return what tells whether another program changed the journal or the TextGrid: times and sizes."""
+        stats = [path.stat() if path.exists() else None for path in (self.journal.path, self.grid_path)]
+        return [None if each is None else (each.st_mtime_ns, each.st_size) for each in stats]
+
+    def is_outdated(self) -> bool:
+        """Return whether another program changed the journal or the TextGrid."""
+        with self._lock:
+            return self._seen != self._on_disk()
 
     def _apply(self, entry: Mapping[str, Any]) -> Splice | None:
         """Apply an entry; return the change of the phones, if it is one."""
@@ -105,7 +116,7 @@ class Document:
             splice.apply(self.phones)
             self._done.append(self._undone.pop())
         else:
-            splice = Splice.from_dict(entry)
+            splice = Splice.from_dict(dict(entry))
             splice.apply(self.phones)
             self._done.append(splice)
             self._undone.clear()
@@ -141,6 +152,11 @@ class Document:
             if self._by_hand or any(splice.what not in (READ, RECOGNISED) for splice in self._done):
                 return "corrected"
             return "recognised" if self.phones else "new"
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the first labels were a person's, all of them."""
+        return self._by_hand
 
     def undoable(self) -> tuple[bool, bool]:
         """Return whether there is a change to undo, and one to redo; the first labels cannot be undone."""
@@ -217,6 +233,7 @@ class Document:
         except Outdated:
             self._load()
             raise Conflict from None
+        self._seen[0] = self._on_disk()[0]
 
     def put_recognised(self, result: Recognition) -> None:
         """Take what a model recognised, and write it as `speechctc decode` does if there are no other tiers.
@@ -237,6 +254,12 @@ class Document:
                 written.write_text(self.grid_path, result.to_textgrid())
                 self._load()
         self.write_grid()
+
+    def text(self) -> str:
+        """Return the TextGrid of the newest labels."""
+        with self._lock:
+            phones = tuple(self.phones)
+        return self.grid.text(self.seconds, phones)
 
     def write_grid(self) -> None:
         """Write the TextGrid, if it lacks saved changes; a copy is kept of one that the studio did not write.
@@ -272,6 +295,7 @@ class Document:
                 if not is_ours:
                     grids.keep_copy(self.grid_path)
                 files.write_text(self.grid_path.resolve(), text)
+                self._seen = self._on_disk()
 
 
 def _now() -> str:

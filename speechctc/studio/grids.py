@@ -64,7 +64,7 @@ class Grid:
 def read_grid(path: Path) -> Grid:
     """Read a TextGrid.
 
-    The phones are in the tier ``phones``, or in the one whose labels look like phones; else there is a new tier for them.
+    The phones are in the tier ``phones``, or in the one whose labels look like phones; else there is a new tier.
 
     Raises
     ------
