@@ -164,7 +164,7 @@ class Routes:
         query = request.query_params
         start, stop, columns = (_number(query.get(key)) for key in ("start", "stop", "columns"))
         sound = self.studio.folder.sound(_name(request))
-        if not (0 <= start < stop <= sound.seconds + 64 and 1 <= columns <= 8192):
+        if not (0 <= start < stop <= 8 * sound.seconds + 1 and 1 <= columns <= 8192):
             raise InputError(f"waveform: no part from {start} s to {stop} s", "choose a part of the recording")
         pairs = sound.extremes(start, stop, int(columns))
         return Response(pairs.tobytes(), media_type="application/octet-stream", headers=_KEPT)

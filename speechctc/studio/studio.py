@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from speechctc.errors import InputError
+from speechctc.inference.formats import ENDINGS
+from speechctc.phones.matching import ipa, is_arpabet
 from speechctc.studio.document import Document
 from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
 from speechctc.studio.folder import Folder
@@ -60,6 +62,8 @@ class Studio:
             "recordings": self.folder.rows(),
             "notes": self.folder.notes,
             "model": {**self.engine.about, "problem": self.engine.problem, "rounds": self.training.models()},
+            "ipa": ipa_of(self.engine.about.get("phones", ())),
+            "formats": list(ENDINGS),
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
             "training": {key: value for key, value in status.items() if key not in ("process",)},
@@ -244,6 +248,11 @@ class Studio:
         """Write what is not written yet, and end the model's process. A training goes on."""
         self.folder.settle()
         self.engine.close()
+
+
+def ipa_of(phones: Sequence[str]) -> dict[str, str]:
+    """Return the IPA of each label of an ARPABET set, for those who read IPA; ``{}`` for other sets."""
+    return {label: ipa(label, True)[0] for label in phones} if is_arpabet(phones) else {}
 
 
 def _runs(phones: tuple[Phone, ...], first: int, last: int) -> list[tuple[int, int]]:
