@@ -32,6 +32,7 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 LARGEST = 1 << 22  # bytes of a request
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
