@@ -34,6 +34,7 @@ class Format(str, Enum):
     textgrid = "textgrid"
     tsv = "tsv"
     csv = "csv"
+    html = "html"
 
 
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
@@ -66,8 +67,8 @@ FormatOption = Annotated[
     Optional[Format],  # noqa: UP045
     typer.Option(
         "--format",
-        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv), else"
-        " text.",
+        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv"
+        " .html), else text. html is a page with spectrogram, phones and sound.",
     ),
 ]
 OutOption = Annotated[

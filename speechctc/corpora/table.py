@@ -1,8 +1,9 @@
 """Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
-(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and
-other columns are ignored. Audio paths are relative to the folder of the table, or to ``corpus.root`` if it is set.
+(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and so are traits of the
+speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the table, or to
+``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,7 +122,14 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
             words.compare(row.id, labels, row.words)
     except InputError as error:
         raise BadRow(str(error)) from None
-    return Utterance(row.id, audio, tuple(labels), sys.intern(row.speaker), channel=row.channel)
+    speaker, traits = sys.intern(row.speaker), _shared(row.traits)
+    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, traits=traits)
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the same object for equal traits, so that a large corpus takes less memory."""
+    return traits
 
 
 def _find(base: Path, name: str, listings: FolderListings) -> Path:

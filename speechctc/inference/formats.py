@@ -1,4 +1,4 @@
-"""Write phones as text, JSON, CTM, Praat TextGrid, TSV or CSV."""
+"""Write phones as text, JSON, CTM, Praat TextGrid, TSV, CSV or HTML."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 
-Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv"]
+Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv", "html"]
 ENDINGS: dict[Format, str] = {
     "text": ".txt",
     "json": ".json",
@@ -20,6 +21,7 @@ ENDINGS: dict[Format, str] = {
     "textgrid": ".TextGrid",
     "tsv": ".tsv",
     "csv": ".csv",
+    "html": ".html",
 }
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 
@@ -111,7 +113,7 @@ def write_stream(
     named: bool = False,
     aligned: bool = False,
 ) -> None:
-    """Write results to one stream, each when it is ready; in JSON as one list.
+    """Write results to one stream, each when it is ready; in JSON as one list, in HTML as one page at the end.
 
     Parameters
     ----------
@@ -126,6 +128,9 @@ def write_stream(
     if form == "json":
         _write_list(results, out)
         return
+    if form == "html":
+        out.write(_page(results))
+        return
     out.write(header(form, aligned))
     for source, result in results:
         if form == "textgrid":
@@ -133,6 +138,13 @@ def write_stream(
         else:
             out.writelines(lines(form, source, result, named))
         out.flush()
+
+
+def _page(results: Iterable[tuple[Source, Recognition]]) -> str:
+    """Return one page with all results; their recordings are read again, for the pictures and the sound."""
+    from speechctc.inference.page import recordings_page  # late: other formats need no templates
+
+    return recordings_page((Path(result.file), source.file, source.channel, result) for source, result in results)
 
 
 def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
@@ -153,6 +165,8 @@ def whole(form: Format, source: Source, result: Recognition) -> str:
     """Return the text of a file with one result."""
     if form == "textgrid":
         return textgrid(result)
+    if form == "html":
+        return _page([(source, result)])
     if form == "json":
         return "".join(json_pieces(replace(result, file=source.file), source.channel)) + "\n"
     return header(form, result.score is not None) + "".join(lines(form, source, result))

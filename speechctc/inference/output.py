@@ -22,7 +22,7 @@ class OutputOptions:
     Attributes
     ----------
     form : str
-        ``"text"``, ``"json"``, ``"ctm"``, ``"textgrid"``, ``"tsv"`` or ``"csv"``.
+        ``"text"``, ``"json"``, ``"ctm"``, ``"textgrid"``, ``"tsv"``, ``"csv"`` or ``"html"``.
     file : Path, optional
         One file for all results.
     folder : Path, optional

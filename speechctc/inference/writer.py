@@ -51,8 +51,8 @@ class Delivery:
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording; a file that a person changed meanwhile is kept and counts as a failure."""
         for recording, source, result in self._good(advance):
-            text = whole(self.options.form, source, result)
             try:
+                text = whole(self.options.form, source, result)
                 written.write_text(self.options.file_of(recording), text, self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
