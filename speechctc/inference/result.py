@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,26 @@ class Recognition:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         return values | {"segments": [segment.to_dict() for segment in self.segments]}
 
+    def renamed(self, symbols: Mapping[str, str]) -> Recognition:
+        """Return the result with phones written as other symbols; those without one stay as they are."""
+        return replace(self, segments=tuple(segment.renamed(symbols) for segment in self.segments)) if symbols else self
+
+    def tiers(self) -> dict[str, list[Interval]]:
+        """Return the tiers of annotation files: phones, confidences, each rank of alternatives, and the score."""
+        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
+
+        def tier(labels: Iterable[str]) -> list[Interval]:
+            pairs = zip(segments, labels, strict=True)
+            return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
+
+        tiers = {"phones": tier(s.phone for s in segments), "confidence": tier(f"{s.confidence:.2f}" for s in segments)}
+        for rank in range(max((len(s.alternatives) for s in segments), default=0)):
+            named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
+            tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
+        if self.score is not None:
+            tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
+        return tiers
+
     def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
         """Return a Praat TextGrid: tiers of phones, confidences and each rank of alternatives; and the score.
 
@@ -68,19 +88,7 @@ class Recognition:
         InputError
             The file exists already.
         """
-        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
-
-        def tier(labels: Iterable[str]) -> list[Interval]:
-            pairs = zip(segments, labels, strict=True)
-            return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
-
-        tiers = {"phones": tier(s.phone for s in segments), "confidence": tier(f"{s.confidence:.2f}" for s in segments)}
-        for rank in range(max((len(s.alternatives) for s in segments), default=0)):
-            named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
-            tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
-        if self.score is not None:
-            tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
-        text = textgrid_text(self.seconds, tiers)
+        text = textgrid_text(self.seconds, self.tiers())
         if path is not None:
             if Path(path).exists() and not overwrite:
                 raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")

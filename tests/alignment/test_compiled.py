@@ -24,7 +24,9 @@ def encode(phones: Sequence[str]) -> list[int]:
     return [PHONES.index(phone) + 1 for phone in phones]
 
 
-def cost(items: tuple[Item, ...], tokens: Sequence[int], at: int, costs: Costs | None, silences: Sequence[int]) -> float:
+def cost(
+    items: tuple[Item, ...], tokens: Sequence[int], at: int, costs: Costs | None, silences: Sequence[int]
+) -> float:
     """Return the least cost at which tokens (runs of a class) from a position on are this transcript; inf if never."""
     ways = [0.0 if at == len(tokens) and not items else math.inf]
     if at < len(tokens) and (tokens[at] == 0 or tokens[at] in silences):
@@ -113,7 +115,9 @@ def test_states_say_what_they_stand_for() -> None:
     kinds, left_out = path_through(compiled, [1, 2, 0, 1, 0, 1])
     assert kinds == ["phone", "phone", "blank", "phone", "blank", "phone"] and left_out == [1]
     kinds, left_out = path_through(compiled, [3, 3, 1, 2, 0, 2, 1, 0, 1, 3])
-    assert kinds == [*["extra"] * 2, *["phone"] * 2, "blank", *["phone"] * 2, "blank", "phone", "extra"] and not left_out
+    assert (
+        kinds == [*["extra"] * 2, *["phone"] * 2, "blank", *["phone"] * 2, "blank", "phone", "extra"] and not left_out
+    )
     assert [len(unit.pronunciations) for unit in compiled.units] == [1, 2, 1]
     spine = compiled.spine
     assert compiled.unit[spine].tolist() == [0, 0, 1, 2, 2] and compiled.place[spine].tolist() == [0, 1, 0, 0, 1]

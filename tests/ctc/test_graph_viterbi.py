@@ -55,7 +55,9 @@ def all_scores(graph: StateGraph, rows: NDArray[np.float32]) -> dict[tuple[int, 
     found = {}
     for states in itertools.product(emitting, repeat=len(rows)):
         steps = [(0, states[0]), *itertools.pairwise(states)]
-        score = sum(max(reach(a, b), 0.0 if a == b else -math.inf) for a, b in steps) + reach(states[-1], graph.states - 1)
+        score = sum(max(reach(a, b), 0.0 if a == b else -math.inf) for a, b in steps) + reach(
+            states[-1], graph.states - 1
+        )
         if score > -math.inf:
             found[states] = score + float(sum(rows[t, graph.column[s]] for t, s in enumerate(states)))
     return found
@@ -95,9 +97,7 @@ def test_the_linear_lattice_is_that_of_viterbi(block_bytes: int) -> None:
 
 def test_jumps_name_the_arcs_to_nodes_with_the_frame_before() -> None:
     """start -> a -> node -> b -> end, and from start past a, at a price."""
-    graph = StateGraph.build(
-        [NODE, 0, NODE, 1, NODE], [[], [(0, 0.0)], [(1, 0.0), (0, -1.0)], [(2, 0.0)], [(3, 0.0)]]
-    )
+    graph = StateGraph.build([NODE, 0, NODE, 1, NODE], [[], [(0, 0.0)], [(1, 0.0), (0, -1.0)], [(2, 0.0)], [(3, 0.0)]])
     rows = np.array([[0, -9], [0, -9], [-9, 0]], np.float32)
     assert run(graph, rows).jumps.tolist() == [[1, 1], [2, 4]]
     path = run(graph, rows[2:])
