@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, recognition, scoring, seeing, studio, training
+from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
@@ -35,6 +35,7 @@ app.command("calibrate")(scoring.calibrate_command)
 app.command("export")(models.export_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)
 app.command("config")(models.config_command)
+app.command("plugins")(plugins.plugins_command)
 app.add_typer(lm.lm_app, name="lm")
 
 

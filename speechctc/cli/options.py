@@ -25,18 +25,6 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-class Format(str, Enum):
-    """Formats of results."""
-
-    text = "text"
-    json = "json"
-    ctm = "ctm"
-    textgrid = "textgrid"
-    tsv = "tsv"
-    csv = "csv"
-    html = "html"
-
-
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
@@ -64,11 +52,22 @@ ModelOrBundledOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Optional[Format],  # noqa: UP045
+    Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--format",
-        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv"
-        " .html), else text. html is a page with spectrogram, phones and sound.",
+        metavar="FORMAT[,FORMAT]...",
+        help="The format of the results: text, json, ctm, textgrid, tsv, csv, eaf (ELAN), audacity (labels), emu"
+        " (_annot.json) or par (BAS). Several at once need a folder: textgrid,eaf. Default: by the ending of --out,"
+        " else text.",
+    ),
+]
+SymbolsOption = Annotated[
+    str,
+    typer.Option(
+        "--symbols",
+        metavar="NOTATION",
+        help="How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a"
+        " label and its symbol. The model keeps its own labels.",
     ),
 ]
 OutOption = Annotated[

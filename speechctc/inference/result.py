@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +68,12 @@ class Recognition:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
         return values | {"segments": [segment.to_dict() for segment in self.segments]}
 
-    def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
-        """Return a Praat TextGrid: tiers of words, phones, confidences, alternatives, misfits; and the score.
+    def renamed(self, symbols: Mapping[str, str]) -> Recognition:
+        """Return the result with phones written as other symbols; those without one stay as they are."""
+        return replace(self, segments=tuple(segment.renamed(symbols) for segment in self.segments)) if symbols else self
 
-        Parameters
-        ----------
-        path : str or Path, optional
-            Also write it to this file, in UTF-8.
-        overwrite : bool
-            Replace an existing file.
-
-        Raises
-        ------
-        InputError
-            The file exists already.
-        """
+    def tiers(self) -> dict[str, list[Interval]]:
+        """Return the tiers of annotation files: words, phones, confidences, alternatives, misfits, and the score."""
         segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
 
         def tier(labels: Iterable[str]) -> list[Interval]:
@@ -102,7 +93,24 @@ class Recognition:
             tiers["misfits"] = _tier(texts, self.seconds)
         if self.score is not None:
             tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
-        text = textgrid_text(self.seconds, tiers)
+        return tiers
+
+    def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
+        """Return a Praat TextGrid: tiers of words, phones, confidences, alternatives, misfits; and the score.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Also write it to this file, in UTF-8.
+        overwrite : bool
+            Replace an existing file.
+
+        Raises
+        ------
+        InputError
+            The file exists already.
+        """
+        text = textgrid_text(self.seconds, self.tiers())
         if path is not None:
             if Path(path).exists() and not overwrite:
                 raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")

@@ -8,7 +8,7 @@ first to the second.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -64,6 +64,11 @@ class Segment(NamedTuple):
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         return values
+
+    def renamed(self, symbols: Mapping[str, str]) -> Segment:
+        """Return the segment with its phones written as other symbols; those without one stay as they are."""
+        named = tuple((symbols.get(phone, phone), p) for phone, p in self.alternatives)
+        return self._replace(phone=symbols.get(self.phone, self.phone), alternatives=named)
 
 
 @dataclass(frozen=True)

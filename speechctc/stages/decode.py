@@ -108,6 +108,8 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
         )
     if options.form == "html":
         raise InputError("--format html shows the recording, and standard input is not kept", "save it to a file")
+    if options.also:
+        raise InputError("several formats at once, and standard input gives one file", "name one format")
     check_place(options.file, options.overwrite)
     say_if_uncalibrated(recogniser, options, reporter)
     source = Source("-", "-", options.channel)
@@ -119,7 +121,8 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
             return
         phones = tuple(segments)
         with opened_out(options) as out:
-            write_stream([(source, Recognition("-", blocks.seconds, phones))], options.form, out)
+            result = Recognition("-", blocks.seconds, phones).renamed(options.symbols)
+            write_stream([(source, result)], options.form, out, place=options.file)
 
 
 def _write_live(segments: Iterator[Segment], source: Source, options: OutputOptions) -> None:
@@ -128,7 +131,7 @@ def _write_live(segments: Iterator[Segment], source: Source, options: OutputOpti
         out.write(header(options.form))
         between, end = "", "\n" if options.form == "text" else ""
         try:
-            for segment in segments:
+            for segment in (each.renamed(options.symbols) for each in segments):
                 out.write(between + segment.phone if options.form == "text" else row(options.form, source, segment))
                 out.flush()
                 between = " "
