@@ -55,6 +55,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self.about: dict[str, Any] = {}
         self.problem = ""
+        self._is_closed = False
         self._start()
 
     def _start(self) -> None:
@@ -93,7 +94,7 @@ class Engine:
         if error is None:
             self.about, self.problem = future.result(), ""
             self._say(self.about["line"])
-        else:
+        elif not self._is_closed:
             self.problem = str(error)
             self._say(self.problem)
 
@@ -147,6 +148,7 @@ class Engine:
 
     def close(self) -> None:
         """End the process."""
+        self._is_closed = True
         self._pipe.close()
         if hasattr(self._keep, "terminate"):
             self._keep.terminate()

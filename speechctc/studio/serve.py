@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -72,7 +73,8 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
 
             webbrowser.open(address)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # the way to end the studio
+            uvicorn.Server(config).run(sockets=[listening])
     finally:
         studio.close()
         if studio.training.is_running():

@@ -161,14 +161,14 @@ class Routes:
         return Response(png, media_type="image/png", headers=_KEPT)
 
     def wave(self, request: Request) -> Response:
-        """Return the lowest and highest samples of columns of the waveform, as signed bytes."""
+        """Return the lowest and highest samples of columns of the waveform, as little-endian int16."""
         query = request.query_params
         start, stop, columns = (_number(query.get(key)) for key in ("start", "stop", "columns"))
         sound = self.studio.folder.sound(_name(request))
         if not (0 <= start < stop <= 8 * sound.seconds + 1 and 1 <= columns <= 8192):
             raise InputError(f"waveform: no part from {start} s to {stop} s", "choose a part of the recording")
         pairs = sound.extremes(start, stop, int(columns))
-        return Response(pairs.tobytes(), media_type="application/octet-stream", headers=_KEPT)
+        return Response(pairs.astype("<i2").tobytes(), media_type="application/octet-stream", headers=_KEPT)
 
     def boundary(self, request: Request) -> dict[str, Any]:
         """Return where the model places the boundary after a phone."""

@@ -51,7 +51,7 @@ class Sound:
         self.path = path
         self._file = path
         self._copy: tempfile._TemporaryFileWrapper[bytes] | None = None
-        self._summary: NDArray[np.int8] | None = None
+        self._summary: NDArray[np.int16] | None = None
         self._summing = threading.Lock()
         file = open_with_libsndfile(path)
         if file is None or file.format not in SEEKABLE or file.subtype not in PLAIN:
@@ -134,7 +134,7 @@ class Sound:
         form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, self.rate, 2 * self.rate, 2, 16)
         return struct.pack("<4sI4s", b"RIFF", size + HEADER - 8, b"WAVE") + form + struct.pack("<4sI", b"data", size)
 
-    def extremes(self, start: float, stop: float, columns: int) -> NDArray[np.int8]:
+    def extremes(self, start: float, stop: float, columns: int) -> NDArray[np.int16]:
         """Return the lowest and the highest sample of each column of a picture of the waveform.
 
         Parameters
@@ -145,12 +145,12 @@ class Sound:
 
         Returns
         -------
-        ndarray, int8, shape = (columns, 2)
-            From -127 to 127, of full scale.
+        ndarray, int16, shape = (columns, 2)
+            From -32767 to 32767, full scale.
         """
         edges = np.linspace(start * self.rate, stop * self.rate, columns + 1).round().astype(np.int64)
         if (stop - start) * self.rate < 4 * SUMMARY * columns:
-            samples = _to_int8(self.read(int(edges[0]), max(int(edges[-1]), int(edges[0]) + 1)))
+            samples = _to_int16(self.read(int(edges[0]), max(int(edges[-1]), int(edges[0]) + 1)))
             pairs = np.stack([samples, samples], axis=1)
             edges = edges - edges[0]
         else:
@@ -166,19 +166,19 @@ class Sound:
             found[-1] = tail[:, 0].min(), tail[:, 1].max()
         return found
 
-    def _summed(self) -> NDArray[np.int8]:
+    def _summed(self) -> NDArray[np.int16]:
         """Return the lowest and highest of each `SUMMARY` samples, computed once."""
         with self._summing:
             if self._summary is None:
                 step = BLOCK * SUMMARY // 16
                 pieces = []
                 for first in range(0, self.frames, step):
-                    block = _to_int8(self.read(first, min(first + step, self.frames)))
+                    block = _to_int16(self.read(first, min(first + step, self.frames)))
                     rows = np.pad(block, (0, -len(block) % SUMMARY), mode="edge").reshape(-1, SUMMARY)
                     pieces.append(np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1))
-                self._summary = np.concatenate(pieces) if pieces else np.zeros((1, 2), np.int8)
+                self._summary = np.concatenate(pieces) if pieces else np.zeros((1, 2), np.int16)
             return self._summary
 
 
-def _to_int8(samples: Samples) -> NDArray[np.int8]:
-    return np.asarray(np.clip(np.rint(samples * 127), -127, 127).astype(np.int8))
+def _to_int16(samples: Samples) -> NDArray[np.int16]:
+    return np.asarray(np.clip(np.rint(samples * 32767), -32767, 32767).astype(np.int16))

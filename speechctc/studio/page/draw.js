@@ -55,14 +55,24 @@ function prepared(canvas, height = Number(canvas.getAttribute("data-height"))) {
   return { context, width, height };
 }
 
-function drawPairs(context, tile, start, scale, height) {
+// The largest sample of what is drawn, at least 1 % of full scale: the waveform is as high as there is room.
+function peak(found) {
+  let most = 327;
+  for (const tile of found) {
+    if (!tile.pairs) continue;
+    for (const value of tile.pairs) most = Math.max(most, Math.abs(value));
+  }
+  return most;
+}
+
+function drawPairs(context, tile, start, scale, height, most) {
   const step = (tile.seconds * scale) / 512;
   context.beginPath();
   for (let k = 0; k < 512; k += 1) {
     const x = (tile.start - start) * scale + (k + 0.5) * step;
     if (x < -2 || x > view.width + 2) continue;
-    const low = tile.pairs[2 * k] / 127;
-    const high = tile.pairs[2 * k + 1] / 127;
+    const low = tile.pairs[2 * k] / most;
+    const high = tile.pairs[2 * k + 1] / most;
     context.moveTo(x, (0.5 - high / 2) * height - 0.5);
     context.lineTo(x, (0.5 - low / 2) * height + 0.5);
   }
@@ -75,8 +85,9 @@ function drawWhole() {
   if (!session.name) return;
   const scale = width / session.seconds;
   context.strokeStyle = colours.soft;
-  for (const tile of tiles.wave(session.name, 0, session.seconds, scale, session.seconds)) {
-    if (tile.pairs) drawPairs(context, tile, 0, scale, height);
+  const found = tiles.wave(session.name, 0, session.seconds, scale, session.seconds);
+  for (const tile of found) {
+    if (tile.pairs) drawPairs(context, tile, 0, scale, height, peak(found));
   }
   context.fillStyle = colours.substituted;
   for (const phone of session.phones) {
@@ -95,8 +106,9 @@ function drawWave() {
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
   context.strokeStyle = colours.ink;
-  for (const tile of tiles.wave(session.name, view.start, end(), view.scale, session.seconds)) {
-    if (tile.pairs) drawPairs(context, tile, view.start, view.scale, height);
+  const found = tiles.wave(session.name, view.start, end(), view.scale, session.seconds);
+  for (const tile of found) {
+    if (tile.pairs) drawPairs(context, tile, view.start, view.scale, height, peak(found));
   }
 }
 

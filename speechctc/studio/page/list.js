@@ -30,8 +30,21 @@ export function duration(seconds) {
 }
 
 export function update(found, recognising, problems) {
-  rows = found.map((row) => ({ ...row, progress: recognising[row.name], problem: row.problem ?? problems[row.name] }));
+  const now = found.map((row) => ({ ...row, progress: recognising[row.name], problem: row.problem ?? problems[row.name] }));
+  rows = keepsOrder(now) ? inOrder(now) : now;
   draw();
+}
+
+// A recording keeps its place while it is corrected; the order is new when others are found or recognised.
+function keepsOrder(now) {
+  const before = new Map(rows.map((row) => [row.name, row.state]));
+  const isWorkedOn = (row) => before.get(row.name) === row.state || row.state === "corrected";
+  return rows.length === now.length && now.every((row) => before.has(row.name) && isWorkedOn(row));
+}
+
+function inOrder(now) {
+  const byName = new Map(now.map((row) => [row.name, row]));
+  return rows.map((row) => byName.get(row.name));
 }
 
 export function setOpened(name) {

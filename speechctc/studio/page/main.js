@@ -116,7 +116,7 @@ function showModels() {
   select.dataset.key = key;
   select.replaceChildren(
     ...choices.map(({ round, per }) => {
-      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? "the first" : "being loaded";
+      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? "first model" : "being loaded";
       return new Option(text, round, false, round === current);
     }),
   );

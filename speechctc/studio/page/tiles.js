@@ -63,7 +63,7 @@ function load(source) {
   return tile;
 }
 
-// The tiles of the waveform between two times: pairs of lowest and highest, from -127 to 127.
+// The tiles of the waveform between two times: pairs of lowest and highest, from -32767 to 32767.
 export function wave(name, start, stop, scale, total) {
   const of = level(scale, WAVE);
   const seconds = 2 ** of;
@@ -79,7 +79,7 @@ function loadWave(key, values) {
   const bounded = { ...values };
   getBytes("wave", bounded)
     .then((bytes) => {
-      tile.ready = new Int8Array(bytes);
+      tile.ready = new Int16Array(bytes);
       arrived("wave");
     })
     .catch(() => waves.delete(key));
