@@ -16,8 +16,17 @@ from speechctc.studio.document import Document
 PIECE = 1 << 20  # bytes of a recording to copy at a time
 
 
-def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
+def as_file(name: str, path: Path, document: Document, form: str) -> tuple[str, bytes]:
     """Return the name and the content of a recording's labels in a format.
+
+    Parameters
+    ----------
+    name : str
+        The recording, from the folder.
+    path : Path
+        Its file.
+    document : Document
+    form : str
 
     Raises
     ------
@@ -29,18 +38,17 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     file = Path(name).stem + ENDINGS[form]
     if form == "textgrid":
         return file, document.text().encode("utf-8")
-    return file, whole(form, Source(name, Path(name).stem.replace(" ", "_")), recognition(name, document)).encode(
-        "utf-8"
-    )
+    source = Source(name, Path(name).stem.replace(" ", "_"))
+    return file, whole(form, source, recognition(str(path), document)).encode("utf-8")
 
 
-def recognition(name: str, document: Document) -> Recognition:
+def recognition(file: str, document: Document) -> Recognition:
     """Return the labels of a recording as a result of `speechctc decode`; what a person chose has confidence 1."""
     segments = (
         Segment(p.label, p.start, p.end, 1.0 if p.checked or p.confidence is None else p.confidence, p.alternatives)
         for p in tuple(document.phones)
     )
-    return Recognition(name, document.seconds, tuple(segments))
+    return Recognition(file, document.seconds, tuple(segments))
 
 
 def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str, Path]) -> Iterator[bytes]:

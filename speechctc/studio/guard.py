@@ -98,7 +98,7 @@ class Guard:
         """Return the token of the address, which only the page itself may have."""
         if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
             return ""
-        values = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
+        values: list[str] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
         return values[0]
 
     def _token_in_cookie(self, headers: Headers) -> str:

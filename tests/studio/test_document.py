@@ -24,7 +24,7 @@ def seen(document: Document) -> list[tuple[float, float, str]]:
 
 
 def grid(document: Document) -> list[tuple[float, float, str]]:
-    return [tuple(each) for each in read_textgrid(document.grid_path, "phones")]
+    return [(each.start, each.end, each.label) for each in read_textgrid(document.grid_path, "phones")]
 
 
 def relabel(document: Document, phone: int, label: str) -> None:
