@@ -49,3 +49,21 @@ def doctor_command(
             written.write_json(json_file, diagnosis.to_dict(), overwrite)
     if not diagnosis.is_possible:
         raise typer.Exit(1)
+
+
+def plot_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The picture to write: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Draw the curves of runs over one another.
+
+    Losses, phone error rate (PER), blank share, entropy, norm of the gradient and learning rate, by epoch.
+    """
+    from speechctc.stages.plot import plot
+
+    for line in plot(runs, out, overwrite):
+        show(line)
+    show(f"curves in {out}")
