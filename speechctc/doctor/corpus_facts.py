@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from speechctc.corpora.corpus import Corpus
-from speechctc.doctor.listening import Heard
+from speechctc.doctor.listening import Heard, Place
 from speechctc.doctor.sound_checks import Sounds
 from speechctc.listing import counted, some
 
@@ -22,7 +22,7 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
     facts = {}
     for split, part in corpus.splits.items():
         if part:
-            heard = [sounds.get((each.audio, each.channel)) for each in part]
+            heard = [sounds.get(Place.of(each)) for each in part]
             seconds = sum(sound.seconds for sound in heard if isinstance(sound, Heard))
             speakers = {each.speaker for each in part} - {""}
             who = f", {len(speakers)} speakers" if speakers else ""
@@ -37,7 +37,7 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
 
 
 def _formats(sounds: Sounds, read: Sequence[Heard]) -> str:
-    endings = Counter(path.suffix.lower().removeprefix(".") for path, _ in sounds)
+    endings = Counter(path.suffix.lower().removeprefix(".") for path in {place.path for place in sounds})
     rates = Counter(f"{sound.rate:,} Hz" for sound in read)
     channels = Counter(f"{sound.channels} channel{'s' if sound.channels > 1 else ''}" for sound in read)
     return "; ".join(filter(None, (counted(endings), counted(rates), counted(channels))))

@@ -13,7 +13,7 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.doctor.finding import Finding
-from speechctc.doctor.listening import Heard
+from speechctc.doctor.listening import Heard, Place
 from speechctc.doctor.sound_checks import SILENT_DB, Sounds
 from speechctc.features.filterbank import frame_count
 from speechctc.model.net import output_frames
@@ -36,9 +36,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
         found += _spellings(sum(counts.values(), Counter()))
         found += _not_phones(sum(counts.values(), Counter()))
     pairs = [
-        (utterance, sound)
-        for utterance in everything
-        if isinstance(sound := sounds.get((utterance.audio, utterance.channel)), Heard)
+        (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
     ]
     short = {utterance.id: place for utterance, sound in pairs if (place := _too_short(utterance, sound, config))}
     if short:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,28 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.opening import open_sound
+from speechctc.corpora.corpus import Utterance
 from speechctc.errors import InputError
 
 Samples: TypeAlias = NDArray[np.float32]
-Place: TypeAlias = tuple[Path, int | None]
-"""A recording, and the channel of it that is read, counted from 1; None: the mean of all."""
+
+
+class Place(NamedTuple):
+    """A recording, its channel, counted from 1 (None: the mean of all), and its stretch in seconds (None: all)."""
+
+    path: Path
+    channel: int | None = None
+    stretch: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, utterance: Utterance) -> Place:
+        """Return what is heard of an utterance."""
+        return cls(utterance.audio, utterance.channel, utterance.stretch)
+
+    def __str__(self) -> str:
+        """Return the path, and from when to when it is heard."""
+        return str(self.path) if self.stretch is None else "{} ({:.2f} to {:.2f} s)".format(self.path, *self.stretch)
+
 
 HOP = 0.02  # s; the level is measured in pieces of this length
 TELEPHONE = 4200.0  # Hz; a telephone passes less
@@ -77,7 +94,7 @@ def listen_to_all(places: Iterable[Place], heard: Callable[[], None] = lambda: N
 
     Parameters
     ----------
-    places : iterable of (Path, int or None)
+    places : iterable of Place
     heard : callable
         Called after each recording.
     """
@@ -97,8 +114,8 @@ def _attempt(place: Place) -> Heard | InputError:
         return error
 
 
-def listen_to(path: Path, channel: int | None = None) -> Heard:
-    """Measure a recording, block by block.
+def listen_to(path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None) -> Heard:
+    """Measure a recording, or a stretch of it, block by block.
 
     Raises
     ------
@@ -107,9 +124,9 @@ def listen_to(path: Path, channel: int | None = None) -> Heard:
     """
     digest = hashlib.blake2b(digest_size=16)
     total, loudest, power, high = 0.0, 0.0, 0.0, 0.0
-    with open_sound(path) as file:
+    with open_sound(path, stretch[0] if stretch else 0.0) as file:
         heard = Heard(int(file.samplerate), int(file.channels))
-        for block in sound_file.mono_blocks(file, path, sound_file.BLOCK, channel):
+        for block in sound_file.stretch_blocks(file, path, channel, stretch):
             heard.samples += len(block)
             heard.clipped += _clipped(block)
             total += float(block.sum(dtype=np.float64))

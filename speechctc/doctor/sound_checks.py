@@ -49,7 +49,7 @@ def _rates(heard: Mapping[Place, Heard], rate: int) -> list[Finding]:
             "low-rate",
             "warning",
             f"recordings with a lower sample rate than features.sample_rate={rate}: {len(low)} of {len(heard)}",
-            tuple(f"{place[0]} ({sound.rate:,} Hz)" for place, sound in low.items()),
+            tuple(f"{place} ({sound.rate:,} Hz)" for place, sound in low.items()),
             f"they have no sound above {highest / 2:,.0f} Hz, where the model looks for it"
             + ("" if every else "; it learns to tell the recordings apart, not the phones"),
             f"set features.sample_rate={highest}"
@@ -67,7 +67,7 @@ def _telephone(heard: Mapping[Place, Heard]) -> Finding | None:
         "telephone",
         "warning",
         f"recordings without sound above 4.2 kHz, despite their sample rate: {len(found)} of {len(heard)}",
-        tuple(str(path) for path, _ in found),
+        tuple(map(str, found)),
         "they went through a telephone or were resampled from 8 kHz; fricatives are hard to tell apart in them",
         "use the original recordings, or set features.high_hz=4000 for all",
     )
@@ -158,5 +158,5 @@ def _list(
     heard: Mapping[Place, Heard], see: Callable[[Heard], str], kind: str, what: str, why: str, fix: str
 ) -> Finding | None:
     """Return the finding that lists the recordings of which `see` says something; None if there are none."""
-    seen = [f"{path} ({said})" for (path, _), sound in heard.items() if (said := see(sound))]
+    seen = [f"{place} ({said})" for place, sound in heard.items() if (said := see(sound))]
     return Finding(kind, "warning", f"{what}: {len(seen)}", tuple(seen), why, fix) if seen else None

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import doubtful_labels
 from speechctc.doctor.finding import Finding
-from speechctc.doctor.listening import Heard
+from speechctc.doctor.listening import Heard, Place
 from speechctc.doctor.sound_checks import Sounds
 
 Member = tuple[str, Utterance]
@@ -78,7 +78,7 @@ def _duplicates(corpus: Corpus, sounds: Sounds) -> list[Finding]:
     groups: dict[str, list[Member]] = defaultdict(list)
     for split, part in corpus.splits.items():
         for utterance in part:
-            if isinstance(sound := sounds.get((utterance.audio, utterance.channel)), Heard):
+            if isinstance(sound := sounds.get(Place.of(utterance)), Heard):
                 groups[sound.digest].append((split, utterance))
     twice = [group for group in groups.values() if len(group) > 1]
     across = [group for group in twice if len({split for split, _ in group}) > 1]

@@ -13,7 +13,7 @@ from speechctc.doctor.corpus_facts import corpus_facts
 from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
 from speechctc.doctor.finding import Diagnosis, Finding
 from speechctc.doctor.label_checks import check_labels
-from speechctc.doctor.listening import Heard, listen_to_all
+from speechctc.doctor.listening import Heard, Place, listen_to_all
 from speechctc.doctor.machine import check_machine, cores
 from speechctc.doctor.sound_checks import Sounds, check_sounds
 from speechctc.doctor.split_checks import check_splits
@@ -59,7 +59,7 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
 
 def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
-    places = [(each.audio, each.channel) for part in corpus.splits.values() for each in part]
+    places = [Place.of(each) for part in corpus.splits.values() for each in part]
     with reporter.progress("listening", len(set(places))) as advance:
         return listen_to_all(places, lambda: advance(1))
 
@@ -70,7 +70,7 @@ def _estimate(
     """Estimate memory and time; return findings and facts."""
     frames, labels = [], 0
     for each in corpus.splits["train"]:
-        sound = sounds[each.audio, each.channel]
+        sound = sounds[Place.of(each)]
         if isinstance(sound, Heard):
             samples = round(sound.seconds * config.features.sample_rate)
             frames.append(frame_count(samples, config.features))
