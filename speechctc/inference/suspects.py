@@ -1,8 +1,8 @@
-"""How far the score of an utterance's labels lies under that of what the model heard instead, and where.
+"""How far the labels of an utterance score under what the model heard instead, and where.
 
-Both scores are the log probabilities of CTC, summed over all paths (Graves et al. 2006, eq. 3), so neither depends on an
-alignment. Where the labels and what was heard differ, the labels are replaced by what was heard, one place at a time:
-the gain is by how much the log probability rises.
+Both scores are the log probabilities of CTC, summed over all paths (Graves et al. 2006, eq. 3), so that neither depends
+on an alignment. Where the labels and what was heard differ, the labels are replaced by what was heard, one place at a
+time: the gain is by how much the log probability rises.
 """
 
 from __future__ import annotations
