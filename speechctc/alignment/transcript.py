@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from speechctc.errors import InputError
 
@@ -32,10 +32,10 @@ class AnyStretch(NamedTuple):
 class Choice(NamedTuple):
     """One of several parts of a transcript; an empty part makes the others optional: ``(a|b c|)``."""
 
-    options: tuple[tuple["Item", ...], ...]
+    options: tuple[tuple[Item, ...], ...]
 
 
-Item = Union[Unit, AnyStretch, Choice]
+Item = Unit | AnyStretch | Choice
 Items = tuple[Item, ...]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, training
+from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
@@ -30,6 +30,7 @@ app.command("sweep")(training.sweep_command)
 app.command("evaluate")(scoring.evaluate_command)
 app.command("decode")(recognition.decode_command)
 app.command("align")(recognition.align_command)
+app.command("studio")(studio.studio_command)
 app.command("calibrate")(scoring.calibrate_command)
 app.command("export")(models.export_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)

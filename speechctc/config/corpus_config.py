@@ -24,13 +24,20 @@ KEYS_OF_KIND = {
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
 
+Tables = Path | tuple[Path, ...] | None
+
 
 class TablesConfig(Section):
-    """The table of each split (`corpus.kind: table`)."""
+    """The tables of each split (`corpus.kind: table`)."""
 
-    train: Path | None = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file")
-    dev: Path | None = Field(None, description="table of dev; null: a share of the training speakers becomes dev")
-    test: Path | None = Field(None, description="table of test; null: no test split")
+    train: Tables = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file; or a list")
+    dev: Tables = Field(None, description="table of dev, or a list; null: a share of the training speakers becomes dev")
+    test: Tables = Field(None, description="table of test, or a list; null: no test split")
+
+    def of(self, split: str) -> tuple[Path, ...]:
+        """Return the tables of a split."""
+        tables: Tables = getattr(self, split)
+        return () if tables is None else (tables,) if isinstance(tables, Path) else tuple(dict.fromkeys(tables))
 
 
 def _in_order(value: tuple[int, int]) -> tuple[int, int]:

@@ -34,6 +34,8 @@ class Utterance:
         Start and end in the recording in seconds; None: the utterance is the whole recording.
     words : tuple of str
         Its words, where the corpus has a tier of words.
+    traits : tuple of (str, str)
+        What else is known of the speaker, by name: ``("sex", "f")``, ``("dialect", "dr1")``. Scores are split by it.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Utterance:
     channel: int | None = None
     stretch: tuple[float, float] | None = None
     words: tuple[str, ...] = ()
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
+from speechctc.pronunciation.dictionary import word_key
 from speechctc.storage import files
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
@@ -20,6 +21,7 @@ LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 FILE = "phones.tsv"
 UTTERANCES = "utterances.tsv"
+WORDS_FILE = "pronunciations.dict"
 
 
 def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence[int]], reporter: Reporter) -> None:
@@ -64,6 +66,23 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
         fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
         lines.append("\t".join(" ".join(str(field).split("\t")) for field in fields))
     files.write_text(folder / UTTERANCES, "\n".join(lines) + "\n")
+
+
+def write_pronunciations(folder: Path, corpus: Corpus) -> str:
+    """Write the words of a corpus with the pronunciations that its labels have, as a dictionary.
+
+    Returns
+    -------
+    str
+        What was written, for the user.
+    """
+    counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for words in (corpus.words or {}).values():
+        counts.update((word_key(word.text), word.pronunciations[0]) for word in words)
+    ranked = sorted(counts, key=lambda each: (each[0], -counts[each], each[1]))
+    files.write_text(folder / WORDS_FILE, "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in ranked))
+    count = len({word for word, _ in ranked})
+    return f"{count:,} different words with their pronunciations in {folder / WORDS_FILE}"
 
 
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:

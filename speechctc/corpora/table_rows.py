@@ -18,6 +18,8 @@ REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them
 OPTIONAL = ("speaker", "channel")
 COLUMNS = "id, audio, and phones or words"
+TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
+"""Columns with a trait of the speaker, by which scores are split."""
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
@@ -41,6 +43,8 @@ class Row(NamedTuple):
         Channel of the recording, counted from 1; None where the field is empty or missing.
     words : str
         Empty where the field is empty or missing.
+    traits : tuple of (str, str)
+        Names and values of the columns `TRAITS` that are there and not empty.
     problem : str
         What is wrong with the format of the row, or ``""``.
     """
@@ -53,6 +57,7 @@ class Row(NamedTuple):
     channel: int | None = None
     words: str = ""
     problem: str = ""
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 class Table(NamedTuple):
@@ -215,4 +220,5 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     words = values.get("words")
     if isinstance(words, list):
         words = " ".join(map(str, words))
-    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words))
+    traits = tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
+    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words), traits=traits)

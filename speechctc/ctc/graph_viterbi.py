@@ -177,7 +177,7 @@ def _sweep(column, first, source, weight, rows, start, low, high, scores, steps)
 
 def _trace(column, first, source, weight, steps, start, low, state, states):  # type: ignore[no-untyped-def]
     """Follow the path back through a block; return the jumps, last first, and the state before the block."""
-    jumps = np.zeros((len(steps) + 16, 2), np.int64)
+    jumps: NDArray[np.int64] = np.zeros((len(steps) + 16, 2), np.int64)
     count = 0
     for i in range(len(steps) - 1, -1, -1):
         while column[state] < 0:

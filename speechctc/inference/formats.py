@@ -17,7 +17,7 @@ from speechctc.inference.label_formats import audacity_text, emu_text, par_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 
-Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv", "eaf", "audacity", "emu", "par"]
+Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv", "eaf", "audacity", "emu", "par", "html"]
 ENDINGS: dict[Format, str] = {
     "text": ".txt",
     "json": ".json",
@@ -29,6 +29,7 @@ ENDINGS: dict[Format, str] = {
     "audacity": ".labels.txt",
     "emu": "_annot.json",
     "par": ".par",
+    "html": ".html",
 }
 ONE_RECORDING: tuple[Format, ...] = ("textgrid", "eaf", "audacity", "emu", "par")
 """Formats whose files hold one recording each."""
@@ -143,7 +144,7 @@ def write_stream(
     aligned: bool = False,
     place: Path | None = None,
 ) -> None:
-    """Write results to one stream, each when it is ready; in JSON as one list.
+    """Write results to one stream, each when it is ready; in JSON as one list, in HTML as one page at the end.
 
     Parameters
     ----------
@@ -160,6 +161,9 @@ def write_stream(
     if form == "json":
         _write_list(results, out)
         return
+    if form == "html":
+        out.write(_page(results))
+        return
     out.write(header(form, aligned))
     for source, result in results:
         if form in ONE_RECORDING:
@@ -167,6 +171,13 @@ def write_stream(
         else:
             out.writelines(lines(form, source, result, named))
         out.flush()
+
+
+def _page(results: Iterable[tuple[Source, Recognition]]) -> str:
+    """Return one page with all results; their recordings are read again, for the pictures and the sound."""
+    from speechctc.inference.page import recordings_page  # late: other formats need no templates
+
+    return recordings_page((Path(result.file), source.file, source.channel, result) for source, result in results)
 
 
 def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
@@ -187,6 +198,8 @@ def whole(form: Format, source: Source, result: Recognition, place: Path | None 
     """Return the text of a file with one result, to be written to `place`."""
     if form in ONE_RECORDING:
         return annotation(form, source, result, place)
+    if form == "html":
+        return _page([(source, result)])
     if form == "json":
         return "".join(json_pieces(replace(result, file=source.file), source.channel)) + "\n"
     return header(form, result.score is not None) + "".join(lines(form, source, result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from speechctc.phones.inventory import CMU39
 from speechctc.phones.matching import match_phones
@@ -39,14 +40,20 @@ def to_cmu(phones: Sequence[str]) -> tuple[str, ...]:
 
     Phones of other languages, in words that eSpeak NG reads in those, become the nearest by features, or nothing.
     """
-    made: list[str] = []
-    for phone in phones:
+    return tuple(label for label, _ in cmu_sources(phones))
+
+
+def cmu_sources(phones: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each of the phones of `to_cmu` with the index of the phone that it is for."""
+    made: list[tuple[str, int]] = []
+    for k, phone in enumerate(phones):
         for label in _TWO.get(phone) or _one(phone):
-            if not (label == "r" and made and made[-1] == "r"):
-                made.append(label)
-    return tuple(made)
+            if not (label == "r" and made and made[-1][0] == "r"):
+                made.append((label, k))
+    return made
 
 
+@lru_cache(maxsize=4096)
 def _one(phone: str) -> tuple[str, ...]:
     if phone in _CMU:
         return (_CMU[phone],)

@@ -33,8 +33,8 @@ class Piece(NamedTuple):
     ----------
     label : str
         In IPA.
-    phoneme : int
-        The index of its phoneme.
+    phoneme, last : int
+        The indices of its first and last phoneme: a modifier is a phoneme of eSpeak NG, and part of the phone before.
     part, parts : int
         It is part number `part` of `parts` equal parts of that phoneme: a vowel with r is two phones.
     language : str
@@ -43,6 +43,7 @@ class Piece(NamedTuple):
 
     label: str
     phoneme: int
+    last: int
     part: int
     parts: int
     language: str
@@ -69,10 +70,10 @@ def pieces(names: Sequence[str], language: str) -> list[Piece]:
             continue
         labels = _labels(name)
         if labels and joined and _only_modifiers(labels[0]):
-            made[-1] = made[-1]._replace(label=unicodedata.normalize("NFC", made[-1].label + labels[0]))
+            made[-1] = made[-1]._replace(label=unicodedata.normalize("NFC", made[-1].label + labels[0]), last=k)
             continue
         if labels and not _only_modifiers(labels[0]):
-            made += [Piece(label, k, part, len(labels), language) for part, label in enumerate(labels)]
+            made += [Piece(label, k, k, part, len(labels), language) for part, label in enumerate(labels)]
         joined = bool(labels)
     return made
 

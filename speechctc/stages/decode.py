@@ -106,6 +106,8 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
         raise InputError(
             f"--out {options.folder}: a folder, and standard input gives one file", "name a file: a.TextGrid"
         )
+    if options.form == "html":
+        raise InputError("--format html shows the recording, and standard input is not kept", "save it to a file")
     if options.also:
         raise InputError("several formats at once, and standard input gives one file", "name one format")
     check_place(options.file, options.overwrite)

@@ -125,10 +125,17 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     InputError
         The split is empty, or none of its recordings can be decoded.
     """
+    return score(recogniser, split, overrides, reporter)[1]
+
+
+def score(
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter
+) -> tuple[ScoredSplit, Evaluation]:
+    """Decode a split as `evaluate` does; return what was recognised too."""
     if not reporter.quiet:
         reporter.note(f"{PER_MEANS}; the expected calibration error is {ERROR_MEANS}")
     scored = score_split(recogniser, split, overrides, reporter, "evaluating")
-    return evaluation_of(scored, split, recogniser)
+    return scored, evaluation_of(scored, split, recogniser)
 
 
 def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Evaluation:

@@ -243,6 +243,21 @@ def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
             read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
 
 
+def test_a_split_may_be_in_several_tables(recordings: Path) -> None:
+    (recordings / "more").mkdir()
+    (recordings / "a.wav").rename(recordings / "more" / "a.wav")
+    tables = {"one.tsv": HEADER + "1\tb.wav\tx\n", "more/two.csv": "id,audio,phones\n2,a.wav,x\n"}
+    for name, text in tables.items():
+        (recordings / name).write_text(text)
+    one, two = (recordings / name for name in tables)
+    corpus = read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=(one, two, one), test=two)))
+    together = sorted(each.id for split in ("train", "dev") for each in corpus.splits[split])
+    assert together == ["1", "2"] and [each.id for each in corpus.splits["test"]] == ["2"]
+    two.write_text(tables["more/two.csv"].replace("2,", "1,"))
+    with pytest.raises(InputError, match="the id '1' is both in .*one.tsv and in .*two.csv"):
+        read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=(one, two))))
+
+
 def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
     with pytest.raises(InputError, match=r"the id '1' is both in .*train.tsv and in .*test.tsv"):
         read(recordings, train_tsv=HEADER + "1\ta.wav\tx\n", test_tsv=HEADER + "1\tb.wav\tx\n")

@@ -94,8 +94,8 @@ def test_no_symbol_changes_on_the_way_to_a_model_and_back(tmp_path: Path, kind: 
     (out / "talk3.wav").symlink_to(tmp_path / "corpus" / "test" / "talk3.wav")
     wanted = [SYMBOLS[phone] for _, phones, _ in said["talk3"] for phone in phones]
     for back in ("elan", "textgrid"):
-        corpus = read_corpus(CorpusConfig(kind=back, root=out))
-        utterances = [each for part in corpus.splits.values() for each in part]
+        splits = read_corpus(CorpusConfig(kind=back, root=out)).splits
+        utterances = [each for part in splits.values() for each in part]
         found = [phone for each in sorted(utterances, key=lambda each: each.id) for phone in each.phones]
         assert found == list(recogniser.decode(out / "talk3.wav").phones) and set(found) <= set(SYMBOLS.values())
         assert sum(a == b for a, b in zip(found, wanted, strict=False)) > 0.8 * len(wanted)
