@@ -111,7 +111,7 @@ class _Scorer:
         """Return the utterance with its best pronunciations; None where its recording cannot be read."""
         rate = self._recogniser.config.features.sample_rate
         try:
-            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel)
+            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
         except InputError:  # extraction skips it and gives the reason
             return None
         logits = self._recogniser.logits(samples, rate)
