@@ -55,6 +55,14 @@ def test_other_columns_any_order_and_spaces_do_not_matter(recordings: Path) -> N
     assert [(entry.id, entry.phones) for entry in corpus.splits["train"]] == [("1", ("x", "y")), ("2", ("x",))]
 
 
+def test_traits_of_speakers_are_read_where_they_are_given(recordings: Path) -> None:
+    header = "id\taudio\tphones\tSex\tage\tdialect\n"
+    rows = "1\ta.wav\tx\tf\t21\tRhenish\n2\tb.wav\tx\t\t30\t\n"
+    corpus = read(recordings, train_tsv=header + rows, dev_tsv=HEADER + "3\tc.wav\tx\n")
+    assert [each.traits for each in corpus.splits["train"]] == [(("sex", "f"), ("dialect", "Rhenish")), ()]
+    assert corpus.splits["dev"][0].traits == ()
+
+
 def test_a_byte_order_mark_and_windows_lines_are_accepted(recordings: Path) -> None:
     corpus = read(recordings, train_tsv="\ufeff" + HEADER + "1\ta.wav\tx\r\n2\tb.wav\tx\r\n")
     assert sum(len(corpus.splits[split]) for split in SPLITS) == 2
