@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 
@@ -15,20 +15,25 @@ from speechctc.cli.options import (
     ClusterOption,
     Device,
     DeviceOption,
+    DictionaryOption,
     FormatOption,
     JobsOption,
+    LanguageOption,
     LmOption,
     LmWeightOption,
     MinModulationOption,
+    MisfitsOption,
     ModelOrBundledOption,
     NbestOption,
     OutOption,
     OverwriteOption,
     PhonesOption,
     RawOption,
+    SilenceOption,
     SkipOption,
     TierOption,
     TranscriptsOption,
+    WordsOption,
 )
 from speechctc.errors import InputError
 
@@ -96,7 +101,12 @@ def align_command(
     ] = None,
     phones: PhonesOption = None,
     transcripts: TranscriptsOption = None,
+    words: WordsOption = None,
+    language: LanguageOption = None,
+    dictionary: DictionaryOption = None,
     tier: TierOption = None,
+    misfits: MisfitsOption = None,
+    silence: SilenceOption = None,
     model: ModelOrBundledOption = None,
     form: FormatOption = None,
     out: OutOption = None,
@@ -106,16 +116,25 @@ def align_command(
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Find the times of known phones in recordings.
+    """Find the times of known phones or words in recordings of any length.
 
-    If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
+    In phones and words, * stands for any stretch of sound, (a|b c) for alternatives, (a|) for what may be missing. If
+    the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
+    exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
+    if all failed.
     """
     from speechctc.inference.output import OutputOptions, choose_output
     from speechctc.progress import Reporter
-    from speechctc.stages.align import align, find_tasks
+    from speechctc.stages.align import align, choose_placing
+    from speechctc.stages.align_tasks import find_tasks
 
+    if words is not None and (phones is not None or transcripts is not None):
+        raise InputError("--words are given, and phones too", "give one of them")
     chosen = choose_output(form.value if form else None, out)
     options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing)
-    tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
-    if status := align(load_recogniser(model, device), tasks, options, Reporter()):
+    labels: Literal["phones", "words"] = "phones" if words is None else "words"
+    tasks = find_tasks(audio or (), phones, words or transcripts, tier, Reporter(), labels)
+    recogniser = load_recogniser(model, device)
+    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
+    if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
