@@ -198,7 +198,8 @@ WordsOption = Annotated[
         "--words",
         metavar="PLACE",
         help="Words instead of phones: a text file of a single recording; a folder of .lab, .txt or .TextGrid files"
-        " named like the recordings; or a table with the columns id, audio and words. Needs --language or --dictionary.",
+        " named like the recordings; or a table with the columns id, audio and words. Needs --language or"
+        " --dictionary.",
     ),
 ]
 LanguageOption = Annotated[
