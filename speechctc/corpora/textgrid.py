@@ -7,7 +7,6 @@ With ``corpus.words_tier`` the labels are words, and are read as phones (see `sp
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,8 +87,8 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
         return builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
     builder.notes += words.notes()
     builder.warnings += words.warnings()
-    corpus = builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"])
-    return dataclasses.replace(corpus, words=words.words)
+    builder.from_words = words.words
+    return words.add_to(builder.to_corpus(config.dev_share, without_dev=not builder.utterances["dev"]))
 
 
 def _word_phones(config: CorpusConfig, recordings: Sequence[Recording]) -> WordPhones | None:
