@@ -68,5 +68,6 @@ class TierReader:
         if words is not None:
             builder.notes += words.notes()
             builder.warnings += words.warnings()
+            builder.from_words = words.words
         corpus = builder.to_corpus(self._config.dev_share, without_dev=not builder.utterances["dev"])
-        return corpus if words is None else dataclasses.replace(corpus, words=words.words)
+        return corpus if words is None else words.add_to(corpus)

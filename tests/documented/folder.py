@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -66,6 +67,29 @@ def write_table(path: Path, recordings: list[Path], folder: Path) -> None:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
+WELSH = """Dw i eisiau cael fy arian yn ôl
+Mae'r trên yn gadael am naw
+Mae hi'n braf iawn heddiw
+Roedd y ci yn cysgu ar y soffa
+Ble mae'r orsaf agosaf
+Hoffwn i baned o de os gwelwch yn dda""".splitlines()
+
+
+def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
+    """Write a text, tables of words, and the config that docs/languages.md shows."""
+    more = [f"{a} a {b}" for a in WELSH for b in WELSH[:4] if a != b]
+    (folder / "sentences.txt").write_text("\n".join(WELSH + more), encoding="utf-8")
+    for name, recordings in (("transcripts", train), ("test", test)):
+        rows = ["id\tspeaker\taudio\twords"]
+        for number, recording in enumerate(recordings):
+            audio, words = recording.relative_to(folder), WELSH[number % len(WELSH)]
+            rows.append(f"{name}{number}\t{recording.parent.name}\t{audio}\t{words}")
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    shown = re.search(r"```text\n(base: small-data\n.*?)```", (ROOT / "docs" / "languages.md").read_text("utf-8"), re.S)
+    assert shown is not None
+    (folder / "welsh.yaml").write_text(shown[1], encoding="utf-8")
+
+
 def prepare(folder: Path) -> None:
     """Fill a folder."""
     shutil.copytree(ROOT / "configs", folder / "configs")
@@ -90,6 +114,7 @@ def prepare(folder: Path) -> None:
     write_table(folder / "train.tsv", parts["TRAIN"], folder)
     write_table(folder / "dev.tsv", parts["DEV"], folder)
     write_table(folder / "table.tsv", parts["TEST"], folder)
+    write_welsh(folder, parts["TRAIN"], parts["TEST"])
     place(parts["TEST"][0], folder / "a.wav")
     place(parts["TEST"][1], folder / "long.wav")
     left, right = (soundfile.read(recording)[0] for recording in parts["TEST"][:2])

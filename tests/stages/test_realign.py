@@ -81,9 +81,8 @@ def test_scores_are_those_of_torch() -> None:
     def loss(first: int, last: int) -> float:
         labels = torch.tensor([*words[0][first], *words[1][0], *words[2][last]])
         rows = torch.from_numpy(logits).log_softmax(1)
-        return float(
-            torch.nn.functional.ctc_loss(rows, labels, torch.tensor([12]), torch.tensor([len(labels)]), reduction="sum")
-        )
+        sizes = (torch.tensor([12]), torch.tensor([len(labels)]))
+        return float(torch.nn.functional.ctc_loss(rows, labels, *sizes, reduction="sum"))
 
     first = min((0, 1), key=lambda k: loss(k, 0))
     last = min((0, 1, 2), key=lambda k: loss(first, k))
