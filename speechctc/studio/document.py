@@ -158,6 +158,11 @@ class Document:
         """Whether the first labels were a person's, all of them."""
         return self._by_hand
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a person has seen to every phone."""
+        return bool(self.phones) and (self._by_hand or all(phone.checked for phone in tuple(self.phones)))
+
     def undoable(self) -> tuple[bool, bool]:
         """Return whether there is a change to undo, and one to redo; the first labels cannot be undone."""
         first = 1 if self._done and not self._done[0].old and self._done[0].what in (READ, RECOGNISED) else 0

@@ -131,10 +131,18 @@ def test_audio_by_ranges(folder: Path, start: int | None, stop: int | None) -> N
 
 def test_tiles_and_waveform(folder: Path) -> None:
     with client_of(folder) as (client, studio):
-        query = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
+        query: dict[str, str | float] = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
         tile = client.get("/api/tile", params=query)
         wave = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1, "columns": 512})
-        for wrong in ({"number": 99}, {"number": -1}, {"level": 12}, {"window": 9}, {"highest": "nan"}, {"range": ""}):
+        wrongs: list[dict[str, str | float]] = [
+            {"number": 99},
+            {"number": -1},
+            {"level": 12},
+            {"window": 9},
+            {"highest": "nan"},
+            {"range": ""},
+        ]
+        for wrong in wrongs:
             answer = client.get("/api/tile", params=query | wrong)
             assert answer.status_code == 400 and "\n" not in answer.json()["error"]
         long = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1e9, "columns": 512})
@@ -290,8 +298,10 @@ def test_many_pages_at_once_lose_nothing(folder: Path) -> None:
                     time.sleep(0.001)
 
         pages = [threading.Thread(target=page, args=(number,)) for number in range(10)]
-        [each.start() for each in pages]
-        [each.join() for each in pages]
+        for each in pages:
+            each.start()
+        for each in pages:
+            each.join()
         journal = studio.folder.document(name).journal.read()
     assert sorted(entry["new"][0][2] for entry in journal if entry.get("what") == "relabel") == sorted(
         f"l{number}" for number in range(10)
