@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, recognition, scoring, studio, training
+from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
+app.command("doctor")(seeing.doctor_command)
 app.command("extract")(training.extract_command)
 app.command("train")(training.train_command)
 app.command("sweep")(training.sweep_command)
@@ -34,6 +35,7 @@ app.command("calibrate")(scoring.calibrate_command)
 app.command("export")(models.export_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)
 app.command("config")(models.config_command)
+app.command("plugins")(plugins.plugins_command)
 app.add_typer(lm.lm_app, name="lm")
 
 

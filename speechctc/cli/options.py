@@ -25,17 +25,6 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-class Format(str, Enum):
-    """Formats of results."""
-
-    text = "text"
-    json = "json"
-    ctm = "ctm"
-    textgrid = "textgrid"
-    tsv = "tsv"
-    csv = "csv"
-
-
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
@@ -63,11 +52,22 @@ ModelOrBundledOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Optional[Format],  # noqa: UP045
+    Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--format",
-        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv), else"
-        " text.",
+        metavar="FORMAT[,FORMAT]...",
+        help="The format of the results: text, json, ctm, textgrid, tsv, csv, eaf (ELAN), audacity (labels), emu"
+        " (_annot.json) or par (BAS). Several at once need a folder: textgrid,eaf. Default: by the ending of --out,"
+        " else text.",
+    ),
+]
+SymbolsOption = Annotated[
+    str,
+    typer.Option(
+        "--symbols",
+        metavar="NOTATION",
+        help="How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a"
+        " label and its symbol. The model keeps its own labels.",
     ),
 ]
 OutOption = Annotated[
@@ -104,6 +104,12 @@ ChannelOption = Annotated[
 JobsOption = Annotated[
     int,
     typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
+]
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786."
+    ),
 ]
 DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")

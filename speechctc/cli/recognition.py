@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -12,6 +13,7 @@ from speechctc.cli.options import (
     AlternativesOption,
     BeamOption,
     ChannelOption,
+    ClusterOption,
     Device,
     DeviceOption,
     FormatOption,
@@ -26,10 +28,15 @@ from speechctc.cli.options import (
     PhonesOption,
     RawOption,
     SkipOption,
+    SymbolsOption,
     TierOption,
     TranscriptsOption,
 )
 from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.inference.output import OutputOptions
+    from speechctc.inference.recogniser import Recogniser
 
 
 def decode_command(
@@ -40,7 +47,8 @@ def decode_command(
         ),
     ],
     model: ModelOrBundledOption = None,
-    form: FormatOption = None,
+    forms: FormatOption = None,
+    symbols: SymbolsOption = "own",
     out: OutOption = None,
     overwrite: OverwriteOption = False,
     skip_existing: SkipOption = False,
@@ -53,6 +61,7 @@ def decode_command(
     beam: BeamOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
+    cluster: ClusterOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings.
@@ -63,23 +72,30 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    from speechctc.inference.output import OutputOptions, choose_output
+    if cluster and (nbest or str(audio[0]) == "-"):
+        raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
     from speechctc.stages.decode import decode, decode_stdin
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
-    chosen = choose_output(form.value if form else None, out)
-    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
+    form, also = parse_formats(forms)
+    chosen = choose_output(form, out)
+    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing, also)
+    if nbest and (also or symbols != "own"):
+        raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options)
+    device = Device.cpu if cluster else device
     recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    options = _with_symbols(options, recogniser, symbols)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())
     elif str(audio[0]) == "-":
         decode_stdin(recogniser, options, raw, Reporter())
         status = 0
     else:
-        status = decode(recogniser, audio, options, Reporter())
+        status = decode(recogniser, audio, options, Reporter(), cluster)
     if status:
         raise typer.Exit(status)
 
@@ -93,7 +109,8 @@ def align_command(
     transcripts: TranscriptsOption = None,
     tier: TierOption = None,
     model: ModelOrBundledOption = None,
-    form: FormatOption = None,
+    forms: FormatOption = None,
+    symbols: SymbolsOption = "own",
     out: OutOption = None,
     overwrite: OverwriteOption = False,
     skip_existing: SkipOption = False,
@@ -105,12 +122,25 @@ def align_command(
 
     If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
     """
-    from speechctc.inference.output import OutputOptions, choose_output
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
     from speechctc.stages.align import align, find_tasks
 
-    chosen = choose_output(form.value if form else None, out)
-    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing)
+    form, also = parse_formats(forms)
+    chosen = choose_output(form, out)
+    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
     tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
-    if status := align(load_recogniser(model, device), tasks, options, Reporter()):
+    recogniser = load_recogniser(model, device)
+    if status := align(recogniser, tasks, _with_symbols(options, recogniser, symbols), Reporter()):
         raise typer.Exit(status)
+
+
+def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
+    """Return the options with the notation of the phones, and print what it cannot write."""
+    from speechctc.phones.notations import choose_symbols
+    from speechctc.progress import Reporter
+
+    symbols = choose_symbols(recogniser.phones, choice)
+    if symbols.note:
+        Reporter().warn(symbols.note)
+    return replace(options, symbols=symbols.written)

@@ -39,6 +39,10 @@ class AugmentConfig(Section):
     noise_db: tuple[float, float] | None = Field(
         None, description="lowest and highest signal-to-noise ratio of added white noise, dB; null: no noise"
     )
+    reverb: float = Field(0.0, ge=0, le=1, description="share of utterances with the reverberation of a room")
+    telephone: float = Field(
+        0.0, ge=0, le=1, description="share of utterances with the bandwidth of a telephone, about 300 to 3400 Hz"
+    )
     band_masks: int = Field(0, ge=0, le=10, description="frequency masks per utterance, set to the mean (SpecAugment)")
     band_mask: int = Field(8, ge=1, description="largest width of a frequency mask, mel bands")
     time_masks: float = Field(0.0, ge=0, le=10, description="time masks per second, set to the mean (SpecAugment)")

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import Items, is_plain, parse_phones, units_of
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.inference.alignment import align_frames, check_fit
+from speechctc.inference.alignment import check_fit, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits
 from speechctc.inference.result import Recognition
@@ -215,14 +217,15 @@ class Recogniser:
         rate: int | None = None,
         channel: int | None = None,
     ) -> Recognition:
-        """Find the times of known phones in a recording (forced alignment).
+        """Find the times of known phones in a recording of any length (forced alignment).
 
         Parameters
         ----------
         recording : str, Path, array_like or Tensor
             As for `decode`.
         phones : sequence of str
-            Phones of the model, in order.
+            Phones of the model, in order. ``*`` stands for any stretch of sound, ``(a|b c|)`` for alternatives, of
+            which an empty one makes the others optional.
         rate : int, optional
             Hz, of samples.
         channel : int, optional
@@ -238,23 +241,49 @@ class Recogniser:
         InputError
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
-        model_rate = self.config.features.sample_rate
-        with opened(recording, rate, channel, model_rate) as (name, blocks):
+        return self.place(recording, parse_phones(phones, self.phones), rate, channel)
+
+    def place(
+        self,
+        recording: str | Path | Any,
+        items: Items,
+        rate: int | None = None,
+        channel: int | None = None,
+        find_misfits: bool = False,
+        silences: Sequence[str] = (),
+    ) -> Recognition:
+        """Find the times of a transcript's words and phones in a recording of any length.
+
+        Parameters
+        ----------
+        recording, rate, channel
+            As for `align`.
+        items : Items
+            A transcript; see `speechctc.alignment.transcript`.
+        find_misfits : bool
+            Words may be missing from the recording, and the recording may hold what is not in the transcript; both are
+            in the result's `misfits`. What costs nothing is not looked for: without this, every word is placed.
+        silences : sequence of str
+            Phones of the model that may stand between words.
+
+        Raises
+        ------
+        InputError
+            As `align`.
+        """
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             try:
-                labels = self.inventory.encode(phones)
+                labels = [label for unit in units_of(items) for label in self.inventory.encode(unit.pronunciations[0])]
+                between = self.inventory.encode(silences)
             except InputError as error:
                 raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
-            log_probs = [log_softmax(block) for block in self.logit_blocks(blocks)]
-            seconds = blocks.seconds
-        frames = sum(len(block) for block in log_probs)
-        check_fit(name, labels, frames, seconds)
-        if not labels:
-            return Recognition(name, seconds, (), 0.0)
-        rows = np.concatenate(log_probs)
-        segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-        classes, score = align_frames(rows, labels)
-        segments = [*segmenter.push(rows, classes), *segmenter.finish(seconds)]
-        return Recognition(name, seconds, tuple(segments), score / len(labels))
+            with Posteriors(len(self.phones) + 1) as posteriors:
+                for block in self.logit_blocks(blocks):
+                    posteriors.append(log_softmax(block))
+                if is_plain(items) and not find_misfits:
+                    check_fit(name, labels, posteriors.frames, blocks.seconds)
+                segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, between)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

@@ -138,12 +138,28 @@ def standing(path: Path) -> Path:
 
 
 def _find(path: Path) -> Path | None:
-    for _ in range(3):  # it may be restored between the two checks
+    """Return where a folder is now; None if listings show neither its name nor an old version.
+
+    A single check of both names is not enough: a folder can be replaced again and again between the two.
+    """
+    absent = 0
+    for _ in range(TRIES):
         if path.exists():
             return path
-        if (previous := previous_of(path)) is not None:
+        names = _names(path.parent)
+        if (previous := previous_of(path, names)) is not None:
             return previous
+        absent += path.name not in names or path.is_symlink()
+        if absent == 3:  # the listing of a very large folder is not made in one step
+            break
     return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def settle_folder(path: Path) -> None:
@@ -151,7 +167,7 @@ def settle_folder(path: Path) -> None:
 
     Only the one process that may write to the folder may call this.
     """
-    while (previous := previous_of(path)) is not None:
+    while (previous := previous_of(path, _names(path.parent))) is not None:
         if path.exists():
             shutil.rmtree(previous)
         else:

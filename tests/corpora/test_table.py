@@ -138,9 +138,9 @@ def test_silence_is_said_not_left_out(recordings: Path) -> None:
         ("train_tsv", "", "train.tsv: the table is empty"),
         ("train_tsv", HEADER, "train.tsv: no rows in the table"),
         ("train_tsv", "id\tpath\tphones\n1\ta\tx\n", "line 1: no column audio among: id, path, phones"),
-        ("train_tsv", "1\ta.wav\tx\n", "line 1: no column id and no audio and no phones among: 1, a.wav, x"),
+        ("train_tsv", "1\ta.wav\tx\n", "line 1: no column id and no audio and no phones or words among: 1, a.wav, x"),
         ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
-        ("train_csv", "sep=;\n\n", "line 1: no column id and no audio and no phones among: sep="),
+        ("train_csv", "sep=;\n\n", "line 1: no column id and no audio and no phones or words among: sep="),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
         ("train_xlsx", HEADER, "train.xlsx: a spreadsheet, .*; save it as CSV"),
         ("train_doc", HEADER, "train.doc: not the ending of a table"),
@@ -239,6 +239,21 @@ def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
     for path, message in ((recordings / "no.tsv", "no.tsv: no such file"), (recordings, "not the ending of a table")):
         with pytest.raises(InputError, match=message):
             read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+
+
+def test_a_split_may_be_in_several_tables(recordings: Path) -> None:
+    (recordings / "more").mkdir()
+    (recordings / "a.wav").rename(recordings / "more" / "a.wav")
+    tables = {"one.tsv": HEADER + "1\tb.wav\tx\n", "more/two.csv": "id,audio,phones\n2,a.wav,x\n"}
+    for name, text in tables.items():
+        (recordings / name).write_text(text)
+    one, two = (recordings / name for name in tables)
+    corpus = read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=(one, two, one), test=two)))
+    together = sorted(each.id for split in ("train", "dev") for each in corpus.splits[split])
+    assert together == ["1", "2"] and [each.id for each in corpus.splits["test"]] == ["2"]
+    two.write_text(tables["more/two.csv"].replace("2,", "1,"))
+    with pytest.raises(InputError, match="the id '1' is both in .*one.tsv and in .*two.csv"):
+        read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=(one, two))))
 
 
 def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
