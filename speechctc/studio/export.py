@@ -7,8 +7,11 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf_text import eaf_text
+from speechctc.audio.textgrids import Tier
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS, Source, header, row, whole
+from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, row, whole
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Document
@@ -16,17 +19,8 @@ from speechctc.studio.document import Document
 PIECE = 1 << 20  # bytes of a recording to copy at a time
 
 
-def as_file(name: str, path: Path, document: Document, form: str) -> tuple[str, bytes]:
+def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     """Return the name and the content of a recording's labels in a format.
-
-    Parameters
-    ----------
-    name : str
-        The recording, from the folder.
-    path : Path
-        Its file.
-    document : Document
-    form : str
 
     Raises
     ------
@@ -36,19 +30,30 @@ def as_file(name: str, path: Path, document: Document, form: str) -> tuple[str, 
     if form not in ENDINGS:
         raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(ENDINGS)}")
     file = Path(name).stem + ENDINGS[form]
+    result = recognition(name, document)
     if form == "textgrid":
-        return file, document.text().encode("utf-8")
-    source = Source(name, Path(name).stem.replace(" ", "_"))
-    return file, whole(form, source, recognition(str(path), document)).encode("utf-8")
+        text = document.text()
+    elif form == "eaf":
+        others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
+        text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
+    else:
+        in_table = form not in ONE_RECORDING and form != "html"
+        source = Source(name if in_table else str(document.recording), Path(name).stem.replace(" ", "_"))
+        text = whole(form, source, result)
+    return file, text.encode("utf-8")
 
 
-def recognition(file: str, document: Document) -> Recognition:
+def _intervals(tier: Tier) -> list[Interval]:
+    return [Interval(*entry) for entry in tier.entries if entry.label]
+
+
+def recognition(name: str, document: Document) -> Recognition:
     """Return the labels of a recording as a result of `speechctc decode`; what a person chose has confidence 1."""
     segments = (
         Segment(p.label, p.start, p.end, 1.0 if p.checked or p.confidence is None else p.confidence, p.alternatives)
         for p in tuple(document.phones)
     )
-    return Recognition(file, document.seconds, tuple(segments))
+    return Recognition(str(document.recording), document.seconds, tuple(segments))
 
 
 def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str, Path]) -> Iterator[bytes]:

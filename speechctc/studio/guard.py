@@ -98,12 +98,12 @@ class Guard:
         """Return the token of the address, which only the page itself may have."""
         if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
             return ""
-        values: list[str] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
-        return values[0]
+        values = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
+        return str(values[0])
 
     def _token_in_cookie(self, headers: Headers) -> str:
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
-            cookie = None
-        return "" if cookie is None else str(cookie.value)
+            return ""
+        return str(cookies[self._cookie].value) if self._cookie in cookies else ""

@@ -194,8 +194,7 @@ class Routes:
         """Return the labels of a recording as a file to download."""
         name = _name(request)
         form = request.query_params.get("format", "textgrid")
-        document = self.studio.folder.document(name)
-        file, content = export.as_file(name, self.studio.folder.recordings[name], document, form)
+        file, content = export.as_file(name, self.studio.folder.document(name), form)
         return Response(content, media_type="application/octet-stream", headers=_download(file))
 
     def zip(self, request: Request) -> Response:

@@ -20,7 +20,7 @@ WORDS = [Interval(0.0, 0.1, 'a "word"'), Interval(0.1, 0.25, "two words")]
 
 
 def seen(document: Document) -> list[tuple[float, float, str]]:
-    return [phone[:3] for phone in document.phones]
+    return [(phone.start, phone.end, phone.label) for phone in document.phones]
 
 
 def grid(document: Document) -> list[tuple[float, float, str]]:
