@@ -25,14 +25,25 @@ def start_command(
     show(start(folder, out).to_text())
 
 
-def extract_command(config: ConfigOption, settings: SettingsArgument = None) -> None:
+def extract_command(
+    config: ConfigOption,
+    settings: SettingsArgument = None,
+    model: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--realign",
+            metavar="MODEL",
+            help="Let a model choose among the pronunciations of each word: the folder of a run, or english.",
+        ),
+    ] = None,
+) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.config.load import load_config
     from speechctc.progress import Reporter
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings or ())
-    for summary in extract(loaded, Reporter()):
+    for summary in extract(loaded, Reporter(), model):
         show(summary.to_text())
     show(f"features in {loaded.data.dir}")
 

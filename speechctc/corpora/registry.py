@@ -6,9 +6,10 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speechctc.corpora import table, textgrid, timit
+from speechctc.corpora import elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.demo import build
+from speechctc.corpora.espeak.read import read_espeak
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_corpus(config: CorpusConfig) -> Corpus:
-    """Read the corpus of a config; a demo corpus is made first if it does not exist.
+    """Read the corpus of a config; a corpus of eSpeak NG is made first if it does not exist.
 
     Raises
     ------
@@ -38,6 +39,10 @@ def _read(config: CorpusConfig) -> Corpus:
         return table.read_tables(config)
     if config.kind == "textgrid":
         return textgrid.read_textgrids(_root(config), config)
+    if config.kind == "espeak":
+        return read_espeak(_root(config), config)
+    if config.kind == "elan":
+        return elan.read_elan(_root(config), config)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return build.read_demo(_root(config), config.demo, phone_set)

@@ -1,8 +1,9 @@
-"""Reads a corpus from tables: one for each split, with the columns id, audio and phones.
+"""Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
 
-``phones`` are labels separated by spaces, or a JSON list. The columns ``speaker`` and ``channel`` are optional, and so
-are traits of the speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the
-table, or to ``corpus.root`` if it is set.
+``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
+(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and so are traits of the
+speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the table, or to
+``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.folder_listings import FolderListings
 from speechctc.corpora.table_rows import Row, read_table
+from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,45 +44,54 @@ def read_tables(config: CorpusConfig) -> Corpus:
     InputError
         There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
-    if config.tables.train is None:
+    if not config.tables.of("train"):
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
     builder = CorpusBuilder.for_config(config)
     lines: dict[Path, dict[str, int]] = {}
     listings = FolderListings()
+    words = WordPhones(config)
     for split in SPLITS:
-        path: Path | None = getattr(config.tables, split)
-        if path is None:
-            continue
-        read = _read(path, split, builder, config, listings)
-        _check_unique(read, path, lines)
-        lines[path] = read
-        if not builder.utterances[split]:
-            rejected = builder.rejected[split]
-            raise InputError(
-                f"{path}: none of {len(rejected)} rows can be used; the first, {rejected[0].reason}",
-                "correct the table",
-            )
-    if config.tables.test is None:
+        for path in config.tables.of(split):
+            used, rejected = len(builder.utterances[split]), len(builder.rejected[split])
+            read = _read(path, split, builder, config, listings, words)
+            _check_unique(read, path, lines)
+            lines[path] = read
+            if len(builder.utterances[split]) == used:
+                bad = builder.rejected[split][rejected:]
+                raise InputError(
+                    f"{path}: none of {len(bad)} rows can be used; the first, {bad[0].reason}", "correct the table"
+                )
+    if not config.tables.of("test"):
         builder.notes.append("test: none, because corpus.tables.test is not set")
-    corpus = builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None)
+    builder.notes += words.notes()
+    builder.warnings += words.warnings()
+    builder.from_words = words.words
+    corpus = words.add_to(builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev")))
     return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)))
 
 
 def _read(
-    path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig, listings: FolderListings
+    path: Path,
+    split: str,
+    builder: CorpusBuilder,
+    config: CorpusConfig,
+    listings: FolderListings,
+    words: WordPhones,
 ) -> dict[str, int]:
     """Add the rows of a table to a split, or to its rejected utterances; return the line of each id in the split."""
     base = config.root or path.parent
     lines: dict[str, int] = {}
     missing = []
     table = read_table(path)
+    if split == "train" and words.possible:
+        words.learn(row.words for row in read_table(path).rows if row.phones is None)
     for row in table.rows:
         try:
             if row.problem:
                 raise BadRow(row.problem)
             if row.id in lines:
                 raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
-            builder.utterances[split].append(_utterance(row, base, builder, listings))
+            builder.utterances[split].append(_utterance(row, base, builder, listings, words))
             lines[row.id] = row.line
         except BadRow as error:
             if isinstance(error, NoRecording):
@@ -93,16 +104,21 @@ def _read(
     return lines
 
 
-def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderListings) -> Utterance:
+def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderListings, words: WordPhones) -> Utterance:
     if not row.id:
         raise BadRow("the id is empty")
     if not row.audio:
         raise BadRow("the audio path is empty")
-    if row.phones is None:
+    if row.phones is None and not row.words:
         raise BadRow("no phones; for a recording without speech, write []")
+    if row.phones is None and not words.possible:
+        raise BadRow(f"words and no phones; {MISSING}")
     audio = _find(base, row.audio, listings)
     try:
-        labels, _ = builder.labels(row.phones)
+        phones = words.read(row.id, row.words, audio) if row.phones is None else row.phones
+        labels, _ = builder.labels(phones)
+        if row.phones and row.words and words.possible:
+            words.compare(row.id, labels, row.words)
     except InputError as error:
         raise BadRow(str(error)) from None
     speaker, traits = sys.intern(row.speaker), _shared(row.traits)

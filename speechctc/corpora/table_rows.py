@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from speechctc.corpora import spreadsheet
 from speechctc.errors import InputError
 from speechctc.storage.text_files import read_text
 
-REQUIRED = ("id", "audio", "phones")
+REQUIRED = ("id", "audio")
+LABELS = ("phones", "words")  # at least one of them
 OPTIONAL = ("speaker", "channel")
+COLUMNS = "id, audio, and phones or words"
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+SPREADSHEETS = (".xls", ".ods", ".numbers")
 _SIGNS = "\t,;"
 _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -38,6 +41,8 @@ class Row(NamedTuple):
         None where the field is empty; an empty tuple where it is ``[]``.
     channel : int, optional
         Channel of the recording, counted from 1; None where the field is empty or missing.
+    words : str
+        Empty where the field is empty or missing.
     traits : tuple of (str, str)
         Names and values of the columns `TRAITS` that are there and not empty.
     problem : str
@@ -50,6 +55,7 @@ class Row(NamedTuple):
     phones: tuple[str, ...] | None = None
     speaker: str = ""
     channel: int | None = None
+    words: str = ""
     problem: str = ""
     traits: tuple[tuple[str, str], ...] = ()
 
@@ -67,7 +73,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def read_table(path: Path) -> Table:
-    """Read a table: .jsonl with an object on each line, or .tsv and .csv with tabs, commas or semicolons.
+    """Read a table: .jsonl with an object on each line, .tsv and .csv with tabs, commas or semicolons, or .xlsx.
 
     Raises
     ------
@@ -77,18 +83,19 @@ def read_table(path: Path) -> Table:
     """
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
-        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as CSV (UTF-8)")
-    if ending not in DELIMITED and ending not in JSON_LINES:
-        raise InputError(f"{path}: not the ending of a table", f"use one of {', '.join([*DELIMITED, *JSON_LINES])}")
+        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
+    if ending not in (*DELIMITED, *JSON_LINES, spreadsheet.ENDING):
+        endings = ", ".join([*DELIMITED, *JSON_LINES, spreadsheet.ENDING])
+        raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
-    text, note = read_text(path)
+    text, note = spreadsheet.read_sheet(path, REQUIRED) if ending == spreadsheet.ENDING else read_text(path)
     if not text.strip():
-        raise InputError(f"{path}: the table is empty", f"its first line names the columns: {', '.join(REQUIRED)}")
+        raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
     rows = _json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path)
     first = next(rows, None)
     if first is None:
-        raise InputError(f"{path}: no rows in the table", f"a row has {', '.join(REQUIRED)}")
+        raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
     return Table(chain((first,), rows), note)
 
 
@@ -115,7 +122,7 @@ def _delimiter(header: str, path: Path) -> str:
 
     def rank(sign: str) -> tuple[int, int]:
         names = {_name(field) for field in header.split(sign)}
-        return len(names & set(REQUIRED)), (sign == ",") == (path.suffix.lower() == ".csv")
+        return len(names & {*REQUIRED, *LABELS}), (sign == ",") == (path.suffix.lower() == ".csv")
 
     return max(_SIGNS, key=rank)
 
@@ -125,15 +132,20 @@ def _columns(header: list[str], path: Path, line: int) -> list[str]:
     columns = [_name(field) for field in header]
     while columns and not columns[-1]:
         columns.pop()
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing:
+    if missing := _missing(columns):
         raise InputError(
             f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(columns)}",
             "name the columns in the first line",
         )
-    if twice := sorted({name for name in (*REQUIRED, *OPTIONAL) if columns.count(name) > 1}):
+    if twice := sorted({name for name in (*REQUIRED, *LABELS, *OPTIONAL) if columns.count(name) > 1}):
         raise InputError(f"{path}, line {line}: several columns named {' and '.join(twice)}", "rename all but one")
     return columns
+
+
+def _missing(names: Container[str]) -> list[str]:
+    """Return the columns that a table or row lacks: of phones and words it needs one."""
+    labels = [] if any(name in names for name in LABELS) else [" or ".join(LABELS)]
+    return [name for name in REQUIRED if name not in names] + labels
 
 
 def _name(field: str) -> str:
@@ -146,7 +158,7 @@ def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
     row = {name: _unquoted(field.strip(_SPACE)) for name, field in zip(columns, fields, strict=True)}
-    phones: Any = row["phones"]
+    phones: Any = row.get("phones", "")
     if phones.startswith("["):
         try:
             phones = json.loads(phones)
@@ -185,8 +197,7 @@ def _json_rows(text: str) -> Iterator[Row]:
         if not isinstance(values, dict):
             yield Row(line, problem="not a JSON object, which starts with {")
             continue
-        missing = [name for name in REQUIRED if name not in values]
-        if missing:
+        if missing := _missing(values):
             yield Row(line, str(values.get("id", "")), problem=f"no {' and no '.join(missing)}")
             continue
         yield _row(line, values)
@@ -194,9 +205,11 @@ def _json_rows(text: str) -> Iterator[Row]:
 
 def _row(line: int, values: dict[str, Any]) -> Row:
     """Return the row of plain values, whose phones may be a list or a text of labels."""
-    phones = values["phones"]
-    if isinstance(phones, str):
-        labels: tuple[str, ...] | None = tuple(phones.split()) or None
+    phones = values.get("phones", "")
+    if phones is None and "words" in values:
+        labels: tuple[str, ...] | None = None
+    elif isinstance(phones, str):
+        labels = tuple(phones.split()) or None
     elif isinstance(phones, list) and all(isinstance(label, str) and label.split() == [label] for label in phones):
         labels = tuple(phones)
     else:
@@ -204,5 +217,8 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     id, audio, speaker, channel = [_text(values.get(name)) for name in ("id", "audio", *OPTIONAL)]
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
+    words = values.get("words")
+    if isinstance(words, list):
+        words = " ".join(map(str, words))
     traits = tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
-    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, traits=traits)
+    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words), traits=traits)

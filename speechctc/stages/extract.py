@@ -15,13 +15,19 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.extraction_report import report_phones, report_recordings
+from speechctc.corpora.extraction_report import (
+    report_phones,
+    report_recordings,
+    write_pronunciations,
+    write_utterances,
+)
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.stages.extract_work import extracted
+from speechctc.stages.realign import realign
 from speechctc.stages.shard_plan import ShardPlan, plan_split, source_digest
 from speechctc.storage import files
 
@@ -48,8 +54,15 @@ class SplitSummary:
         return "\n".join(lines)
 
 
-def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
+def extract(config: Config, reporter: Reporter, model: Path | None = None) -> list[SplitSummary]:
     """Extract every split of the config's corpus into ``data.dir``.
+
+    Parameters
+    ----------
+    config : Config
+    reporter : Reporter
+    model : Path, optional
+        A model that chooses among the pronunciations of words; see `speechctc.stages.realign.realign`.
 
     Raises
     ------
@@ -65,6 +78,8 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
         reporter.warn(warning)
     report_recordings(corpus, reporter)
     phones = corpus.inventory()
+    if model is not None:
+        corpus = realign(corpus, config, model, reporter)
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
     for plan in (plan for split in plans.values() for plan in split):
         _refuse_other_config(plan)
@@ -72,7 +87,10 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
+    write_utterances(config.data.dir, corpus)
     report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
+    if corpus.words:
+        reporter.note(write_pronunciations(config.data.dir, corpus))
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
     reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, " + _speed(seconds, elapsed))

@@ -23,6 +23,7 @@ from speechctc.inference.segmenter import Segment
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.progress import Reporter
+from speechctc.stages.utterance_sound import sound_of
 
 
 class ScoredUtterance(NamedTuple):
@@ -162,11 +163,11 @@ def score_split(
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
-    """Decode utterances in order, each from its channel."""
+    """Decode utterances in order, each from its channel and its stretch of the recording."""
     channels = {utterance.channel for utterance in utterances}
-    if len(channels) == 1:
+    if len(channels) == 1 and not any(utterance.stretch for utterance in utterances):
         return decode_files(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
-    return map_in_threads(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
+    return map_in_threads(lambda utterance: recogniser.decode(**sound_of(utterance, recogniser)), utterances)
 
 
 def _override(config: Config, overrides: Sequence[str]) -> Config:

@@ -16,11 +16,11 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo
-from speechctc.corpora.demo.espeak import Phoneme, Speech, Synthesiser
 from speechctc.corpora.demo.labels import Phone, UnknownPhoneme, label
 from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
 from speechctc.errors import InputError
 from speechctc.phones.inventory import TIMIT61
+from speechctc.pronunciation.espeak import Phoneme, Speech, Synthesiser
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded
 

@@ -27,7 +27,7 @@ def variant(folder: Path, *settings: str, noise: float = 0.0) -> Recogniser:
     torch.manual_seed(3)
     with torch.no_grad():
         for weights in model.checkpoint.net.parameters():
-            weights += noise * torch.randn_like(weights)
+            weights.add_(noise * torch.randn_like(weights))
     return Recogniser(replace(model.checkpoint, config=config), model.device)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,22 +17,20 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import resampling
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.demo.espeak import Speech, Synthesiser
 from speechctc.corpora.demo.labels import label
 from speechctc.corpora.demo.voices import Voice, cast, sentences
+from speechctc.corpora.synthetic_sound import RATE, one_thread, record
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
+from speechctc.pronunciation.espeak import Speech, Synthesiser
 from speechctc.storage import files
 from speechctc.workers import WorkerEnded, in_processes
 
-RATE = 16000  # of the recordings, Hz, as in TIMIT
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels
 AHEAD = 4  # voices whose speech may wait in memory
-QUIET_MS = (100, 250)  # silence before and after each sentence, labelled h#
 
 
 def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Corpus:
@@ -81,7 +77,7 @@ def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
     if root.exists() and not root.is_dir():
         raise InputError(f"{root}: a file, not a folder", "set corpus.root to a folder for the demo corpus")
     Synthesiser.check()
-    with _one_thread():
+    with one_thread():
         files.write_folder(root, lambda folder: _make_whole(folder, config))
     return _made_before(root, config)
 
@@ -136,19 +132,6 @@ def _make_whole(folder: Path, config: DemoConfig) -> None:
     files.write_json(folder / MARKER, _fingerprint(config) | about)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread: resampling a sentence then takes 2 ms, and with several threads on busy cores 90."""
-    import torch  # late: reading an existing corpus does not need it
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 class Spoken(NamedTuple):
     """The speech of one voice, with samples at `rate`, Hz."""
 
@@ -178,21 +161,11 @@ def _speak(voice: Voice) -> Spoken | InputError:
 def _record(
     speech: Speech, rate: int, voice: Voice, noise_db: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int16], list[tuple[int, int, str]]]:
-    """Return the samples of a sentence and its phones as (start, end, label), in samples.
-
-    The sentence is scaled to the level of the voice, put between silences, and a little noise is added, because no room
-    is as silent as a synthesiser.
-    """
+    """Return the samples of a sentence and its phones as (start, end, label), in samples."""
     phones = label(speech, rate, voice.words_per_minute)
-    before, after = (int(RATE * rng.uniform(*QUIET_MS) / 1000) for _ in range(2))
+    recording, before = record(speech.samples, rate, phones[-1].start, voice.level, noise_db, rng)
     edges = [0, *(before + round(phone.start * RATE / rate) for phone in phones[1:])]
-    length = edges[-1] + after
-    recording = rng.standard_normal(length, np.float32) * np.float32(10 ** (noise_db / 20))
-    sound = resampling.resample(np.divide(speech.samples, 2**15, dtype=np.float32), rate, RATE)[: length - before]
-    gain = 10 ** (voice.level / 20) / float(np.sqrt(np.mean(sound**2)))
-    recording[before : before + len(sound)] += sound * min(gain, 0.95 / float(np.abs(sound).max()))
-    segments = list(zip(edges, [*edges[1:], length], [phone.label for phone in phones], strict=True))
-    return np.clip(np.round(recording * 2**15), -(2**15), 2**15 - 1).astype(np.int16), segments
+    return recording, list(zip(edges, [*edges[1:], len(recording)], [phone.label for phone in phones], strict=True))
 
 
 def _write(stem: Path, recording: NDArray[np.int16], segments: list[tuple[int, int, str]], text: str) -> None:

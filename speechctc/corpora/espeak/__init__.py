@@ -1,0 +1,1 @@
+"""The corpus of any language, spoken by eSpeak NG."""

@@ -1,0 +1,218 @@
+"""Makes a corpus in any language of eSpeak NG, with phones in IPA and their times, and reads it.
+
+``train``, ``dev`` and ``test`` contain ``<speaker>/<number>.flac`` (16 kHz, 16 bits). ``train.jsonl`` and so on are
+tables of the utterances: id, audio, speaker, words, phones, times, with audio paths relative to the folder.
+``espeak.json`` has the settings that the corpus was made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import soundfile
+
+from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.corpora.corpus import SPLITS
+from speechctc.corpora.espeak.sentences import read_sentences
+from speechctc.corpora.espeak.speakers import Speaker, cast
+from speechctc.corpora.synthetic_sound import RATE, one_thread, record
+from speechctc.errors import InputError
+from speechctc.pronunciation.espeak import Speech, Synthesiser
+from speechctc.pronunciation.ipa import Piece, pieces
+from speechctc.pronunciation.languages import find_voice
+from speechctc.pronunciation.notation import Notation
+from speechctc.pronunciation.spoken import Reader
+from speechctc.storage import files
+from speechctc.workers import WorkerEnded, in_processes
+
+MARKER = "espeak.json"
+LAYOUT = 1  # version of the folder's layout and the labels
+AHEAD = 4  # speakers whose speech may wait in memory
+
+
+def languages_of(config: CorpusConfig) -> tuple[str, ...]:
+    """Return the languages that a config names.
+
+    Raises
+    ------
+    InputError
+        It names none.
+    """
+    named = (config.language,) if isinstance(config.language, str) else config.language
+    if not named:
+        raise InputError("corpus.language is not set, and corpus.kind is espeak", "set it, for example to cy")
+    return named
+
+
+def make_corpus(root: Path, config: CorpusConfig) -> dict[str, Any]:
+    """Make the corpus, completely or not at all; an existing one of the same config is kept.
+
+    Returns
+    -------
+    dict
+        The content of ``espeak.json``.
+
+    Raises
+    ------
+    InputError
+        The config names no language or text, or one that is not there; the folder has a corpus of another config, or
+        other files; eSpeak NG is not installed.
+    """
+    text = config.espeak.text
+    if text is None and not (root / MARKER).is_file():
+        raise InputError("corpus.espeak.text is not set", "set it to a file of sentences, or to a table with words")
+    sentences = read_sentences(text, config.espeak.words) if text is not None else None
+    wanted = fingerprint(config, sentences)
+    if root.is_dir() and any(root.iterdir()):
+        return _made_before(root, wanted)
+    if root.exists() and not root.is_dir():
+        raise InputError(f"{root}: a file, not a folder", "set corpus.root to a folder for the corpus")
+    assert sentences is not None
+    for language in languages_of(config):
+        Reader(language)  # raises here and now if eSpeak NG does not speak it
+    with one_thread():
+        files.write_folder(root, lambda folder: _make_whole(folder, config, sentences, wanted))
+    return _made_before(root, wanted)
+
+
+def fingerprint(config: CorpusConfig, sentences: Sequence[str] | None) -> dict[str, Any]:
+    """Return what the corpus is made from; without the sentences where they are not at hand."""
+    made = {
+        "layout": LAYOUT,
+        "languages": list(languages_of(config)),
+        "config": config.espeak.model_dump(mode="json", exclude={"text"}),
+    }
+    if sentences is None:
+        return made
+    return made | {"sentences": hashlib.sha256("\n".join(sentences).encode()).hexdigest()}
+
+
+def _made_before(root: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    marker = root / MARKER
+    if not marker.is_file():
+        raise InputError(f"{root}: not a corpus of eSpeak NG, but other files", "set corpus.root to a new folder")
+    try:
+        about = dict(files.read_json(marker))
+        there = dict(about.get("config", {}))
+    except (ValueError, TypeError):
+        raise InputError(f"{marker}: damaged", "delete the folder, or set corpus.root to another") from None
+    if all(about.get(key) == value for key, value in wanted.items()):
+        return about
+    settings = wanted["config"]
+    changed = [f"{key}={there.get(key)} instead of {here}" for key, here in settings.items() if there.get(key) != here]
+    if about.get("languages") != wanted["languages"]:
+        changed.insert(0, f"language {about.get('languages')} instead of {wanted['languages']}")
+    what = ", ".join(changed) or "other sentences, or by another version"
+    raise InputError(f"{root}: a corpus made with {what}", "move it aside, or set corpus.root to another folder")
+
+
+class Made(NamedTuple):
+    """An utterance that was spoken: a row of a table, and its phones, each with its language."""
+
+    split: str
+    row: dict[str, Any]
+    pieces: list[Piece]
+
+
+def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
+    """Write all utterances, and then the tables, in which foreign phones are written as the nearest native ones."""
+    speakers = cast(config.espeak, languages_of(config), sentences)
+    version: list[str] = []
+    made = list(_speak_all(folder, speakers, config.espeak, version))
+    native = Counter(piece.label for each in made for piece in each.pieces if piece.language == "")
+    notation = Notation(sorted(native))
+    seconds = 0.0
+    rows: dict[str, list[str]] = {split: [] for split in SPLITS}
+    for each in made:
+        phones = notation.write([piece.label for piece in each.pieces])
+        if not phones:
+            (folder / each.row["audio"]).unlink()
+            continue
+        seconds += each.row.pop("seconds")
+        rows[each.split].append(json.dumps({**each.row, "phones": phones}, ensure_ascii=False))
+    for split, lines in rows.items():
+        files.write_text(folder / f"{split}.jsonl", "\n".join(lines) + "\n")
+    about = {"espeak": version[0], "utterances": sum(map(len, rows.values())), "seconds": seconds}
+    files.write_json(folder / MARKER, wanted | about | {"nearest": notation.nearest})
+
+
+def _speak_all(folder: Path, speakers: Sequence[Speaker], config: EspeakConfig, version: list[str]) -> Iterator[Made]:
+    """Write the recordings; a new process speaks them, because only its first speech is reproducible."""
+    try:
+        with in_processes(_speak, speakers, 1, most=AHEAD) as spoken:
+            for number, (speaker, result) in enumerate(zip(speakers, spoken, strict=True)):
+                if isinstance(result, InputError):
+                    raise result
+                version.append(result.version)
+                rng = np.random.default_rng([config.seed, number])
+                (folder / speaker.split / speaker.name).mkdir(parents=True)
+                for k, (text, speech) in enumerate(zip(speaker.texts, result.speech, strict=True)):
+                    made = _utterance(folder, speaker, k, text, speech, result, config.noise_db, rng)
+                    if made is not None:
+                        yield made
+    except WorkerEnded:
+        raise InputError("the process that speaks the corpus was ended from outside", "run it again") from None
+
+
+class Spoken(NamedTuple):
+    """The speech of one speaker, with samples at `rate`, Hz, and the codes of its language."""
+
+    version: str
+    rate: int
+    codes: tuple[str, ...]
+    speech: list[Speech]
+
+
+@lru_cache(maxsize=1)
+def _synthesiser() -> Synthesiser:
+    synthesiser = Synthesiser(ipa=True)
+    synthesiser.seed(1)
+    return synthesiser
+
+
+def _speak(speaker: Speaker) -> Spoken | InputError:
+    """Let one speaker speak, in the process that speaks; an exception would lose its kind on the way."""
+    try:
+        synthesiser = _synthesiser()
+        voice = find_voice(speaker.language, synthesiser.voices())
+        synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch, voice.file)
+        speech = [synthesiser.speak(text) for text in speaker.texts]
+    except InputError as error:
+        return error
+    return Spoken(synthesiser.version, synthesiser.rate, voice.languages, speech)
+
+
+def _utterance(
+    folder: Path,
+    speaker: Speaker,
+    number: int,
+    text: str,
+    speech: Speech,
+    spoken: Spoken,
+    noise_db: float,
+    rng: np.random.Generator,
+) -> Made | None:
+    """Write a recording; None where nothing was spoken. Native phones get an empty language."""
+    made = pieces([phoneme.name for phoneme in speech.phonemes], "")
+    made = [piece._replace(language="" if piece.language in ("", *spoken.codes) else piece.language) for piece in made]
+    if not made or not np.any(speech.samples):
+        return None
+    starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
+    recording, before = record(speech.samples, spoken.rate, starts[made[-1].last + 1], speaker.level, noise_db, rng)
+    times = []
+    for piece in made:
+        start, end = starts[piece.phoneme], starts[piece.last + 1]
+        share = (end - start) / piece.parts
+        bounds = (start + share * piece.part, start + share * (piece.part + 1))
+        times.append([round(before / RATE + bound / spoken.rate, 4) for bound in bounds])
+    audio = f"{speaker.split}/{speaker.name}/{number}.flac"
+    soundfile.write(folder / audio, recording, RATE, subtype="PCM_16", format="FLAC")
+    row = {"id": f"{speaker.name}-{number}", "audio": audio, "speaker": speaker.name, "words": text}
+    return Made(speaker.split, row | {"times": times, "seconds": len(recording) / RATE}, made)

@@ -1,0 +1,1 @@
+"""Pronunciations of words: dictionaries, and eSpeak NG for what they lack."""

@@ -1,0 +1,206 @@
+"""Reads texts into words with their pronunciations: from a dictionary, and from eSpeak NG for what it lacks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from speechctc.errors import InputError
+from speechctc.phones.inventory import CMU39, Inventory
+from speechctc.phones.matching import is_arpabet, match_phones
+from speechctc.pronunciation.dictionary import Dictionary, Pronunciations, read_dictionary, word_key
+from speechctc.pronunciation.division import divide
+from speechctc.pronunciation.notation import Notation
+from speechctc.pronunciation.spoken import Reader
+
+_DASHES = re.compile("([\u2014\u2015\u2026]|--+)")
+_MARKS = '.,;:!?"()[]{}<>«»‹›“”„‚¿¡…—–-·。、，！？؟،؛։।'
+_QUOTES = "'‘’`"
+
+
+class Word(NamedTuple):
+    """A word of a text, without the punctuation around it, and its pronunciations, the most likely first.
+
+    No pronunciations: nothing can read the word.
+    """
+
+    text: str
+    pronunciations: Pronunciations
+
+
+class Pronouncer:
+    """Reads texts.
+
+    With a dictionary, a word has its pronunciations there, and only other words are read by eSpeak NG, each alone.
+    Without one, eSpeak NG reads the text as a whole, so that words have their form in context (French liaison, English
+    "a" and "the"). The form that a word has alone is then its second pronunciation.
+
+    Parameters
+    ----------
+    dictionary : Path, optional
+        See `speechctc.pronunciation.dictionary.read_dictionary`.
+    language : str, optional
+        A language of eSpeak NG; None: words that the dictionary lacks have no pronunciation.
+    phones : Inventory, optional
+        The phone set to write in. None: the dictionary's, or without one IPA, as eSpeak NG has it.
+
+    Attributes
+    ----------
+    language : str
+        The code of the language, or ``""``.
+    native : Counter of str
+        How often each phone occurred in words that eSpeak NG read in the language itself.
+
+    Raises
+    ------
+    InputError
+        Neither is given, the dictionary cannot be read or has phones outside the set, eSpeak NG is not installed, or
+        does not speak the language.
+    """
+
+    def __init__(self, dictionary: Path | None, language: str | None, phones: Inventory | None = None) -> None:
+        if dictionary is None and language is None:
+            raise InputError(
+                "words need a dictionary or a language", "set corpus.dictionary or corpus.language, for example to cy"
+            )
+        self._dictionary = read_dictionary(dictionary) if dictionary else None
+        self._reader = Reader(language) if language else None
+        self.language = self._reader.language if self._reader else ""
+        listed = self._dictionary
+        if listed and phones:
+            _check_phones(listed, phones)
+        self._listed = Notation(phones.phones if phones else None, "arpabet" if listed and listed.arpabet else "ipa")
+        own = None if listed is None else CMU39 if listed.arpabet else listed.phones
+        english = self.language.partition("-")[0] == "en"
+        self._spoken = Notation(
+            phones.phones if phones else own,
+            "english" if english else "ipa",
+            is_open=phones is None and listed is not None and not listed.arpabet,
+        )
+        self.native: Counter[str] = Counter()
+        self._alone: dict[str, tuple[str, ...] | None] = {}
+        self._counts: Counter[str] = Counter()
+
+    def read(self, text: str) -> list[Word]:
+        """Return the words of a text in order; punctuation alone is none."""
+        tokens = _DASHES.sub(r" \1 ", unicodedata.normalize("NFC", text).replace("’", "'")).split()
+        if self._dictionary is None:
+            return self._read_in_context(tokens)
+        return [word for token in tokens for word in self._look_up(token, self._dictionary.words)]
+
+    def describe(self) -> str:
+        """Return where the pronunciations came from, in words."""
+        spoken = f"eSpeak NG in {self.language}" if self._reader else "nothing"
+        if self._dictionary is None:
+            return f"read by {spoken}"
+        listed, others = self._counts["listed"], self._counts["spoken"]
+        return f"{listed:,} words found in {self._dictionary.path.name}, {others:,} read by {spoken}"
+
+    def notes(self) -> list[str]:
+        """Return what the user should know: how the dictionary was read, which phones became the nearest ones."""
+        notes = [self._dictionary.note] if self._dictionary and self._dictionary.note else []
+        if near := self._listed.nearest | self._spoken.nearest:
+            pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
+            notes.append(f"phones of words that are not in the phone set are written as the nearest: {pairs}")
+        return notes
+
+    def _look_up(self, token: str, words: dict[str, Pronunciations]) -> Iterator[Word]:
+        """Yield the word of a token, or the words that hyphens join in it."""
+        name = _bare(token)
+        for key in dict.fromkeys(map(word_key, (token, token.strip(_MARKS), name))):
+            if key in words:
+                written = (self._listed.write(reading) for reading in words[key])
+                self._counts["listed"] += 1
+                yield Word(name, tuple(dict.fromkeys(reading for reading in written if reading)))
+                return
+        parts = [part for part in re.split("[-\u2010\u2011\u2013/_]", token) if _bare(part)]
+        if len(parts) > 1:
+            for part in parts:
+                yield from self._look_up(part, words)
+        elif reading := self._read_alone(token):
+            self._counts["spoken"] += 1
+            yield Word(name, (reading,))
+        elif _is_word(token):
+            yield Word(name, ())
+
+    def _read_alone(self, token: str) -> tuple[str, ...] | None:
+        """Return how eSpeak NG reads a token by itself; None where it cannot."""
+        if self._reader is None:
+            return None
+        if token not in self._alone:
+            spoken = self._reader.read(token)
+            languages = frozenset(language for word in spoken for language in word.languages)
+            phones = [phone for word in spoken for phone in word.phones]
+            can = bool(phones) and self._reader.can_read(token, languages)
+            self._alone[token] = self._spoken.write(phones) if can else None
+        return self._alone[token]
+
+    def _read_in_context(self, tokens: list[str]) -> list[Word]:
+        """Read a text as a whole, and divide the phones among its words."""
+        readings = self._readings(tokens)
+        words = []
+        k = 0
+        while k < len(tokens):
+            # words that eSpeak NG joined to this one have no phones of their own
+            end = k + 1
+            while readings[k] and end < len(tokens) and not readings[end] and self._read_alone(tokens[end]):
+                end += 1
+            group = tokens[k:end]
+            alone = [self._read_alone(token) for token in group]
+            parts = [readings[k]] if end == k + 1 else divide(readings[k] or (), [each or () for each in alone])
+            for token, part, single in zip(group, parts, alone, strict=True):
+                variants = tuple(dict.fromkeys(reading for reading in (part, single) if reading))
+                if variants or _is_word(token):
+                    words.append(Word(_bare(token), variants))
+            k = end
+        return words
+
+    def _readings(self, tokens: list[str]) -> list[tuple[str, ...] | None]:
+        """Return the phones that eSpeak NG speaks at each token of a text, in the phone set."""
+        if self._reader is None:
+            return [None] * len(tokens)
+        starts = [0]
+        for token in tokens[:-1]:
+            starts.append(starts[-1] + len(token) + 1)
+        phones: list[list[str]] = [[] for _ in tokens]
+        languages: list[frozenset[str]] = [frozenset()] * len(tokens)
+        for word in self._reader.read(" ".join(tokens)) if tokens else ():
+            k = max(bisect_right(starts, word.character) - 1, 0)
+            phones[k] += word.phones
+            languages[k] |= word.languages
+            self.native.update(phone for phone, own in zip(word.phones, word.native, strict=True) if own)
+        return [
+            self._spoken.write(each) if each and self._reader.can_read(token, read_in) else None
+            for token, each, read_in in zip(tokens, phones, languages, strict=True)
+        ]
+
+
+def _bare(token: str) -> str:
+    """Return a token without the punctuation around it; as it is where nothing else is in it."""
+    bare = token.strip(_MARKS)
+    if bare.startswith(tuple(_QUOTES)) and bare.endswith(tuple(_QUOTES)):
+        bare = bare.strip(_QUOTES)
+    return bare.strip(_MARKS) or (token if _is_word(token) else "")
+
+
+def _is_word(token: str) -> bool:
+    return any(letter.isalnum() for letter in token)
+
+
+def _check_phones(dictionary: Dictionary, phones: Inventory) -> None:
+    """Refuse a dictionary with phones outside of a set of the same notation, or unlike all phones of the set."""
+    matches = match_phones((*dictionary.phones, *(CMU39 if dictionary.arpabet else ())), phones.phones)
+    alike = dictionary.arpabet == is_arpabet(phones.phones)
+    outside = [p for p in dictionary.phones if p not in matches or (alike and matches[p].how == "nearness")]
+    if outside:
+        named = ", ".join(f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside[:5])
+        more = f" and {len(outside) - 5} more" if len(outside) > 5 else ""
+        raise InputError(
+            f"{dictionary.path}: phones outside of the set {phones.name}: {named}{more}",
+            "correct them, or set corpus.phones to found",
+        )

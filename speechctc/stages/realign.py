@@ -1,0 +1,150 @@
+"""Choose the pronunciations of words by a model, and find transcripts that are not those of their recordings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from speechctc.audio import sound_file
+from speechctc.config.schema import Config
+from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.variants import choose_variants
+from speechctc.listing import counted, some
+from speechctc.phones.matching import match_phones
+from speechctc.progress import Reporter
+from speechctc.pronunciation.pronouncer import Word
+
+DOUBTFUL = 4.0  # an utterance's loss a phone is this many times the median deviation above the median: told
+LEAST = 1.0  # nats a phone above the median, in any case
+
+
+class Scored(NamedTuple):
+    """An utterance with the chosen pronunciation of each word, and its loss a phone."""
+
+    utterance: Utterance
+    variants: tuple[int, ...]
+    loss: float
+
+
+def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> Corpus:
+    """Return the corpus with the pronunciations that score best; nothing else is changed.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        With words.
+    config : Config
+        Its ``train.device`` is used.
+    model : Path
+        Its phones may be of another set: each phone is scored as the same or the nearest one.
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        The corpus has no words, or there is no such model.
+    """
+    if not corpus.words:
+        raise InputError(
+            "--realign chooses among pronunciations of words, and this corpus has none", "extract it without --realign"
+        )
+    recogniser = Recogniser.load(model, config.train.device)
+    scorer = _Scorer(recogniser, corpus)
+    total = sum(utterance.id in corpus.words for part in corpus.splits.values() for utterance in part)
+    scored: list[Scored] = []
+    splits = {}
+    with reporter.progress("choosing pronunciations", total) as advance:
+        for split, part in corpus.splits.items():
+            made = []
+            for utterance in part:
+                words = corpus.words.get(utterance.id)
+                if words:
+                    advance(1)
+                    found = scorer.score(utterance, words)
+                    scored += [found] if found else []
+                    utterance = found.utterance if found else utterance
+                made.append(utterance)
+            splits[split] = tuple(made)
+    _report(scored, corpus.words, reporter)
+    chosen = corpus.words | {
+        each.utterance.id: _first(corpus.words[each.utterance.id], each.variants) for each in scored
+    }
+    return dataclasses.replace(corpus, splits=splits, words=chosen)
+
+
+def _first(words: Sequence[Word], variants: Sequence[int]) -> tuple[Word, ...]:
+    """Return words with the chosen pronunciation first."""
+    moved = []
+    for word, k in zip(words, variants, strict=True):
+        others = (*word.pronunciations[:k], *word.pronunciations[k + 1 :])
+        moved.append(Word(word.text, (word.pronunciations[k], *others)))
+    return tuple(moved)
+
+
+class _Scorer:
+    def __init__(self, recogniser: Recogniser, corpus: Corpus) -> None:
+        self._recogniser = recogniser
+        phones = sorted(
+            {
+                p
+                for words in (corpus.words or {}).values()
+                for word in words
+                for each in word.pronunciations
+                for p in each
+            }
+        )
+        matches = match_phones(phones, recogniser.phones)
+        unlike = [phone for phone in phones if phone not in matches]
+        if unlike:
+            raise InputError(
+                f"phones unlike all of the model's: {some(unlike)}", "train a model on this corpus, and realign with it"
+            )
+        self._class_of = {phone: recogniser.inventory.encode([match.phone])[0] for phone, match in matches.items()}
+
+    def score(self, utterance: Utterance, words: Sequence[Word]) -> Scored | None:
+        """Return the utterance with its best pronunciations; None where its recording cannot be read."""
+        rate = self._recogniser.config.features.sample_rate
+        try:
+            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
+        except InputError:  # extraction skips it and gives the reason
+            return None
+        logits = self._recogniser.logits(samples, rate)
+        if not len(logits):
+            return None
+        labels = [[tuple(self._class_of[p] for p in each) for each in word.pronunciations] for word in words]
+        variants, loss = choose_variants(logits, labels)
+        phones = tuple(p for word, k in zip(words, variants, strict=True) for p in word.pronunciations[k])
+        return Scored(dataclasses.replace(utterance, phones=phones), variants, loss / max(len(phones), 1))
+
+
+def _report(scored: Sequence[Scored], words: dict[str, tuple[Word, ...]], reporter: Reporter) -> None:
+    """Say which pronunciations were chosen, and which utterances score far worse than the others."""
+    several = 0
+    changed: Counter[str] = Counter()
+    for each in scored:
+        for word, k in zip(words[each.utterance.id], each.variants, strict=True):
+            several += len(word.pronunciations) > 1
+            if k:
+                changed[f"{word.text.lower()}: {' '.join(word.pronunciations[k])}"] += 1
+    reporter.note(
+        f"pronunciations: {sum(changed.values()):,} of {several:,} words with several are not the first one"
+        + (f": {counted(changed)}" if changed else "")
+    )
+    losses = [each.loss for each in scored]
+    if len(losses) < 10:
+        return
+    middle = median(losses)
+    limit = middle + max(DOUBTFUL * median(abs(loss - middle) for loss in losses), LEAST)
+    worst = sorted((each for each in scored if each.loss > limit), key=lambda each: -each.loss)
+    if worst:
+        names = some([f"{each.utterance.id} ({each.loss:.1f})" for each in worst], 10)
+        reporter.warn(
+            f"utterances whose words may not be those of their recordings, by their loss a phone ({len(worst)}; the "
+            f"median is {middle:.1f}): {names}; they are kept: listen to them"
+        )

@@ -1,0 +1,132 @@
+"""The corpus that eSpeak NG speaks: what its labels say must be heard at the times they say."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.corpora.corpus import SPLITS, Corpus
+from speechctc.corpora.espeak.build import fingerprint
+from speechctc.corpora.espeak.sentences import read_sentences
+from speechctc.corpora.registry import read_corpus
+from speechctc.errors import InputError
+from speechctc.pronunciation.pronouncer import Pronouncer
+
+TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!
+Domani andremo tutti insieme al mare con la macchina di mio zio
+Non so dove sono le chiavi. Questa casa ha sette stanze e un giardino.
+Il bambino dorme. Che cosa vuoi fare stasera? La lezione comincia alle otto.
+Sono le tre e mezza. Mia sorella studia la musica; suona il violino.
+Il treno arriva. Hai visto il film? Ho perso il portafoglio. Piove ancora."""
+
+
+def config(folder: Path, language: str | tuple[str, ...] = "it", **settings: object) -> CorpusConfig:
+    text = folder / "text.txt"
+    if not text.exists():
+        text.write_text(TEXT, encoding="utf-8")
+    espeak = EspeakConfig(text=text, utterances=40, held_out=0.1, words=(2, 9))
+    return CorpusConfig(kind="espeak", root=folder / "corpus", language=language, espeak=espeak, **settings)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("espeak")
+    read_corpus(config(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path) -> Corpus:
+    return read_corpus(config(folder))
+
+
+def test_voices_and_sentences_of_dev_and_test_are_not_in_training(folder: Path, corpus: Corpus) -> None:
+    made = {split: len(corpus.splits[split]) + len(corpus.rejected[split]) for split in SPLITS}
+    assert made == {"train": 32, "dev": 4, "test": 4} and len(corpus.splits["train"]) == 32
+    voices = {split: {each.speaker.rpartition("-")[0] for each in corpus.splits[split]} for split in SPLITS}
+    assert not voices["train"] & voices["dev"] and not voices["train"] & voices["test"]
+    words = {split: (folder / "corpus" / f"{split}.jsonl").read_text(encoding="utf-8") for split in SPLITS}
+    sentences = read_sentences(folder / "text.txt", (2, 9))
+    assert not any(sentence in words["train"] and sentence in words["dev"] + words["test"] for sentence in sentences)
+
+
+def test_labels_are_those_of_the_words(folder: Path, corpus: Corpus) -> None:
+    pronouncer = Pronouncer(None, "it")
+    table = CorpusConfig(kind="table", language="it", tables={"train": folder / "corpus" / "train.jsonl"})
+    assert len(read_corpus(table).rejected["train"]) == 0  # the table is a corpus for speechctc, too
+    for utterance in corpus.splits["dev"]:
+        rows = (folder / "corpus" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+        text = next(row for row in rows if f'"{utterance.id}"' in row).split('"words": "')[1].split('", "')[0]
+        read = [phone for word in pronouncer.read(text) for phone in word.pronunciations[0]]
+        assert list(utterance.phones) == read
+
+
+def test_phones_are_heard_where_their_times_say(corpus: Corpus) -> None:
+    """The share of energy above 3 kHz tells s from a."""
+    shares: dict[str, list[float]] = {"s": [], "a": []}
+    for utterance in corpus.splits["train"]:
+        samples, rate = soundfile.read(utterance.audio)
+        assert utterance.times is not None and len(utterance.times) == len(utterance.phones) and rate == 16000
+        assert 0 < utterance.times[0][0] and utterance.times[-1][1] < len(samples) / rate
+        starts = [start for start, _ in utterance.times]
+        assert starts == sorted(starts)
+        for phone, (start, end) in zip(utterance.phones, utterance.times, strict=True):
+            if phone in shares and end - start > 0.03:
+                power = np.abs(np.fft.rfft(samples[int(start * rate) : int(end * rate)])) ** 2
+                shares[phone].append(power[int(len(power) * 3 / 8) :].sum() / power.sum())
+    assert len(shares["s"]) > 20 and len(shares["a"]) > 50
+    assert np.quantile(shares["s"], 0.1) > 0.5 > 0.2 > np.quantile(shares["a"], 0.9)
+
+
+def test_it_is_the_same_to_the_bit(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "text.txt", tmp_path)
+    read_corpus(config(tmp_path))
+    for path in (folder / "corpus").rglob("*"):
+        twin = tmp_path / path.relative_to(folder)
+        assert path.is_dir() or twin.read_bytes() == path.read_bytes()
+
+
+def test_english_is_labelled_in_the_cmu_set(tmp_path: Path) -> None:
+    wanted = config(tmp_path, ("en-us", "en-gb"), phones="cmu39")
+    sentences = read_sentences(tmp_path / "text.txt", (2, 9))
+    (tmp_path / "corpus").mkdir()
+    row: dict[str, object] = {"id": "1", "audio": "1.flac", "speaker": "a", "phones": "h iə ɹ ɾ əʊ".split()}
+    row["times"] = [[0.0, 0.1], [0.1, 0.3], [0.3, 0.4], [0.4, 0.5], [0.5, 0.6]]
+    about = fingerprint(wanted, sentences) | {"utterances": 1, "seconds": 1.0, "espeak": "1", "nearest": {}}
+    (tmp_path / "corpus" / "espeak.json").write_text(json.dumps(about))
+    for split, text in (("train", json.dumps(row)), ("dev", ""), ("test", "")):
+        (tmp_path / "corpus" / f"{split}.jsonl").write_text(text)
+    utterance = read_corpus(wanted).splits["train"][0]
+    assert utterance.phones == ("hh", "ih", "r", "t", "ow") and utterance.times is not None
+    assert np.allclose(utterance.times, [(0.0, 0.1), (0.1, 0.2), (0.2, 0.3), (0.4, 0.5), (0.5, 0.6)])
+
+
+def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
+    made = config(folder)
+    with pytest.raises(InputError, match=r"made with language \['it'\] instead of \['cy'\]"):
+        read_corpus(made.model_copy(update={"language": "cy"}))
+    for settings, message in (
+        ({"language": None}, "corpus.language is not set"),
+        ({"espeak": EspeakConfig()}, "corpus.espeak.text is not set"),
+        ({"espeak": EspeakConfig(text=tmp_path / "no.txt")}, "no.txt: cannot be read"),
+        ({"espeak": EspeakConfig(text=folder / "text.txt", words=(30, 40))}, "0 different sentences of 30 to 40"),
+        ({"language": "qq"}, "does not speak the language 'qq'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_corpus(made.model_copy(update={"root": tmp_path / "new", **settings}))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="not a corpus of eSpeak NG, but other files"):
+        read_corpus(made.model_copy(update={"root": tmp_path / "mine"}))
+
+
+def test_sentences_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("One two three four five six seven. A b. " + "\n".join(f"word number {k}" for k in range(12)))
+    found = read_sentences(path, (3, 4))
+    assert found[:2] == ["One two three four", "five six seven."] and len(found) == 14

@@ -1,0 +1,132 @@
+"""What eSpeak NG and dictionaries read, against transcriptions that any textbook has."""
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from speechctc.phones.inventory import CMU39, Inventory, named_inventory
+from speechctc.phones.matching import match_phones
+from speechctc.pronunciation.division import divide
+from speechctc.pronunciation.ipa import pieces
+from speechctc.pronunciation.pronouncer import Pronouncer
+
+CMU = named_inventory("cmu39")
+
+
+def spoken(language: str, text: str, phones: Inventory | None = None) -> dict[str, str]:
+    """Return the first pronunciation of each word."""
+    read = Pronouncer(None, language, phones).read(text)
+    return {word.text: " ".join(word.pronunciations[0]) if word.pronunciations else "" for word in read}
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("it", "L’impero: «ventuno»!", {"L'impero": "l i m p ɛ r o", "ventuno": "v e n t u n o"}),
+        ("Welsh", "ddim, llan", {"ddim": "ð ɨ m", "llan": "ɬ a n"}),
+        ("tr", "üç şey", {"üç": "ø tʃ", "şey": "ʃ ɛ j"}),
+        ("ka", "წყალი", {"წყალი": "ts q a l i"}),
+        ("fr", "les enfants", {"les": "l e z", "enfants": "ɑ̃ f ɑ̃"}),
+        ("vi", "xin chào", {"xin": "s i n", "chào": "tʃ aː w"}),
+        (
+            "en-us",
+            "The car — 21 “DOGS”",
+            {"The": "ð ə", "car": "k ɑː ɹ", "21": "t w ɛ n t i w ʌ n", "DOGS": "d ɑː ɡ z"},
+        ),
+    ],
+)
+def test_words_are_read_in_context(language: str, text: str, expected: dict[str, str]) -> None:
+    assert spoken(language, text) == expected
+
+
+def test_joined_words_keep_their_boundaries() -> None:
+    assert spoken("en-us", "out of the car") == {"out": "aʊ ɾ", "of": "ə v", "the": "ð ə", "car": "k ɑː ɹ"}
+    word = Pronouncer(None, "en-us").read("out of the end")[0]
+    assert word.pronunciations == (("aʊ", "ɾ"), ("aʊ", "t"))
+
+
+def test_phones_are_divided_by_the_readings_of_the_words() -> None:
+    assert divide("abxcd", ["ab", "", "cd"]) == [("a", "b"), (), ("x", "c", "d")]
+    assert divide("kn", ["kan", "n"]) == [("k",), ("n",)]
+    assert divide("", ["a", "b"]) == [(), ()]
+    assert divide("abc", ["abc"]) == [tuple("abc")]
+
+
+@pytest.mark.parametrize("accent", ["en-us", "en-gb", "en-029", "en-gb-scotland", "en-us-nyc"])
+def test_every_accent_of_english_is_written_in_the_cmu_set(accent: str) -> None:
+    text = (
+        "The quick brown fox jumps over a lazy dog; here, pure air, fire and power cure the poor boy's measured youth."
+    )
+    read = Pronouncer(None, accent, CMU).read(text)
+    assert all(word.pronunciations for word in read) and len(read) == 21
+    phones = [phone for word in read for phone in word.pronunciations[0]]
+    assert set(phones) <= set(CMU39) and len(set(phones)) >= 30
+    assert ("r", "r") not in set(zip(phones, phones[1:], strict=False))
+
+
+def test_a_dictionary_goes_first_and_the_rest_is_spoken_in_its_notation(tmp_path: Path) -> None:
+    path = tmp_path / "d.dict"
+    path.write_text("CAT  K AE1 T\nTHE  DH AH0\nTHE(2)  DH IY0\nWELL  W EH1 L\n")
+    read = Pronouncer(path, "en-us").read("the Cat's well-known 'cat' THE 7")
+    assert [word.text for word in read] == ["the", "Cat's", "well", "known", "cat", "THE", "7"]
+    assert read[0].pronunciations == (("dh", "ah"), ("dh", "iy"))
+    assert [" ".join(word.pronunciations[0]) for word in read[1:4]] == ["k ae t s", "w eh l", "n ow n"]
+    without = Pronouncer(path, None).read("the dog")
+    assert [len(word.pronunciations) for word in without] == [2, 0]
+
+
+def test_an_ipa_dictionary_grows_by_what_is_spoken(tmp_path: Path) -> None:
+    path = tmp_path / "d.dict"
+    path.write_text("hallo\th a l oː\n")
+    read = Pronouncer(path, "de").read("Hallo München")
+    assert [" ".join(word.pronunciations[0]) for word in read] == ["h a l oː", "m ʏ n ç ə n"]
+
+
+def test_a_dictionary_with_phones_outside_the_set(tmp_path: Path) -> None:
+    path = tmp_path / "d.dict"
+    path.write_text("CAT  K AE1 T\nCAB  K AE1 BB\n")
+    with pytest.raises(InputError, match=r"outside of the set cmu39: bb \(in 'cab'\)"):
+        Pronouncer(path, None, CMU)
+
+
+def test_what_nothing_can_read_has_no_pronunciation() -> None:
+    read = Pronouncer(None, "en-us").read("one 日本 Привет … ქართ ?!")
+    assert {word.text: bool(word.pronunciations) for word in read} == {
+        "one": True, "日本": False, "Привет": False, "ქართ": True,
+    }  # fmt: skip
+    assert Pronouncer(None, "cy").read("\u200b \x00 —") == []
+
+
+def test_foreign_words_are_told_from_native_ones() -> None:
+    pronouncer = Pronouncer(None, "ka")
+    words = pronouncer.read("შუხუთის Windows")
+    assert "əʊ" in words[1].pronunciations[0] and "əʊ" not in pronouncer.native
+    assert pronouncer.native["x"] == 1
+
+
+def test_a_language_that_is_not_there_names_the_nearest() -> None:
+    for wrong, near in (("wels", "cy (Welsh)"), ("en-uk", "en-us"), ("cym", "cy")):
+        with pytest.raises(InputError, match="does not speak") as caught:
+            Pronouncer(None, wrong)
+        assert near in caught.value.fix
+    with pytest.raises(InputError, match="no dictionary of it"):
+        Pronouncer(None, "Faroese")
+    with pytest.raises(InputError, match="a dictionary or a language"):
+        Pronouncer(None, None)
+
+
+@pytest.mark.parametrize("language", ["it", "tr", "cy", "ka", "vi", "ar", "cmn", "hi", "ru", "da", "am"])
+def test_every_phone_has_an_english_one_to_start_from(language: str) -> None:
+    text = {"ar": "السلام عليكم", "cmn": "你好世界", "hi": "नमस्ते दुनिया", "ru": "здравствуй, мир", "am": "ሰላም"}
+    words = Pronouncer(None, language).read(text.get(language, "") + " 1 2 3 4 5 6 7 8 9 10 20 30 100 1000")
+    phones = sorted({phone for word in words for phone in word.pronunciations[0]})
+    assert len(phones) > 10 and set(match_phones(phones, CMU39)) == set(phones)
+
+
+def test_names_of_espeak_become_phones() -> None:
+    names = ["kʰ", "ˈɔːɹ", "", "(en)", "pʲ", "ʲ", "_", "ʲ", "aɪɚ", "(ka)", "t̪", "s."]
+    made = pieces(names, "ka")
+    assert [piece.label for piece in made] == ["kʰ", "ɔː", "ɹ", "pʲʲ", "aɪ", "ɚ", "t̪", "ʂ"]
+    assert [piece.language for piece in made] == ["ka"] * 3 + ["en"] * 3 + ["ka"] * 2
+    assert [(piece.phoneme, piece.part, piece.parts) for piece in made[1:3]] == [(1, 0, 2), (1, 1, 2)]
