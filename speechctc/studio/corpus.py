@@ -58,15 +58,30 @@ class Corrections:
     speakers: set[str] = field(default_factory=set)
 
 
-def choose_held_out(names: Collection[str], before: Collection[str], trained: Collection[str]) -> list[str]:
+def choose_held_out(
+    names: Collection[str], whole: Collection[str], before: Collection[str], trained: Collection[str]
+) -> list[str]:
     """Return the recordings to score on: those held out before, and some of the new ones up to a fifth of all.
 
-    A recording that a model of the studio was trained on is never held out, and one held out is never trained on.
+    Only a recording of which a person has seen to every phone is held out: labels that the old model wrote and nobody
+    checked would make that model look right. One that a model of the studio was trained on is never held out, and one
+    held out is never trained on.
+
+    Parameters
+    ----------
+    names : collection of str
+        The corrected recordings.
+    whole : collection of str
+        Those of which every phone is checked.
+    before : collection of str
+        Those held out in earlier rounds.
+    trained : collection of str
+        Those that earlier rounds trained on.
     """
     held = [name for name in names if name in before]
     if len(names) < ENOUGH:
         return held
-    free = sorted((name for name in names if name not in before and name not in trained), key=_shuffled)
+    free = sorted((name for name in whole if name not in before and name not in trained), key=_shuffled)
     return held + free[: max(round(SHARE * len(names)) - len(held), 0)]
 
 

@@ -25,10 +25,9 @@ from speechctc.storage import files, written
 from speechctc.studio import grids
 from speechctc.studio.edits import edit
 from speechctc.studio.grids import Grid
+from speechctc.studio.history import READ, RECOGNISED, History
 from speechctc.studio.journal import ENDING, Journal, Outdated
 from speechctc.studio.phones import Phone, Phones, Splice, check_order
-
-READ, RECOGNISED = "read the TextGrid", "recognised"  # changes that are no corrections
 
 
 class Conflict(Exception):
@@ -71,17 +70,12 @@ class Document:
     def _load(self) -> None:
         self.grid_path = sibling_file(self.recording, [".textgrid"]) or self.recording.with_suffix(".TextGrid")
         self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
-        self.phones: Phones = []
-        self.revision, self.note = 0, ""
-        self._done: list[Splice] = []
-        self._undone: list[Splice] = []
-        self._by_hand = False  # the first labels were a person's
-        self._wrote: set[str] = set()  # SHA-256 of TextGrids that the studio wrote
-        self._read: set[str] = set()  # of others that the journal has
+        self.note = ""
+        self._history = History()
         self._pending: list[dict[str, Any]] = []  # entries to append before the next
         for number, entry in enumerate(self.journal.read(), start=1):
             try:
-                self._apply(entry)
+                self._history.apply(entry)
             except (ValueError, TypeError, KeyError, IndexError, AttributeError):
                 what = f"{self.journal.path}, line {number}: does not fit the lines before it"
                 raise InputError(what, "mend the journal, or move it away to begin from the TextGrid") from None
@@ -98,31 +92,6 @@ class Document:
         with self._lock:
             return self._seen != self._on_disk()
 
-    def _apply(self, entry: Mapping[str, Any]) -> Splice | None:
-        """Apply an entry; return the change of the phones, if it is one."""
-        if "wrote" in entry:
-            self._wrote.add(str(entry["wrote"]))
-            return None
-        if "read" in entry:
-            self._read.add(str(entry["read"]))
-            self._by_hand = self._by_hand or bool(entry["by_hand"])
-            return None
-        if "undo" in entry:
-            splice = self._done[-1].inverse()
-            splice.apply(self.phones)
-            self._undone.append(self._done.pop())
-        elif "redo" in entry:
-            splice = self._undone[-1]
-            splice.apply(self.phones)
-            self._done.append(self._undone.pop())
-        else:
-            splice = Splice.from_dict(dict(entry))
-            splice.apply(self.phones)
-            self._done.append(splice)
-            self._undone.clear()
-        self.revision += 1
-        return splice
-
     def _read_grid(self) -> None:
         """Read the TextGrid; labels that the journal does not have become a change, which the next edit saves."""
         self.grid = Grid()
@@ -133,35 +102,48 @@ class Document:
             what = f"labels up to {self.grid.phones[-1].end:.2f} s for a recording of {self.seconds:.2f} s"
             raise InputError(f"{self.grid_path}: {what}", "check that they belong together")
         is_changed = bool(written.changed([self.grid_path]))
-        if found in self._wrote | self._read or (self.revision and not is_changed):
+        history = self._history
+        if found in history.wrote | history.read or (self.revision and not is_changed):
             return
         if self.revision:
             self.note = f"{self.grid_path.name} was changed by another program: its labels are shown; undo brings yours"
         splice = Splice(0, tuple(self.phones), tuple(self.grid.phones), READ)
         read = {"read": found, "by_hand": is_changed and bool(self.grid.phones)}
-        splice.apply(self.phones)
-        self._done.append(splice)
-        self._undone.clear()
-        self._by_hand = self._by_hand or bool(read["by_hand"])
         self._pending = [splice.to_dict() | {"time": _now()}, read]
+        for entry in self._pending:
+            history.apply(entry)
+
+    @property
+    def phones(self) -> Phones:
+        """The phones in order."""
+        return self._history.phones
+
+    @property
+    def revision(self) -> int:
+        """Number of changes so far."""
+        return self._history.revision
 
     @property
     def state(self) -> str:
         """Return ``"new"``, ``"recognised"``, or ``"corrected"`` where a person made or changed labels."""
         with self._lock:
-            if self._by_hand or any(splice.what not in (READ, RECOGNISED) for splice in self._done):
+            if self._history.is_corrected:
                 return "corrected"
             return "recognised" if self.phones else "new"
 
     @property
     def by_hand(self) -> bool:
         """Whether the first labels were a person's, all of them."""
-        return self._by_hand
+        return self._history.by_hand
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a person has seen to every phone."""
+        return bool(self.phones) and (self.by_hand or all(phone.checked for phone in tuple(self.phones)))
 
     def undoable(self) -> tuple[bool, bool]:
-        """Return whether there is a change to undo, and one to redo; the first labels cannot be undone."""
-        first = 1 if self._done and not self._done[0].old and self._done[0].what in (READ, RECOGNISED) else 0
-        return len(self._done) > first, bool(self._undone)
+        """Return whether there is a change to undo, and one to redo."""
+        return self._history.undoable()
 
     def edit(self, revision: int, request: Mapping[str, Any]) -> Splice:
         """Make a change that the page asks for, and save it; return it.
@@ -221,11 +203,8 @@ class Document:
     def _save(self, entry: dict[str, Any]) -> Splice | None:
         """Append an entry to the journal, then apply it."""
         self._append(*self._pending, entry | {"time": _now()})
-        if self._pending:
-            self._read.add(self._pending[1]["read"])
-            self._pending = []
-            self.revision += 1
-        return self._apply(entry)
+        self._pending = []
+        return self._history.apply(entry)
 
     def _append(self, *entries: dict[str, Any]) -> None:
         try:
@@ -275,23 +254,23 @@ class Document:
         """
         with self._writing:
             with self._lock:
-                if not self.revision or self._pending:
+                if self._pending or not self.revision:
                     return
                 phones = tuple(self.phones)
             text = self.grid.text(self.seconds, phones)  # of an hour, this takes more than a second
             new = sha256(text.encode("utf-8")).hexdigest()
             with self._lock:
                 found = grids.digest(self.grid_path)
-                is_ours = found in self._wrote or not written.changed([self.grid_path])
-                if not is_ours and found not in self._read:
+                is_ours = found in self._history.wrote or not written.changed([self.grid_path])
+                if not is_ours and found not in self._history.read:
                     what = f"{self.grid_path}: was changed by another program, and is left as it is"
                     fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
                     raise InputError(what, fix)
                 if new == found:
                     return
-                if new not in self._wrote:
+                if new not in self._history.wrote:
                     self._append({"wrote": new})
-                    self._wrote.add(new)
+                    self._history.wrote.add(new)
                 if not is_ours:
                     grids.keep_copy(self.grid_path)
                 files.write_text(self.grid_path.resolve(), text)

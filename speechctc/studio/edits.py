@@ -85,6 +85,13 @@ def confirm(labels: Labels, request: Mapping[str, Any]) -> Splice:
     return labels.splice(number, number + 1, phone._replace(checked=True))
 
 
+def confirm_all(labels: Labels, request: Mapping[str, Any]) -> Splice:
+    """Mark every phone as checked by a person."""
+    if not labels.phones:
+        raise InputError("there are no phones to confirm", "recognise the recording, or insert some")
+    return labels.splice(0, len(labels.phones), *(phone._replace(checked=True) for phone in labels.phones))
+
+
 def split(labels: Labels, request: Mapping[str, Any]) -> Splice:
     """Cut a phone in two at a time; the second part may have another label."""
     number, phone = labels.chosen(request)
@@ -173,6 +180,7 @@ def move(labels: Labels, request: Mapping[str, Any]) -> Splice:
 EDITS: dict[str, Callable[[Labels, Mapping[str, Any]], Splice]] = {
     "relabel": relabel,
     "confirm": confirm,
+    "confirm_all": confirm_all,
     "split": split,
     "merge": merge,
     "delete": delete,

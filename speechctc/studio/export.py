@@ -7,8 +7,11 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf_text import eaf_text
+from speechctc.audio.textgrids import Tier
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS, Source, header, row, whole
+from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, row, whole
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Document
@@ -27,11 +30,21 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     if form not in ENDINGS:
         raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(ENDINGS)}")
     file = Path(name).stem + ENDINGS[form]
+    result = recognition(name, document)
     if form == "textgrid":
-        return file, document.text().encode("utf-8")
-    return file, whole(form, Source(name, Path(name).stem.replace(" ", "_")), recognition(name, document)).encode(
-        "utf-8"
-    )
+        text = document.text()
+    elif form == "eaf":
+        others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
+        text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
+    else:
+        in_table = form not in ONE_RECORDING and form != "html"
+        source = Source(name if in_table else str(document.recording), Path(name).stem.replace(" ", "_"))
+        text = whole(form, source, result)
+    return file, text.encode("utf-8")
+
+
+def _intervals(tier: Tier) -> list[Interval]:
+    return [Interval(*entry) for entry in tier.entries if entry.label]
 
 
 def recognition(name: str, document: Document) -> Recognition:
@@ -40,7 +53,7 @@ def recognition(name: str, document: Document) -> Recognition:
         Segment(p.label, p.start, p.end, 1.0 if p.checked or p.confidence is None else p.confidence, p.alternatives)
         for p in tuple(document.phones)
     )
-    return Recognition(name, document.seconds, tuple(segments))
+    return Recognition(str(document.recording), document.seconds, tuple(segments))
 
 
 def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str, Path]) -> Iterator[bytes]:

@@ -169,6 +169,7 @@ class Folder:
             "state": document.state,
             "phones": len(phones),
             "checked": sum(phone.checked for phone in phones),
+            "whole": document.is_whole,
             "confidence": sum(unsure) / len(unsure) if unsure else None,
             "lowest": min(unsure, default=None),
         }

@@ -99,11 +99,11 @@ class Guard:
         if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
             return ""
         values = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
-        return values[0]
+        return str(values[0])
 
     def _token_in_cookie(self, headers: Headers) -> str:
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
-            cookie = None
-        return "" if cookie is None else str(cookie.value)
+            return ""
+        return str(cookies[self._cookie].value) if self._cookie in cookies else ""

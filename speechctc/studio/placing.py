@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from speechctc.inference.alignment import align_frames, check_fit
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import phone_units
+from speechctc.inference.alignment import check_fit, recognition
 from speechctc.inference.recogniser import log_softmax
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.studio.sound import Sound
@@ -50,9 +52,10 @@ def align_part(recogniser: Recogniser, sound: Sound, start: float, stop: float, 
     last = min(max(math.ceil((stop - begin - clock.half) / step), first), len(rows))
     rows = rows[first:last]
     check_fit(f"{sound.path.name}, {start:.2f} to {stop:.2f} s", classes, len(rows), stop - start)
-    path, _ = align_frames(rows, classes)
     segmenter = Segmenter(recogniser.inventory, FrameClock(step, begin + clock.seconds(first)), recogniser.calibration)
-    found = [*segmenter.push(rows, path), *segmenter.finish(stop)]
+    with Posteriors(rows.shape[1]) as posteriors:
+        posteriors.append(rows)
+        found = recognition(sound.path.name, stop, phone_units(labels), posteriors, segmenter, False, ()).segments
     return [
         each._replace(start=min(max(each.start, start), stop), end=min(max(each.end, start), stop)) for each in found
     ]

@@ -59,6 +59,7 @@ class Sound:
             file = soundfile.SoundFile(self._file)
         with file:
             self.rate, self.frames = int(file.samplerate), int(file.frames)
+            self._is_plain = file.subtype == "PCM_16" and file.channels == 1
 
     @property
     def seconds(self) -> float:
@@ -173,11 +174,19 @@ class Sound:
                 step = BLOCK * SUMMARY // 16
                 pieces = []
                 for first in range(0, self.frames, step):
-                    block = _to_int16(self.read(first, min(first + step, self.frames)))
+                    block = self._whole_numbers(first, min(first + step, self.frames))
                     rows = np.pad(block, (0, -len(block) % SUMMARY), mode="edge").reshape(-1, SUMMARY)
                     pieces.append(np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1))
                 self._summary = np.concatenate(pieces) if pieces else np.zeros((1, 2), np.int16)
             return self._summary
+
+    def _whole_numbers(self, start: int, stop: int) -> NDArray[np.int16]:
+        """Return samples within the recording as int16; the usual files need no arithmetic for that."""
+        if not self._is_plain:
+            return _to_int16(self.read(start, stop))
+        with soundfile.SoundFile(self._file) as file:
+            file.seek(start)
+            return np.asarray(file.read(stop - start, dtype="int16"))
 
 
 def _to_int16(samples: Samples) -> NDArray[np.int16]:

@@ -62,7 +62,7 @@ def tile_png(sound: Sound, level: int, number: int, settings: SpectrogramSetting
     first = round((number * COLUMNS - around) * column)
     last = round(((number + 1) * COLUMNS + around) * column)
     levels = levels_db(sound.read(first, last), sound.rate, settings, COLUMNS + 2 * around, ROWS)
-    return grey_png(_grey(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range))
+    return grey_png(_grey(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range), effort=1)
 
 
 def loudest(sound: Sound, settings: SpectrogramSettings) -> float:

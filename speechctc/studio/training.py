@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -121,7 +122,8 @@ class Training:
         before = [self._state(k) for k in self._rounds() if k != number]
         held_before = {name for state in before for name in state.get("test", ())}
         trained = {name for state in before for name in state.get("train", ())}
-        held = choose_held_out(list(documents), held_before, trained)
+        whole = [name for name, document in documents.items() if document.is_whole]
+        held = choose_held_out(list(documents), whole, held_before, trained)
         if len(held) > len(documents) - LEAST:
             held = []
         found = write_corpus(documents, held, folder / "corpus")
@@ -139,6 +141,7 @@ class Training:
                 stderr=log,
                 start_new_session=True,
             )
+        threading.Thread(target=self._process.wait, daemon=True).start()
 
     def stop(self) -> None:
         """Ask the round that is running to end; what it has trained is scored and used."""

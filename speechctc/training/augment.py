@@ -175,8 +175,8 @@ class Augmenter:
         features = self.features
         nyquist = features.sample_rate / 2
         high = features.high_hz if features.high_hz > 0 else nyquist + features.high_hz
-        edges = [1127 * math.log1p(hz / 700) for hz in (features.low_hz, high)]
-        mel = torch.linspace(*edges, features.mels + 2, device=self.device)[1:-1]
+        lowest, highest = (1127 * math.log1p(hz / 700) for hz in (features.low_hz, high))
+        mel = torch.linspace(lowest, highest, features.mels + 2, device=self.device)[1:-1]
         return 700 * (mel / 1127).expm1()
 
     def _white_noise(self) -> Tensor:

@@ -121,7 +121,8 @@ class Page:
 
     def errors(self) -> list[str]:
         """Return what the console has of warnings and errors."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        log = self.driver.get_log("browser")
+        return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 
     def dark(self, on: bool) -> None:
         """Prefer dark colours, or light ones."""

@@ -20,11 +20,11 @@ WORDS = [Interval(0.0, 0.1, 'a "word"'), Interval(0.1, 0.25, "two words")]
 
 
 def seen(document: Document) -> list[tuple[float, float, str]]:
-    return [phone[:3] for phone in document.phones]
+    return [(phone.start, phone.end, phone.label) for phone in document.phones]
 
 
 def grid(document: Document) -> list[tuple[float, float, str]]:
-    return [tuple(each) for each in read_textgrid(document.grid_path, "phones")]
+    return [(each.start, each.end, each.label) for each in read_textgrid(document.grid_path, "phones")]
 
 
 def relabel(document: Document, phone: int, label: str) -> None:

@@ -131,10 +131,18 @@ def test_audio_by_ranges(folder: Path, start: int | None, stop: int | None) -> N
 
 def test_tiles_and_waveform(folder: Path) -> None:
     with client_of(folder) as (client, studio):
-        query = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
+        query: dict[str, str | float] = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
         tile = client.get("/api/tile", params=query)
         wave = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1, "columns": 512})
-        for wrong in ({"number": 99}, {"number": -1}, {"level": 12}, {"window": 9}, {"highest": "nan"}, {"range": ""}):
+        wrongs: list[dict[str, str | float]] = [
+            {"number": 99},
+            {"number": -1},
+            {"level": 12},
+            {"window": 9},
+            {"highest": "nan"},
+            {"range": ""},
+        ]
+        for wrong in wrongs:
             answer = client.get("/api/tile", params=query | wrong)
             assert answer.status_code == 400 and "\n" not in answer.json()["error"]
         long = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1e9, "columns": 512})
@@ -168,9 +176,9 @@ def test_edits_are_saved_and_the_later_page_is_told(folder: Path) -> None:
         (b"[" * 100000, 400),
         (b'{"what": "relabel", "phone": 0, "label": "x"}', 400),
         (b'{"revision": "0", "what": "confirm", "phone": 0}', 400),
-        (b'{"revision": 0, "what": "move", "phone": 0, "edge": "end", "time": NaN}', 400),
-        (b'{"revision": 0, "what": "move", "phone": 0, "edge": "end", "time": 1e999}', 400),
-        (b'{"revision": 0, "what": "relabel", "phone": 0, "label": "\\ud800"}', 400),
+        (b'{"revision": 1, "what": "move", "phone": 0, "edge": "end", "time": NaN}', 400),
+        (b'{"revision": 1, "what": "move", "phone": 0, "edge": "end", "time": 1e999}', 400),
+        (b'{"revision": 1, "what": "relabel", "phone": 0, "label": "\\ud800"}', 400),
         (b'{"revision": 7, "what": "confirm", "phone": 0}', 409),
     ],
 )
@@ -206,9 +214,9 @@ def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: p
     with client_of(folder) as (client, studio):
         with monkeypatch.context() as patch:
             patch.setattr("speechctc.studio.journal.os.fsync", full)
-            status, refused = post(client, "edit", name, revision=0, what="relabel", phone=1, label="x")
+            status, refused = post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")
         assert status == 507 and "No space left" in refused["error"]
-        assert post(client, "edit", name, revision=0, what="relabel", phone=1, label="x")[0] == 200
+        assert post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")[0] == 200
         with monkeypatch.context() as patch:
             patch.setattr("speechctc.storage.files.os.replace", lambda a, b: full(0))
             studio.folder.settle()
@@ -225,7 +233,9 @@ def test_recognise_place_again_and_snap(folder: Path, tiny_model: Path) -> None:
         assert all(phone[3] is not None and len(phone[4]) == 3 for phone in found["phones"])
         truth = [phone[0] for phone in found["phones"]]
         wrong = found["phones"][3][0] + 0.03
-        status, moved = post(client, "edit", "new.wav", revision=0, what="move", phone=2, edge="end", time=wrong)
+        status, moved = post(
+            client, "edit", "new.wav", revision=found["revision"], what="move", phone=2, edge="end", time=wrong
+        )
         best = client.get("/api/boundary", params={"recording": "new.wav", "phone": 2}).json()["time"]
         assert abs(best - truth[3]) < 0.021
         status, placed = post(client, "place", "new.wav", revision=moved["revision"], first=1, last=6)
@@ -239,7 +249,7 @@ def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> 
         studio.engine.ask("live_stop").result(60)
         found = client.get("/api/recording", params={"recording": "ann/a b.wav"}).json()
         assert found["unknown"] == ["a", "b", "ʃ"]
-        status, refused = post(client, "place", "ann/a b.wav", revision=0)
+        status, refused = post(client, "place", "ann/a b.wav", revision=1)
         assert status == 400 and "does not have the labels a b ʃ" in refused["error"]
         assert post(client, "recognise", "", names=["ann/a b.wav"])[0] == 400
 
@@ -247,10 +257,10 @@ def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> 
 def test_export(folder: Path) -> None:
     with client_of(folder) as (client, studio):
         name = "ann/a b.wav"
-        post(client, "edit", name, revision=0, what="relabel", phone=1, label="x,y")
+        post(client, "edit", name, revision=1, what="relabel", phone=1, label="x,y")
         for form in studio.overview()["formats"]:
             answer = client.get("/api/export", params={"recording": name, "format": form})
-            assert answer.status_code == 200 and "a%20b." in answer.headers["content-disposition"], form
+            assert answer.status_code == 200 and "a%20b" in answer.headers["content-disposition"], form
         table = client.get("/api/export", params={"recording": name, "format": "csv"}).text
         assert client.get("/api/export", params={"recording": name, "format": "xls"}).status_code == 400
         packed = zipfile.ZipFile(io.BytesIO(client.get("/api/zip").content))
@@ -290,8 +300,10 @@ def test_many_pages_at_once_lose_nothing(folder: Path) -> None:
                     time.sleep(0.001)
 
         pages = [threading.Thread(target=page, args=(number,)) for number in range(10)]
-        [each.start() for each in pages]
-        [each.join() for each in pages]
+        for each in pages:
+            each.start()
+        for each in pages:
+            each.join()
         journal = studio.folder.document(name).journal.read()
     assert sorted(entry["new"][0][2] for entry in journal if entry.get("what") == "relabel") == sorted(
         f"l{number}" for number in range(10)

@@ -43,6 +43,10 @@ export async function confirm() {
   await withChosen(() => ({ what: "confirm" }));
 }
 
+export function confirmAll() {
+  return tried(edit(() => ({ what: "confirm_all" })));
+}
+
 export async function split() {
   const at = () => {
     const phone = chosenPhone();

@@ -14,6 +14,7 @@ export const KEYS = [
   ["Enter", "change the label: type it, Enter saves, Escape leaves it", () => focusLabel()],
   ["1 to 9", "take what the model considered first to ninth", null],
   ["c", "the label is right; go on with N", actions.confirm],
+  ["w", "the whole recording is right: every phone is checked", actions.confirmAll],
   ["s", "split at the cursor, or in the middle", actions.split],
   ["m", "merge with the next phone", actions.merge],
   ["i", "insert a phone at the cursor or in the selection", () => focusLabel(true)],

@@ -154,6 +154,7 @@ function connectButtons() {
   click("next", actions.nextSuspect);
   click("place", actions.placeAgain);
   click("confirm", actions.confirm);
+  click("confirm-all", actions.confirmAll);
   click("split", actions.split);
   click("merge", actions.merge);
   click("insert", () => panel.focusLabel(true));

@@ -38,11 +38,14 @@ export function isRunning(training) {
 export function update({ recordings, training, message, model }) {
   const corrected = recordings.filter((row) => row.state === "corrected");
   const checked = corrected.reduce((sum, row) => sum + (row.checked ?? 0), 0);
+  const whole = corrected.filter((row) => row.whole).length;
   const seconds = corrected.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
   part("training-facts").textContent =
     `${corrected.length} corrected recordings, ${duration(seconds)}, ${checked} phones checked by hand. ` +
     "Labels that you did not check are taken as correct where you have worked. " +
-    (corrected.length < 5 ? "With fewer than 5, none is held out, and the gain is not measured." : "A fifth of them is held out to measure the gain.");
+    (corrected.length < 5 || !whole
+      ? "The gain is measured on recordings held out: it needs 5 corrected ones, and some of which every phone is checked (key W)."
+      : `The gain is measured on recordings held out, up to a fifth, of the ${whole} whose every phone is checked.`);
   const running = isRunning(training);
   part("train").disabled = running || !model.folder;
   part("stop").disabled = !running || training.state === "scoring";
@@ -63,7 +66,7 @@ function result({ state, before, after, forgotten, test }, message) {
       `On ${after.recordings} recordings held out (${after.phones} phones), PER ${before.per.toFixed(1)} % before, ${after.per.toFixed(1)} % after: ${after.text}.`,
     );
     if (after.caution) words.push(`${after.caution}.`);
-  } else if (!test?.length) words.push("Too few corrected recordings to hold some out: what was gained is not measured.");
+  } else if (!test?.length) words.push("Nothing could be held out (5 corrected recordings are needed, and some whose every phone is checked), so the gain is not measured.");
   if (forgotten?.length) words.push(`No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.`);
   if (message) words.push(`${message[0].toUpperCase()}${message.slice(1)}.`);
   return words.join(" ");
