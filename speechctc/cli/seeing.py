@@ -7,7 +7,16 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.options import ConfigOption, Device, DeviceOption, OverwriteOption, SettingsArgument, Split
+from speechctc.cli.options import (
+    ChannelOption,
+    ConfigOption,
+    Device,
+    DeviceOption,
+    ModelOrBundledOption,
+    OverwriteOption,
+    SettingsArgument,
+    Split,
+)
 from speechctc.cli.streams import show
 
 
@@ -128,3 +137,38 @@ def check_labels_command(
         page.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(page, html, overwrite)
         show(f"wrote {page}")
+
+
+def inspect_command(
+    model: ModelOrBundledOption = None,
+    audio: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--audio", metavar="FILE", help="A recording to look at; of a longer one, the first 20 s."),
+    ] = None,
+    layer: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--layer", metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."
+        ),
+    ] = None,
+    phone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--phone", metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")] = Path("inside"),
+    channel: ChannelOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Draw the inside of a model, as PNG files and a page of them.
+
+    The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
+    posteriors over time, and the saliency of a phone.
+    """
+    from speechctc.cli.find_model import load_recogniser, model_line
+    from speechctc.stages.inspect import inspect, write_pictures
+
+    recogniser = load_recogniser(model, Device.cpu)
+    found = inspect(recogniser, audio, layer, phone, channel)
+    title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
+    for path in write_pictures(found, out, title, model_line(model), overwrite):
+        show(f"wrote {path}")

@@ -51,7 +51,7 @@ def estimate_training(config: Config, inventory: Inventory, work: Work) -> tuple
     limits = Limits(config.train.batch_size, config.train.batch_frames, max(held, int(work.frames.max())))
     plan = EpochPlan(work.frames, np.arange(len(work.frames)), limits, config.train.seed)
     shapes = [(len(batch), int(work.frames[batch].max())) for batch in plan.batches(0)]
-    learner = _learner(config, inventory, device)
+    learner = noise_learner(config, inventory, device)
     width = 2 if config.data.dtype == "float16" else 4
     chunk = min(held, int(work.frames.sum())) * config.features.static_dims * width
     memory = estimate(learner, max(shapes, key=math.prod), chunk)
@@ -76,7 +76,8 @@ def check_memory(memory: MemoryEstimate) -> list[Finding]:
     ]
 
 
-def _learner(config: Config, inventory: Inventory, device: torch.device) -> Learner:
+def noise_learner(config: Config, inventory: Inventory, device: torch.device) -> Learner:
+    """Return the learner of a config's net with random weights, for features that need no normalisation."""
     shape = (config.features.channels, config.features.static_dims)
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, inventory).to(device)
@@ -90,10 +91,10 @@ def _frames_a_second(learner: Learner, shape: tuple[int, int], phones: int) -> f
     """Time steps on growing parts of a typical batch, until one takes long enough; return the highest speed."""
     learner.net.train()
     utterances, frames = shape
-    learner.step(_batch(learner, 1, frames, phones), phones, 1e-9, 0)  # what happens once: memory, compiled code
+    learner.step(noise_batch(learner, 1, frames, phones), phones, 1e-9, 0)  # what happens once: memory, compiled code
     best, count, repeats = 0.0, 1, REPEATS
     while repeats:
-        batch = _batch(learner, count, frames, phones)
+        batch = noise_batch(learner, count, frames, phones)
         began = time.perf_counter()
         float(learner.step(batch, count * phones, 1e-9, 1))
         seconds = time.perf_counter() - began
@@ -105,7 +106,7 @@ def _frames_a_second(learner: Learner, shape: tuple[int, int], phones: int) -> f
     return best
 
 
-def _batch(learner: Learner, count: int, frames: int, phones: int) -> Batch:
+def noise_batch(learner: Learner, count: int, frames: int, phones: int) -> Batch:
     """Return a batch of noise; random labels are as fast as others."""
     generator = torch.Generator().manual_seed(count)
     classes = learner.net.output.out_channels

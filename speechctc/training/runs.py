@@ -183,7 +183,7 @@ class Run:
 
     def close(self) -> None:
         """Draw the last curves; flush and close the TensorBoard log."""
-        if self._begun:
+        with suppress(InputError):  # a damaged log was reported before
             self._curves.update(self.epochs(), last=True)
         if self._board is not None:
             self._board.close()

@@ -86,8 +86,8 @@ class Trainer:
         """Train until the last stage or ``train.minutes`` ends."""
         self._introduce()
         record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
-        if self.ranks.is_main:
-            self.reporter.note(self.run.begin(self.config, record))
+        if self.ranks.is_main and (note := self.run.begin(self.config, record)):
+            self.reporter.note(note)
         dev = None
         while self.progress.epoch < self.last_epoch and not (self._out_of_time() and self._is_scored()):
             self._enter_stage()

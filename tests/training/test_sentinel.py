@@ -56,6 +56,7 @@ def test_blanks_of_the_first_epochs_are_expected_and_end(extracted: Path, here: 
     assert epochs[0]["blank_share"] > 0.995 and epochs[0]["alarms"] == "blanks"
     assert epochs[-1]["blank_share"] < 0.9 and not any(epoch["alarms"] for epoch in epochs[1:])
     assert [line for line in said if "blank nearly everywhere: expected" in line]
+    assert "" not in said  # no curves are drawn, and no empty line is printed
     assert not [line for line in said if line.startswith("warning: ") and "threads" not in line]
 
 
