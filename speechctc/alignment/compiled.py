@@ -34,11 +34,14 @@ class Costs(NamedTuple):
     ----------
     extra : float
         To begin a stretch that is not in the transcript; what its frames cost is in their emissions.
+    gap : float
+        To begin to leave units out; several in a row are one gap.
     missing : float
         To leave a unit out, per phone.
     """
 
     extra: float
+    gap: float
     missing: float
 
 
@@ -72,18 +75,28 @@ class CompiledTranscript(NamedTuple):
     spine: NDArray[np.int32]
 
 
+Arc = tuple[int, float, int]
+"""From which state, log weight, number of the unit that is left out or -1."""
+
+
 class _Ends(NamedTuple):
-    """How a part of the graph is left: by phones whose next frame may be another phone, and through nodes."""
+    """How a part of the graph is left: by phones whose next frame may be another phone, through nodes, or in a gap."""
 
     phones: tuple[int, ...]
-    nodes: tuple[tuple[int, float, int], ...]  # state, log weight, unit left out or -1
+    nodes: tuple[Arc, ...]
+    gaps: tuple[Arc, ...] = ()
 
 
 class _Junction(NamedTuple):
-    """The place between two parts: the phones before it, and a state that all the other ways pass through."""
+    """The place between two parts: the phones before it, a state that all other ways pass through, and one in a gap."""
 
     phones: tuple[int, ...]
     through: int
+    gap: int = -1
+
+    def ends(self) -> _Ends:
+        """Return the ends of an empty part."""
+        return _Ends(self.phones, ((self.through, 0.0, -1),), ((self.gap, 0.0, -1),) if self.gap >= 0 else ())
 
 
 def compile_transcript(
@@ -148,7 +161,7 @@ class _Builder:
     ) -> None:
         self.encode, self.any, self.costs, self.silences = encode, classes, costs, silences
         self.columns: list[int] = []
-        self.arcs: list[list[tuple[int, float, int]]] = []
+        self.arcs: list[list[Arc]] = []
         self.owners: list[tuple[Kind, int, int]] = []
         self.spine: list[int] = []
         self.units = 0
@@ -159,9 +172,7 @@ class _Builder:
         last = self._junction(ends)
         self._state(NODE, Kind.node, [(last.through, 0.0, -1), *_free(last.phones)])
 
-    def _state(
-        self, column: int, kind: Kind, arcs: list[tuple[int, float, int]], unit: int = -1, place: int = -1
-    ) -> int:
+    def _state(self, column: int, kind: Kind, arcs: list[Arc], unit: int = -1, place: int = -1) -> int:
         self.columns.append(column)
         self.arcs.append(arcs)
         self.owners.append((kind, unit, place))
@@ -172,7 +183,7 @@ class _Builder:
         blank = self._state(BLANK, Kind.blank, _free(ends.phones))
         silences = [self._state(label, Kind.silence, self._follow(label, ends.phones)) for label in self.silences]
         self.arcs[blank] += _free(silences)
-        phones = (*ends.phones, *silences)
+        phones, gap = (*ends.phones, *silences), -1
         if not (ends.nodes or self.costs):
             through = blank
         elif not self.costs:
@@ -181,20 +192,22 @@ class _Builder:
         else:
             cost = -self.costs.extra
             extra = self._state(self.any, Kind.extra, [(phone, cost, -1) for phone in ends.phones])
-            through = self._state(NODE, Kind.node, [*_free((blank, extra)), *ends.nodes])
+            gap = self._state(NODE, Kind.node, list(ends.gaps)) if ends.gaps else -1
+            gaps = [gap] if ends.gaps else []
+            through = self._state(NODE, Kind.node, [*_free((blank, extra, *gaps)), *ends.nodes])
             self.arcs[blank].append((through, 0.0, -1))
             self.arcs[extra].append((through, cost, -1))
         for silence in silences:
             self.arcs[silence].append((through, 0.0, -1))
-        return _Junction(phones, through)
+        return _Junction(phones, through, gap)
 
-    def _follow(self, label: int, phones: Sequence[int]) -> list[tuple[int, float, int]]:
+    def _follow(self, label: int, phones: Sequence[int]) -> list[Arc]:
         """Return arcs from phones straight to a phone: CTC needs a blank between two of the same class."""
         return _free(phone for phone in phones if self.columns[phone] != label)
 
     def _items(self, items: Sequence[Item], junction: _Junction, main: bool) -> _Ends:
         """Add items in a row; `main`: their phones belong to the spine."""
-        ends = _Ends(junction.phones, ((junction.through, 0.0, -1),))
+        ends = junction.ends()
         for number, item in enumerate(items):
             at = self._junction(ends) if number else junction
             if isinstance(item, Unit):
@@ -203,13 +216,14 @@ class _Builder:
                 ends = self._choice(item, at, main)
             else:
                 stretch = self._state(self.any, Kind.stretch, [(at.through, 0.0, -1), *_free(at.phones)])
-                ends = _Ends(at.phones, ((stretch, 0.0, -1), (at.through, 0.0, -1)))
+                ends = at.ends()._replace(nodes=((stretch, 0.0, -1), (at.through, 0.0, -1)))
         return ends
 
     def _choice(self, item: Choice, at: _Junction, main: bool) -> _Ends:
         ends = [self._items(option, at, main and not number) for number, option in enumerate(item.options)]
         phones = dict.fromkeys(phone for end in ends for phone in end.phones)
-        return _Ends(tuple(phones), tuple(dict.fromkeys(node for end in ends for node in end.nodes)))
+        nodes = dict.fromkeys(node for end in ends for node in end.nodes)
+        return _Ends(tuple(phones), tuple(nodes), tuple(dict.fromkeys(gap for end in ends for gap in end.gaps)))
 
     def _unit(self, unit: Unit, at: _Junction, main: bool) -> _Ends:
         last = []
@@ -228,9 +242,10 @@ class _Builder:
         if not self.costs:
             return _Ends(tuple(last), ())
         cost = self.costs.missing * min(map(len, encoded))
-        return _Ends(tuple(last), ((at.through, -cost, number),))
+        goes_on = ((at.gap, -cost, number),) if at.gap >= 0 else ()
+        return _Ends(tuple(last), (), ((at.through, -cost - self.costs.gap, number), *goes_on))
 
 
-def _free(states: Iterable[int]) -> list[tuple[int, float, int]]:
+def _free(states: Iterable[int]) -> list[Arc]:
     """Return arcs from states at no cost."""
     return [(state, 0.0, -1) for state in states]
