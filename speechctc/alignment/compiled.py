@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -130,20 +131,18 @@ def compile_transcript(
     """
     builder = _Builder(encode, classes, costs, silences)
     builder.sequence(items)
-    kinds, units, places = (np.array(column) for column in zip(*builder.owners, strict=True))
-    most = max(map(len, builder.arcs))
-    if most > MOST_SOURCES:
-        what = f"{most} ways meet between two parts of the transcript; at most {MOST_SOURCES} are possible"
+    counts = np.array(builder.counts, np.int64)
+    if counts.max() > MOST_SOURCES:
+        what = f"{counts.max()} ways meet between two parts of the transcript; at most {MOST_SOURCES} are possible"
         raise InputError(what, "leave out alternatives, or optional parts in a row")
-    graph = StateGraph.build(builder.columns, [[(s, w) for s, w, _ in arcs] for arcs in builder.arcs])
-    out = [unit for arcs in builder.arcs for _, _, unit in arcs]
-    left_out = {arc: unit for arc, unit in enumerate(out) if unit >= 0}
+    out = np.array(builder.left_out, np.int32)
+    columns, sources = np.array(builder.columns, np.int32), np.array(builder.sources, np.int32)
     return CompiledTranscript(
-        graph,
-        kinds.astype(np.int8),
-        units.astype(np.int32),
-        places.astype(np.int32),
-        left_out,
+        StateGraph.from_arrays(columns, counts, sources, np.array(builder.weights, np.float64)),
+        np.array(builder.kinds, np.int8),
+        np.array(builder.owners, np.int32),
+        np.array(builder.places, np.int32),
+        {int(arc): int(out[arc]) for arc in np.flatnonzero(out >= 0)},
         tuple(units_of(items)),
         np.array(builder.spine, np.int32),
     )
@@ -160,10 +159,10 @@ class _Builder:
         silences: Sequence[int],
     ) -> None:
         self.encode, self.any, self.costs, self.silences = encode, classes, costs, silences
-        self.columns: list[int] = []
-        self.arcs: list[list[Arc]] = []
-        self.owners: list[tuple[Kind, int, int]] = []
-        self.spine: list[int] = []
+        self.columns, self.kinds, self.owners, self.places = array("i"), array("b"), array("i"), array("i")
+        self.counts, self.sources, self.left_out, self.weights = array("i"), array("i"), array("i"), array("d")
+        self.arcs: dict[int, list[Arc]] = {}  # of states that may still get more
+        self.spine = array("i")
         self.units = 0
 
     def sequence(self, items: Sequence[Item]) -> None:
@@ -171,15 +170,29 @@ class _Builder:
         ends = self._items(items, self._junction(_Ends((), ((start, 0.0, -1),))), True)
         last = self._junction(ends)
         self._state(NODE, Kind.node, [(last.through, 0.0, -1), *_free(last.phones)])
+        self._settle()
 
     def _state(self, column: int, kind: Kind, arcs: list[Arc], unit: int = -1, place: int = -1) -> int:
         self.columns.append(column)
-        self.arcs.append(arcs)
-        self.owners.append((kind, unit, place))
+        self.kinds.append(kind)
+        self.owners.append(unit)
+        self.places.append(place)
+        self.arcs[len(self.columns) - 1] = arcs
         return len(self.columns) - 1
+
+    def _settle(self) -> None:
+        """Store the arcs of all states so far in arrays: as lists, those of a long transcript take much memory."""
+        for arcs in self.arcs.values():
+            self.counts.append(len(arcs))
+            for source, weight, unit in arcs:
+                self.sources.append(source)
+                self.weights.append(weight)
+                self.left_out.append(unit)
+        self.arcs = {}
 
     def _junction(self, ends: _Ends) -> _Junction:
         """Add the states between two parts: a blank, silences, a stretch that is not in the transcript."""
+        self._settle()
         blank = self._state(BLANK, Kind.blank, _free(ends.phones))
         silences = [self._state(label, Kind.silence, self._follow(label, ends.phones)) for label in self.silences]
         self.arcs[blank] += _free(silences)
@@ -237,7 +250,8 @@ class _Builder:
                 before = [(blank, 0.0, -1), *self._follow(label, [state])] if place else None
                 arcs = before or [(at.through, 0.0, -1), *self._follow(label, at.phones)]
                 state = self._state(label, Kind.phone, arcs, number, place)
-                self.spine += [state] if main and not variant else []
+                if main and not variant:
+                    self.spine.append(state)
             last.append(state)
         if not self.costs:
             return _Ends(tuple(last), ())

@@ -28,7 +28,6 @@ FIRST = Costs(2.0, 1000.0, 1000.0)
 """Costs of the pass from whose scores the others are learned: no unit is left out."""
 FEWEST = 20  # units to learn costs from
 LEAST, SPREADS = 3.0, 3.0
-USUAL = 4  # phones of a word to which the learned cost applies
 
 
 class Visit(NamedTuple):
@@ -132,7 +131,7 @@ def learned_costs(visits: Sequence[Visit]) -> Costs:
 
     A unit should be left out if it fits worse than units usually do: if its deficit per phone is above the upper
     quartile by more than `SPREADS` times the distance of the median from that. Damage of a tenth or a fifth of the
-    transcript hardly changes these two. Half of the cost is that of the gap, for a word of `USUAL` phones: short words
+    transcript hardly changes these two. The gap costs as much as two phones, and each phone three quarters: short words
     vary most, and where many words are missing in a row it is one event.
     """
     deficits: dict[int, list[float]] = {}
@@ -144,7 +143,7 @@ def learned_costs(visits: Sequence[Visit]) -> Costs:
     if len(means) >= FEWEST:
         middle, upper = np.percentile(means, (50, 75))
         cost = float(max(upper + SPREADS * (upper - middle), LEAST))
-    return Costs(FIRST.extra, USUAL * cost / 2, cost / 2)
+    return Costs(FIRST.extra, 2 * cost, 0.75 * cost)
 
 
 def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None) -> Placement:
