@@ -127,6 +127,7 @@ class Synthesiser:
         self._blocks: list[NDArray[np.int16]] = []
         self._phonemes: list[Phoneme] = []
         self._words: list[WordStart] = []
+        self._keep = True
         self._callback = _Callback(self._receive)  # kept, because the library has only its address
         self._library.espeak_SetSynthCallback(self._callback)
 
@@ -173,9 +174,9 @@ class Synthesiser:
         self._library.espeak_SetParameter(_RATE, words_per_minute, 0)
         self._library.espeak_SetParameter(_PITCH, pitch, 0)
 
-    def speak(self, text: str) -> Speech:
-        """Speak a text without control characters."""
-        self._blocks, self._phonemes, self._words = [], [], []
+    def speak(self, text: str, keep: bool = True) -> Speech:
+        """Speak a text without control characters; without `keep`, samples are not kept."""
+        self._blocks, self._phonemes, self._words, self._keep = [], [], [], keep
         encoded = text.encode()
         if self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None):
             raise RuntimeError(f"eSpeak NG could not speak {text!r}")
@@ -184,7 +185,7 @@ class Synthesiser:
 
     def _receive(self, samples: Any, count: int, events: Any) -> int:
         """Keep a block of samples and its events; 0 asks for more."""
-        if samples and count > 0:
+        if self._keep and samples and count > 0:
             self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
         k = 0
         while events[k].type != _END_OF_LIST:
