@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import os
-import platform
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from speechctc import __version__
 from speechctc.ctc import ctc_loss, gradient_memory
 
 SCALES = (1, 10, 20)
@@ -88,36 +83,6 @@ def errors(batch: Batch) -> dict[str, list[tuple[float, float]]]:
             of_loss = ((losses.detach().double() - wanted.detach()) / wanted.detach()).abs().max()
             found[name].append((float((gradient.double() - slope).abs().max()), float(of_loss)))
     return found
-
-
-def machine(device: str) -> str:
-    """Name the processor."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
-
-
-def versions() -> str:
-    """Name what was measured."""
-    import numba
-
-    python = platform.python_version()
-    return f"speechctc {__version__}, torch {torch.__version__}, numba {numba.__version__}, Python {python}"
-
-
-def append(path: Path | None, row: dict[str, object]) -> None:
-    """Add a row to a CSV file, with the names of the columns where it begins."""
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, row.keys())
-        if fresh:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 def shape_of(text: str) -> Shape:

@@ -24,8 +24,23 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def machine() -> str:
-    """Name the processor and the number of its cores."""
+def append(path: Path | None, row: dict[str, object]) -> None:
+    """Add a row to a CSV file, with the names of the columns where it begins."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
+        if fresh:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def machine(device: str = "cpu") -> str:
+    """Name the processor and the number of its cores, or the GPU."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
     return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
 
 

@@ -24,11 +24,12 @@ INSTALL = "install the same speechctc on every machine of the cluster, with its 
 @contextmanager
 def on_cluster(
     address: str,
-    work: Callable[[Item], Result],
+    work: Callable[..., Result],
     items: Iterable[Item],
     versions: Callable[[], Mapping[str, str]],
     size: Callable[[Item], int] = lambda item: 1,
     most: int = 64,
+    shared: Any = None,
 ) -> Iterator[Iterator[Result]]:
     """Offer ``work(item)`` of each item, in order, from the workers of a Dask cluster.
 
@@ -40,6 +41,8 @@ def on_cluster(
         As for `speechctc.workers.in_processes`; two items a thread of the cluster are begun in any case.
     versions : callable
         A function of a module: what must be installed alike here and on each worker.
+    shared : optional
+        Sent to each worker once; the work is then ``work(shared, item)``.
 
     Raises
     ------
@@ -55,10 +58,13 @@ def on_cluster(
     try:
         threads = sum(client.nthreads().values())
         if not threads:
-            raise InputError(f"data.cluster={address}: the scheduler has no workers", f"run: dask worker {address}")
+            raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
         _check_versions(client, address, versions)
         checked = _Checked(work, versions, dict(versions()))
-        yield ordered(lambda item: _Begun(client.submit(checked, item, pure=False)), items, 2 * threads, size, most)
+        given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
+        yield ordered(
+            lambda item: _Begun(client.submit(checked, *given, item, pure=False)), items, 2 * threads, size, most
+        )
     finally:
         client.close(timeout=SECONDS)
 
@@ -66,13 +72,13 @@ def on_cluster(
 class _Checked(NamedTuple):
     """Work that a worker does only if it has the same versions installed."""
 
-    work: Callable[[Any], Any]
+    work: Callable[..., Any]
     versions: Callable[[], Mapping[str, str]]
     wanted: Mapping[str, str]
 
-    def __call__(self, item: Any) -> Any:
+    def __call__(self, *given: Any) -> Any:
         refuse_other(self.wanted, self.versions(), socket.gethostname())
-        return self.work(item)
+        return self.work(*given)
 
 
 class _Begun(NamedTuple):
@@ -110,14 +116,14 @@ def _connect(address: str) -> Any:
         import distributed
     except ImportError:
         raise InputError(
-            f"data.cluster={address}: Dask is not installed", "pip install 'speechctc[cluster]', or data.cluster="
+            f"{address}: Dask is not installed", "pip install 'speechctc[cluster]', or work without a cluster"
         ) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
     try:
         return distributed.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError):
         raise InputError(
-            f"data.cluster={address}: no Dask scheduler answers there",
+            f"{address}: no Dask scheduler answers there",
             "name one as tcp://HOST:8786; 'dask scheduler' starts it",
         ) from None
 
@@ -126,6 +132,6 @@ def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[st
     try:
         found = client.run(versions)
     except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception
-        raise InputError(f"data.cluster={address}: a worker cannot take work ({error})", INSTALL) from None
+        raise InputError(f"{address}: a worker cannot take work ({error})", INSTALL) from None
     for worker, there in found.items():
         refuse_other(versions(), there, worker)

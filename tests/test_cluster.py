@@ -1,4 +1,4 @@
-"""Extraction on a Dask cluster of two workers, each a process."""
+"""Extraction and decoding on a Dask cluster of three workers, each a process."""
 
 import os
 import shutil
@@ -8,17 +8,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import speechctc
 from speechctc import cluster
 from speechctc.cluster import on_cluster
 from speechctc.config.load import load_config
 from speechctc.corpora.corpus import Utterance
 from speechctc.errors import InputError
+from speechctc.inference.output import OutputOptions
 from speechctc.progress import Advance
 from speechctc.stages import extract_work
+from speechctc.stages.decode import decode
+from speechctc.stages.decode_cluster import decoded_on
 from speechctc.stages.extract import extract
 from speechctc.stages.extract_work import extracted
 from speechctc.stages.shard_plan import Job
@@ -84,11 +89,11 @@ def workers(address: str, count: int, folder: Path) -> Iterator[list[subprocess.
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Return the address of a cluster of two workers, and the worker that a test may kill."""
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Return the address of a cluster of three workers, and the two that tests may kill."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    with scheduler(folder) as address, workers(address, 2, folder) as (first, _):
-        yield address, first
+    with scheduler(folder) as address, workers(address, 3, folder) as started:
+        yield address, started[:2]
 
 
 class KillsOne(Recorder):
@@ -116,9 +121,9 @@ def features(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
-    two: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, first = two
+    address, (victim, _) = three
     monkeypatch.chdir(tmp_path)
     write_config(Path("corpus"), 24, 6)  # relative paths: the workers start in another folder
     shutil.copyfile("corpus/audio/0-001.wav", "corpus/audio/0-000.wav")
@@ -127,16 +132,35 @@ def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
     here = extract(config, Recorder())
     there = load_config(Path("corpus/tones.yaml"), ["data.dir=there", f"data.cluster={address}"])
     monkeypatch.setattr(extract_work, "AHEAD", 200)  # so that most is still to be done when the worker ends
-    assert extract(there, KillsOne(5, first.kill)) == here
-    assert first.wait(10) != 0
+    assert extract(there, KillsOne(5, victim.kill)) == here
+    assert victim.wait(10) != 0
     assert features(Path("there")) == features(config.data.dir)
     assert len(here[0].skipped) == 1 and "corpus/audio/0-002.wav: " in here[0].skipped[0][1]
 
 
-def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
-    two: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
+    three: tuple[str, list[subprocess.Popen[bytes]]], tiny_model: Path, here: Path
 ) -> None:
-    address, _ = two
+    address, (_, victim) = three
+    write_config(Path("corpus"), 24, 2)
+    Path("corpus/audio/0-003.wav").write_bytes(b"RIFF")
+    recogniser = speechctc.load(tiny_model, device="cpu")
+    options = OutputOptions("json", None, Path("there"))
+    reporter = KillsOne(5, victim.kill)
+    assert decode(recogniser, [Path("corpus")], options, reporter, address) == 1
+    assert victim.wait(10) != 0
+    assert decode(recogniser, [Path("corpus")], replace(options, folder=Path("alone")), Recorder()) == 1
+    assert len(features(Path("there"))) > 20 and features(Path("there")) == features(Path("alone"))
+    Path("corpus/audio/0-003.wav").unlink()
+    with pytest.raises(InputError, match="0-003.wav: not on the worker"):
+        with decoded_on(address, recogniser, [Path("corpus/audio/0-003.wav")]) as results:
+            next(results)
+
+
+def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
+    three: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    address, _ = three
     config = write_config(tmp_path / "corpus")
     job = Job(Utterance("a", tmp_path / "corpus/audio/0-000.wav", ("low",)), (1,), 10)
     with on_cluster(address, square, [*range(12), 13], nothing_installed, most=2) as results:
@@ -163,7 +187,7 @@ def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(tmp_path: P
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])
 def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS", 0.5)
-    with pytest.raises(InputError, match=f"data.cluster={address}: no Dask scheduler answers"):
+    with pytest.raises(InputError, match=f"{address}: no Dask scheduler answers"):
         with on_cluster(address, square, [1], nothing_installed):
             pass
 

@@ -21,6 +21,7 @@ from speechctc.errors import InputError
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read
 _SIGNS = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
+_JUMPS = (".m4a", ".mp4", ".m4v", ".mov")  # ffmpeg finds a time in these to the sample; in others it may be 60 ms off
 _SKIP = 1 << 18  # samples decoded at a time where they are only counted
 INSTALL = (
     "install ffmpeg (apt install ffmpeg, brew install ffmpeg, winget install ffmpeg), "
@@ -54,6 +55,12 @@ def missing_for(paths: Iterable[Path]) -> str:
 class Decoded:
     """A recording that ffmpeg decodes, read in blocks with the interface of `soundfile.SoundFile`.
 
+    Parameters
+    ----------
+    path : Path
+    start : float
+        Nothing before this time, in seconds, will be read; `seek` goes there.
+
     Attributes
     ----------
     samplerate : int
@@ -66,11 +73,12 @@ class Decoded:
         ffmpeg is not installed, or cannot read the recording.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: float = 0.0) -> None:
         self._path = path
+        skipped = max(int(start) - 1, 0) if path.suffix.lower() in _JUMPS else 0  # a second before, to settle
         self._errors: IO[bytes] = tempfile.TemporaryFile()
         try:
-            self._process = _start(path, self._errors)
+            self._process = _start(path, self._errors, skipped)
         except InputError:
             self._errors.close()
             raise
@@ -84,7 +92,7 @@ class Decoded:
             self.close()
             raise error from None
         self.samplerate, self.channels = int(self._file.samplerate), int(self._file.channels)
-        self._done = 0
+        self._done = skipped * self.samplerate
         self._ended = False
 
     @property
@@ -147,15 +155,19 @@ class Decoded:
         return InputError(f"{self._path}: ffmpeg cannot decode it ({said[:160]})", "copy it again, or leave it out")
 
 
-def _start(path: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start ffmpeg, which writes the first sound track as float WAV with the rate and channels of the recording."""
+def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[bytes]:
+    """Start ffmpeg, which writes the first sound track as float WAV with the rate and channels of the recording.
+
+    The first `skipped` seconds are left out.
+    """
     program = installed()
     if program is None:
         raise InputError(f"{path}: libsndfile does not read this format, and ffmpeg is not installed", INSTALL)
     # fmt: off
     command = [
         program, "-nostdin", "-hide_banner", "-v", "error", "-xerror",
-        "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
+        "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS,
+        *(("-ss", str(skipped)) if skipped else ()), "-i", f"file:{path}",
         "-map", "0:a:0", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",
         "-f", "wav", "-c:a", "pcm_f32le", "pipe:1",
     ]

@@ -18,15 +18,15 @@ Sound: TypeAlias = soundfile.SoundFile | Decoded
 """An open recording."""
 
 
-def open_sound(path: Path) -> Sound:
-    """Open a recording that has samples.
+def open_sound(path: Path, start: float = 0.0) -> Sound:
+    """Open a recording that has samples, to read it from `start` seconds on; the caller seeks there.
 
     Raises
     ------
     InputError
         The file is missing, a folder, empty, not audio, or has no samples; or ffmpeg cannot read it.
     """
-    return open_with_libsndfile(path) or Decoded(path)
+    return open_with_libsndfile(path) or Decoded(path, start)
 
 
 def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:

@@ -22,6 +22,8 @@ from speechctc.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
 
+SETTLE = 5.0  # seconds read before a time in OGG: libsndfile 1.2 misses a time on the last page by some samples
+
 
 class AudioInfo(NamedTuple):
     """The facts of a recording's header.
@@ -60,8 +62,10 @@ def info(path: Path) -> AudioInfo:
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
-def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.float32], float]:
-    """Read a recording.
+def read(
+    path: Path, rate: int, channel: int | None = None, stretch: tuple[float, float] | None = None
+) -> tuple[NDArray[np.float32], float]:
+    """Read a recording, or a stretch of it without the rest.
 
     A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read up to where it ends; see `cut_short`.
 
@@ -72,13 +76,15 @@ def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.
         Sample rate of the result, Hz.
     channel : int, optional
         The channel to read, counted from 1; None: the mean of all channels.
+    stretch : (float, float), optional
+        Start and end in seconds; None: the whole recording.
 
     Returns
     -------
     samples : ndarray, float32, shape = (n,)
         Mono, within [-1, 1] for integer formats.
     seconds : float
-        Duration of the recording in the file.
+        Duration of what was read.
 
     Raises
     ------
@@ -86,8 +92,10 @@ def read(path: Path, rate: int, channel: int | None = None) -> tuple[NDArray[np.
         As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number, or the channel does
         not exist.
     """
-    with open_sound(path) as file:
-        mono, file_rate = _mono(file, path, channel), int(file.samplerate)
+    with open_sound(path, stretch[0] if stretch else 0.0) as file:
+        file_rate = int(file.samplerate)
+        blocks = list(stretch_blocks(file, path, channel, stretch))
+    mono = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return resample(mono, file_rate, rate), len(mono) / file_rate
 
 
@@ -109,21 +117,46 @@ def cut_short(path: Path) -> str:
         return truncation.cut_short(path, file)
 
 
-def _mono(file: Sound, path: Path, channel: int | None) -> NDArray[np.float32]:
-    """Decode the whole recording."""
-    blocks = list(mono_blocks(file, path, BLOCK, channel))
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+def stretch_blocks(
+    file: Sound, path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Decode a stretch of an opened recording in blocks, as `read` does."""
+    start, end = stretch or (0.0, None)
+    first = _go_to(file, path, start)
+    count = None if end is None else max(round(end * file.samplerate) - first, 0)
+    return mono_blocks(file, path, BLOCK, channel, count)
 
 
-def mono_blocks(file: Sound, path: Path, size: int, channel: int | None = None) -> Iterator[NDArray[np.float32]]:
-    """Decode a recording in blocks of at most `size` samples: one channel, counted from 1, or the mean of all."""
+def _go_to(file: Sound, path: Path, start: float) -> int:
+    """Go to a time in seconds; return the number of the sample there."""
+    first = round(start * file.samplerate)
+    if first == 0:
+        return 0
+    early = round(SETTLE * file.samplerate) if getattr(file, "format", "") == "OGG" else 0
+    try:
+        at = file.seek(max(first - early, 0))
+        while at < first and len(skipped := file.read(min(first - at, BLOCK), dtype="float32", always_2d=True)):
+            at += len(skipped)
+    except soundfile.LibsndfileError as error:
+        raise InputError(f"{path}: no sound at {start:.2f} s ({words(error)})", LEAVE_OUT) from None
+    return first
+
+
+def mono_blocks(
+    file: Sound, path: Path, size: int, channel: int | None = None, count: int | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Decode a recording in blocks of at most `size` samples: one channel, counted from 1, or the mean of all.
+
+    From where the file is, `count` samples are decoded; None: all to the end.
+    """
     if channel is not None and not 1 <= channel <= file.channels:
         there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
         raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
     done = 0
-    while True:
+    while count is None or done < count:
+        wanted = size if count is None else min(size, count - done)
         try:
-            block = file.read(size, dtype="float32", always_2d=True)
+            block = file.read(wanted, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             where = f"after {done / file.samplerate:.1f} s of {file.frames / file.samplerate:.1f} s"
             reason = f"{path}: cut short or damaged: {words(error)} {where}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, recognition, scoring, training
+from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.errors import InputError
 
@@ -23,16 +23,22 @@ app = typer.Typer(
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
+app.command("doctor")(seeing.doctor_command)
+app.command("check-labels")(seeing.check_labels_command)
 app.command("extract")(training.extract_command)
 app.command("train")(training.train_command)
+app.command("plot")(seeing.plot_command)
 app.command("sweep")(training.sweep_command)
 app.command("evaluate")(scoring.evaluate_command)
+app.command("compare")(scoring.compare_command)
 app.command("decode")(recognition.decode_command)
 app.command("align")(recognition.align_command)
+app.command("studio")(studio.studio_command)
 app.command("calibrate")(scoring.calibrate_command)
 app.command("export")(models.export_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)
 app.command("config")(models.config_command)
+app.command("plugins")(plugins.plugins_command)
 app.add_typer(lm.lm_app, name="lm")
 
 

@@ -22,6 +22,14 @@ def find_model(model: Path | None, or_bundled: bool = False) -> Path:
     return folder
 
 
+def model_line(model: Path | None) -> str:
+    """Return the model that `find_model` finds, in words."""
+    from speechctc.stages.used_model import find_and_describe
+
+    line = find_and_describe(model)[1].removeprefix("using ")
+    return line[:1].upper() + line[1:]
+
+
 def load_recogniser(
     model: Path | None,
     device: Device,

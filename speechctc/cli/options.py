@@ -25,17 +25,6 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-class Format(str, Enum):
-    """Formats of results."""
-
-    text = "text"
-    json = "json"
-    ctm = "ctm"
-    textgrid = "textgrid"
-    tsv = "tsv"
-    csv = "csv"
-
-
 # Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
@@ -63,11 +52,22 @@ ModelOrBundledOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Optional[Format],  # noqa: UP045
+    Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--format",
-        help="The format of the results. Default: by the ending of --out (.txt .json .ctm .TextGrid .tsv .csv), else"
-        " text.",
+        metavar="FORMAT[,FORMAT]...",
+        help="The format of the results: text, json, ctm, textgrid, tsv, csv, eaf (ELAN), audacity (labels), emu"
+        " (_annot.json) or par (BAS). Several at once need a folder: textgrid,eaf. Default: by the ending of --out,"
+        " else text.",
+    ),
+]
+SymbolsOption = Annotated[
+    str,
+    typer.Option(
+        "--symbols",
+        metavar="NOTATION",
+        help="How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a"
+        " label and its symbol. The model keeps its own labels.",
     ),
 ]
 OutOption = Annotated[
@@ -104,6 +104,12 @@ ChannelOption = Annotated[
 JobsOption = Annotated[
     int,
     typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
+]
+ClusterOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786."
+    ),
 ]
 DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")
@@ -186,11 +192,55 @@ TranscriptsOption = Annotated[
         " .TextGrid, in this order.",
     ),
 ]
+WordsOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--words",
+        metavar="PLACE",
+        help="Words instead of phones: a text file of a single recording; a folder of .lab, .txt or .TextGrid files"
+        " named like the recordings; or a table with the columns id, audio and words. Needs --language or"
+        " --dictionary.",
+    ),
+]
+LanguageOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.",
+    ),
+]
+DictionaryOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--dictionary",
+        metavar="FILE",
+        help="The pronunciations of words, in the format of CMU or of the Montreal Forced Aligner.",
+    ),
+]
+MisfitsOption = Annotated[
+    Optional[bool],  # noqa: UP045
+    typer.Option(
+        "--misfits/--no-misfits",
+        help="Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every"
+        " word or phone. Default: with --words.",
+    ),
+]
+SilenceOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--silence",
+        metavar="PHONES",
+        help='Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of'
+        ' silence, else none; "" for none.',
+    ),
+]
 TierOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--tier",
         metavar="NAME",
-        help="Read the phones only from TextGrids, from this tier. Default: the tier phones, and other files too.",
+        help="Read the phones only from TextGrids, from this tier. Default: the tier phones (words with --words),"
+        " and other files too.",
     ),
 ]

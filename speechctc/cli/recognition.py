@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -12,24 +13,35 @@ from speechctc.cli.options import (
     AlternativesOption,
     BeamOption,
     ChannelOption,
+    ClusterOption,
     Device,
     DeviceOption,
+    DictionaryOption,
     FormatOption,
     JobsOption,
+    LanguageOption,
     LmOption,
     LmWeightOption,
     MinModulationOption,
+    MisfitsOption,
     ModelOrBundledOption,
     NbestOption,
     OutOption,
     OverwriteOption,
     PhonesOption,
     RawOption,
+    SilenceOption,
     SkipOption,
+    SymbolsOption,
     TierOption,
     TranscriptsOption,
+    WordsOption,
 )
 from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.inference.output import OutputOptions
+    from speechctc.inference.recogniser import Recogniser
 
 
 def decode_command(
@@ -40,7 +52,8 @@ def decode_command(
         ),
     ],
     model: ModelOrBundledOption = None,
-    form: FormatOption = None,
+    forms: FormatOption = None,
+    symbols: SymbolsOption = "own",
     out: OutOption = None,
     overwrite: OverwriteOption = False,
     skip_existing: SkipOption = False,
@@ -53,6 +66,7 @@ def decode_command(
     beam: BeamOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
+    cluster: ClusterOption = None,
     device: DeviceOption = Device.auto,
 ) -> None:
     """Recognise the phones of recordings.
@@ -63,23 +77,30 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    from speechctc.inference.output import OutputOptions, choose_output
+    if cluster and (nbest or str(audio[0]) == "-"):
+        raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
     from speechctc.stages.decode import decode, decode_stdin
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
-    chosen = choose_output(form.value if form else None, out)
-    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing)
+    form, also = parse_formats(forms)
+    chosen = choose_output(form, out)
+    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing, also)
+    if nbest and (also or symbols != "own"):
+        raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options)
+    device = Device.cpu if cluster else device
     recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    options = _with_symbols(options, recogniser, symbols)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())
     elif str(audio[0]) == "-":
         decode_stdin(recogniser, options, raw, Reporter())
         status = 0
     else:
-        status = decode(recogniser, audio, options, Reporter())
+        status = decode(recogniser, audio, options, Reporter(), cluster)
     if status:
         raise typer.Exit(status)
 
@@ -91,9 +112,15 @@ def align_command(
     ] = None,
     phones: PhonesOption = None,
     transcripts: TranscriptsOption = None,
+    words: WordsOption = None,
+    language: LanguageOption = None,
+    dictionary: DictionaryOption = None,
     tier: TierOption = None,
+    misfits: MisfitsOption = None,
+    silence: SilenceOption = None,
     model: ModelOrBundledOption = None,
-    form: FormatOption = None,
+    forms: FormatOption = None,
+    symbols: SymbolsOption = "own",
     out: OutOption = None,
     overwrite: OverwriteOption = False,
     skip_existing: SkipOption = False,
@@ -101,16 +128,38 @@ def align_command(
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Find the times of known phones in recordings.
+    """Find the times of known phones or words in recordings of any length.
 
-    If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
+    In phones and words, * stands for any stretch of sound, (a|b c) for alternatives, (a|) for what may be missing. If
+    the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
+    exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
+    if all failed.
     """
-    from speechctc.inference.output import OutputOptions, choose_output
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
-    from speechctc.stages.align import align, find_tasks
+    from speechctc.stages.align import align, choose_placing
+    from speechctc.stages.align_tasks import find_tasks
 
-    chosen = choose_output(form.value if form else None, out)
-    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing)
-    tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
-    if status := align(load_recogniser(model, device), tasks, options, Reporter()):
+    if words is not None and (phones is not None or transcripts is not None):
+        raise InputError("--words are given, and phones too", "give one of them")
+    form, also = parse_formats(forms)
+    chosen = choose_output(form, out)
+    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
+    labels: Literal["phones", "words"] = "phones" if words is None else "words"
+    tasks = find_tasks(audio or (), phones, words or transcripts, tier, Reporter(), labels)
+    recogniser = load_recogniser(model, device)
+    options = _with_symbols(options, recogniser, symbols)
+    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
+    if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
+
+
+def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
+    """Return the options with the notation of the phones, and print what it cannot write."""
+    from speechctc.phones.notations import choose_symbols
+    from speechctc.progress import Reporter
+
+    symbols = choose_symbols(recogniser.phones, choice)
+    if symbols.note:
+        Reporter().warn(symbols.note)
+    return replace(options, symbols=symbols.written)

@@ -1,13 +1,13 @@
-"""Commands that measure: evaluate, calibrate, score-boundaries."""
+"""Commands that measure: evaluate, compare, calibrate, score-boundaries."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.find_model import find_model, load_recogniser
+from speechctc.cli.find_model import find_model, load_recogniser, model_line
 from speechctc.cli.options import (
     BeamOption,
     Device,
@@ -34,21 +34,73 @@ def evaluate_command(
     lm: LmOption = None,
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
+    ] = None,
+    examples: Annotated[
+        int,
+        typer.Option(
+            "--examples",
+            metavar="N",
+            min=0,
+            help="How many of the worst, of the typical and of the best utterances the page shows with sound.",
+        ),
+    ] = 10,
 ) -> None:
     """Score a model on a split of its corpus.
 
     Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
-    the reference, divided by the number of reference phones. Also prints the protocol, and the calibration error: the
-    mean distance between the confidences and the share of phones that are right.
+    the reference, divided by the number of reference phones, by all protocols that apply. Also prints the calibration
+    error: the mean distance between the confidences and the share of phones that are right.
     """
     from speechctc.inference.output import check_place
     from speechctc.progress import Reporter
-    from speechctc.stages.evaluate import evaluate
+    from speechctc.stages.evaluate import score
+    from speechctc.stages.report import report_file, write_report
+    from speechctc.storage import written
+
+    page = report_file(report) if report else None
+    check_place(json_file, overwrite)
+    check_place(page, overwrite)
+    recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
+    scored, result = score(recogniser, split.value, settings or (), Reporter())
+    show(result.to_text())
+    if json_file:
+        written.write_json(json_file, result.to_dict(), overwrite)
+    if page:
+        html = write_report(scored, result, recogniser, model_line(model), examples, Reporter())
+        page.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(page, html, overwrite)
+        show(f"wrote {page}")
+
+
+def compare_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN [RUN]... [KEY=VALUE]...", help="Two or more models; settings.")
+    ],
+    split: Annotated[Split, typer.Option("--split", help="The part of the corpus to score.")] = Split.test,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    device: DeviceOption = Device.auto,
+) -> None:
+    """Compare models on the same utterances.
+
+    Prints the PER of each, the difference of each pair with its 95 % interval, and whether chance may explain it: by
+    the paired bootstrap over speakers, and by the matched-pairs test. Runs that differ in train.seed only are one
+    system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
+    """
+    from speechctc.inference.output import check_place
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.progress import Reporter
+    from speechctc.stages.compare import compare, short_names
     from speechctc.storage import written
 
     check_place(json_file, overwrite)
-    recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
-    result = evaluate(recogniser, split.value, settings or (), Reporter())
+    settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
+    folders = [run for run in runs if str(run) not in settings]
+    models = [Recogniser.load(find_model(folder), device.value) for folder in folders]
+    result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, Reporter())
     show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)

@@ -9,22 +9,35 @@ from pydantic import Field, field_validator
 
 from speechctc.config.section import Section
 
+Marks = Literal["keep", "strip", "split"]
+"""What becomes of a class of marks on labels."""
+
+_LABELS = ("ignore", "map", "segment", "tone", "stress", "length", "diacritics", "dictionary", "language")
+_TIERS = ("root", "channel", "tier", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
     "demo": ("root", "phones", "channel", "demo"),
-    "table": ("root", "channel", "ignore", "tables", "dictionary", "language"),
-    "textgrid": ("root", "channel", "ignore", "tier", "words_tier", "dictionary", "language"),
+    "table": ("root", "channel", "tables", *_LABELS),
+    "textgrid": _TIERS,
+    "elan": _TIERS,
     "espeak": ("root", "phones", "channel", "language", "espeak"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
 
+Tables = Path | tuple[Path, ...] | None
+
 
 class TablesConfig(Section):
-    """The table of each split (`corpus.kind: table`)."""
+    """The tables of each split (`corpus.kind: table`)."""
 
-    train: Path | None = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file")
-    dev: Path | None = Field(None, description="table of dev; null: a share of the training speakers becomes dev")
-    test: Path | None = Field(None, description="table of test; null: no test split")
+    train: Tables = Field(None, description="table of the training split: a TSV, CSV or JSON-lines file; or a list")
+    dev: Tables = Field(None, description="table of dev, or a list; null: a share of the training speakers becomes dev")
+    test: Tables = Field(None, description="table of test, or a list; null: no test split")
+
+    def of(self, split: str) -> tuple[Path, ...]:
+        """Return the tables of a split."""
+        tables: Tables = getattr(self, split)
+        return () if tables is None else (tables,) if isinstance(tables, Path) else tuple(dict.fromkeys(tables))
 
 
 def _in_order(value: tuple[int, int]) -> tuple[int, int]:
@@ -108,7 +121,7 @@ class EspeakConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "demo", "espeak"] = Field(
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] = Field(
         description="how the corpus is laid out on disk"
     )
     root: Path | None = Field(
@@ -118,13 +131,20 @@ class CorpusConfig(Section):
     phones: str = Field(
         "auto",
         description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
-        " for tables, TextGrids and espeak, timit61 for timit and demo",
+        " for tables, TextGrids, ELAN and espeak, timit61 for timit and demo",
     )
-    tier: str = Field("phones", description="tier of the TextGrids that holds the phones (`corpus.kind: textgrid`)")
+    tier: str = Field(
+        "phones",
+        description="tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of"
+        " several speakers: '*-phones'",
+    )
+    words: str = Field(
+        "words", description="tier of words, or a pattern, that is kept beside the phones, in utterances.tsv"
+    )
     words_tier: str | None = Field(
         None,
-        description="tier of the TextGrids that holds words, read in place of the tier of phones; it needs a dictionary"
-        " or a language",
+        description="tier, or a pattern of tiers, that holds words, read in place of the tier of phones; it needs a"
+        " dictionary or a language",
     )
     dictionary: Path | None = Field(
         None,
@@ -136,11 +156,32 @@ class CorpusConfig(Section):
         description="language or accent of eSpeak NG (cy, en-us), which reads words that the dictionary lacks, and"
         " speaks a corpus of the kind espeak, for which a list names several",
     )
+    max_gap: float | None = Field(
+        1.0,
+        ge=0,
+        description="seconds without a label above which a recording is cut into utterances (TextGrids and ELAN);"
+        " null: never",
+    )
+    max_seconds: float = Field(
+        60.0, ge=1, description="longer utterances of TextGrids and ELAN are cut again, at their longest pauses"
+    )
+    map: Path | None = Field(
+        None, description="table of two columns without a header: a label, and the label or labels to read in its place"
+    )
+    segment: Literal["labels", "spaces", "ipa"] = Field(
+        "labels",
+        description="how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into"
+        " IPA symbols with their diacritics)",
+    )
+    tone: Marks = Field("keep", description="tone letters and marks: keep, strip, or split (a label of its own)")
+    stress: Marks = Field("keep", description="stress marks, and the stress digits of ARPABET: keep, strip, split")
+    length: Marks = Field("keep", description="marks of length: keep, strip, split")
+    diacritics: Marks = Field("keep", description="all other diacritics and modifiers of IPA: keep, strip, split")
     channel: int | None = Field(
         None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
     )
     ignore: tuple[str, ...] = Field(
-        (), description="labels to leave out because they are not phones (`corpus.kind: table` and `textgrid`)"
+        (), description="labels to leave out because they are not phones (all kinds but timit and demo)"
     )
     dev_share: float = Field(
         0.1, gt=0, lt=1, description="share of the training speakers that become dev where the corpus has no dev split"

@@ -39,6 +39,10 @@ class AugmentConfig(Section):
     noise_db: tuple[float, float] | None = Field(
         None, description="lowest and highest signal-to-noise ratio of added white noise, dB; null: no noise"
     )
+    reverb: float = Field(0.0, ge=0, le=1, description="share of utterances with the reverberation of a room")
+    telephone: float = Field(
+        0.0, ge=0, le=1, description="share of utterances with the bandwidth of a telephone, about 300 to 3400 Hz"
+    )
     band_masks: int = Field(0, ge=0, le=10, description="frequency masks per utterance, set to the mean (SpecAugment)")
     band_mask: int = Field(8, ge=1, description="largest width of a frequency mask, mel bands")
     time_masks: float = Field(0.0, ge=0, le=10, description="time masks per second, set to the mean (SpecAugment)")
@@ -125,6 +129,7 @@ class TrainConfig(Section):
         "auto", description="implementation of the CTC loss; auto: that of the device"
     )
     tensorboard: bool = Field(False, description="write a log for TensorBoard to tensorboard/ in the run's folder")
+    curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
 
     @model_validator(mode="before")

@@ -26,9 +26,16 @@ class Utterance:
     speaker : str
         The speaker; empty if not known.
     times : tuple of (float, float), optional
-        Start and end of each phone in seconds, where the corpus has them; as long as `phones`.
+        Start and end of each phone in seconds from the start of the utterance, where the corpus has them; as long as
+        `phones`.
     channel : int, optional
         The channel of the recording, counted from 1; None: the mean of all channels.
+    stretch : (float, float), optional
+        Start and end in the recording in seconds; None: the utterance is the whole recording.
+    words : tuple of str
+        Its words, where the corpus has a tier of words.
+    traits : tuple of (str, str)
+        What else is known of the speaker, by name: ``("sex", "f")``, ``("dialect", "dr1")``. Scores are split by it.
     """
 
     id: str
@@ -37,6 +44,9 @@ class Utterance:
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
     channel: int | None = None
+    stretch: tuple[float, float] | None = None
+    words: tuple[str, ...] = ()
+    traits: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

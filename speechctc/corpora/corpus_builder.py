@@ -13,7 +13,9 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
+from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
+from speechctc.phones.marks import KINDS, Kind
 from speechctc.pronunciation.notation import Notation
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
@@ -38,10 +40,13 @@ class CorpusBuilder:
         The phone set of the labels; None: the labels of the training split.
     ignored : sequence of str
         Labels that are not phones and are left out.
+    rules : LabelRules
+        How labels are read as phones.
     """
 
     phones: Inventory | None
     ignored: Sequence[str] = ()
+    rules: LabelRules = field(default_factory=LabelRules)
     utterances: dict[str, list[Utterance]] = field(default_factory=_per_split)
     rejected: dict[str, list[Rejected]] = field(default_factory=_rejected_per_split)
     notes: list[str] = field(default_factory=list)
@@ -51,16 +56,28 @@ class CorpusBuilder:
 
     @classmethod
     def for_config(cls, config: CorpusConfig) -> CorpusBuilder:
-        """Return a builder with the phone set and the ignored labels of a config, whose ``auto`` means ``found``."""
-        return cls(None if config.phones in ("auto", FOUND) else named_inventory(config.phones), config.ignore)
+        """Return a builder with the phone set and the rules of labels of a config, whose ``auto`` means ``found``."""
+        table = LabelMap({}) if config.map is None else read_map(config.map)
+        marks: dict[Kind, str] = {kind: getattr(config, kind) for kind in KINDS}
+        phones = None if config.phones in ("auto", FOUND) else named_inventory(config.phones)
+        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks))
+        builder.warnings += [table.note] * bool(table.note)
+        return builder
 
     def __post_init__(self) -> None:
         self._spellings = Spellings()
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
 
+    def keeps(self, label: str) -> bool:
+        """Return whether a label is not one of those to ignore; count those that are."""
+        kept = nfc(label) not in self._ignored
+        if not kept:
+            self._left_out[nfc(label)] += 1
+        return kept
+
     def labels(self, raw: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Return the labels in the spelling of the phone set, without ignored ones, and the index in `raw` of each.
+        """Return the phones of labels in the spelling of the phone set, and the index in `raw` of the label of each.
 
         Raises
         ------
@@ -68,13 +85,15 @@ class CorpusBuilder:
             A label is not in the phone set.
         """
         labels = self._spellings.read(raw)
-        if self._ignored.isdisjoint(labels):
-            kept = list(range(len(labels)))
+        if self.rules.is_plain and self._ignored.isdisjoint(labels):
+            chosen, kept = list(labels), list(range(len(labels)))
         else:
-            kept = [k for k, label in enumerate(labels) if label not in self._ignored]
-        chosen = [labels[k] for k in kept]
-        if len(kept) < len(labels):
+            used = [k for k, label in enumerate(labels) if label not in self._ignored]
+            pairs = [(phone, k) for k in used for phone in self.rules.phones(labels[k])]
+            kept = [k for phone, k in pairs if phone not in self._ignored]
+            chosen = [phone for phone, _ in pairs if phone not in self._ignored]
             self._left_out.update(label for label in labels if label in self._ignored)
+            self._left_out.update(phone for phone, _ in pairs if phone in self._ignored)
         if self.phones is not None:
             chosen = self.phones.decode(self.phones.encode(chosen))
         return chosen, kept
@@ -88,14 +107,16 @@ class CorpusBuilder:
             self.utterances["train"] = [utterance for utterance in train if utterance.id not in held]
             self.notes.append(note)
         phones = self.phones or self._find_phones()
-        self.notes += self._spellings.notes()
+        self.notes += self._spellings.notes() + self.rules.notes()
+        if unused := self.rules.unused():
+            self.warnings.append(f"corpus.map names labels that do not occur: {some(unused)}")
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
         if absent := sorted(self._ignored - set(self._left_out)):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {some(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
-            self.warnings += _doubtful(Counter(phone for utterance in everything for phone in utterance.phones))
+            self.warnings += doubtful_labels(Counter(phone for utterance in everything for phone in utterance.phones))
         return Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -151,7 +172,7 @@ class CorpusBuilder:
         return phones
 
 
-def _doubtful(counts: Counter[str]) -> list[str]:
+def doubtful_labels(counts: Counter[str]) -> list[str]:
     """Return warnings of labels that may be mistakes: several spellings of a phone, pauses, and unclear speech."""
     warnings = []
     groups = [

@@ -1,4 +1,4 @@
-"""Reports of extraction: how often each phone occurs, and recordings that may be faulty."""
+"""Reports of extraction: counts of phones, where utterances lie in recordings, recordings that may be faulty."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ RARE = 5  # a phone with fewer occurrences in training is hardly learned
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 FILE = "phones.tsv"
+UTTERANCES = "utterances.tsv"
 WORDS_FILE = "pronunciations.dict"
 
 
@@ -51,6 +52,20 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence
         reporter.warn(f"phones in dev or test that are not in train, and so never recognised: {counted(never, LISTED)}")
     if unused := [phone for phone in absent if not others[phone]]:
         reporter.note(f"phones of {phones.name} that do not occur: {some(unused, LISTED)}")
+
+
+def write_utterances(folder: Path, corpus: Corpus) -> None:
+    """Write ``utterances.tsv``, where each utterance lies in its recording, if some are cut from one or have words."""
+    rows = [(split, utterance) for split, part in corpus.splits.items() for utterance in part]
+    if not any(utterance.stretch or utterance.words for _, utterance in rows):
+        (folder / UTTERANCES).unlink(missing_ok=True)
+        return
+    lines = ["split\tid\taudio\tstart\tend\tspeaker\tphones\twords"]
+    for split, each in rows:
+        start, end = ("", "") if each.stretch is None else map("{:.4f}".format, each.stretch)
+        fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
+        lines.append("\t".join(" ".join(str(field).split("\t")) for field in fields))
+    files.write_text(folder / UTTERANCES, "\n".join(lines) + "\n")
 
 
 def write_pronunciations(folder: Path, corpus: Corpus) -> str:

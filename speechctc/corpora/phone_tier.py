@@ -1,4 +1,4 @@
-"""Chooses the tier of TextGrids that holds the phones, by its labels and its name."""
+"""Chooses the tier of TextGrids and of ELAN's files that holds the phones, by its labels and its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from speechctc.audio.textgrids import Entry, read_tiers, tier_key
+from speechctc.audio import eaf
+from speechctc.audio.textgrids import Entry, Tier, read_tiers, tier_key
 from speechctc.errors import InputError
 
 MOST = 60  # TextGrids that are read
@@ -18,13 +19,13 @@ LONGEST = 0.3  # longest mean duration of the labels of a tier of phones, s
 
 @dataclass
 class TierLabels:
-    """The labels of all tiers of one name in several TextGrids.
+    """The labels of all tiers of one name in several files.
 
     Attributes
     ----------
     name : str
     files : int
-        TextGrids with such a tier.
+        Files with such a tier.
     labels : list of str
     seconds : float
         Duration of all labelled intervals.
@@ -36,7 +37,7 @@ class TierLabels:
     seconds: float = 0.0
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add the labelled intervals of one TextGrid."""
+        """Add the labelled intervals of one file."""
         labelled = [entry for entry in entries if entry.label]
         self.files += 1
         self.labels += [entry.label for entry in labelled]
@@ -70,12 +71,12 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     Parameters
     ----------
     grids : sequence of Path
-        TextGrids, of which at most about 60 are read, spread over all.
+        TextGrids or files of ELAN, of which at most about 60 are read, spread over all.
 
     Returns
     -------
     name : str
-        Empty if no tier looks like phones.
+        A name, or a pattern where the tiers of several speakers look like phones; empty if no tier does.
     note : str
         The tiers found and the one chosen, for the user.
     """
@@ -83,17 +84,38 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     problem = ""
     for path in grids[:: max(len(grids) // MOST, 1)]:
         try:
-            found = {tier_key(tier.name): tier for tier in reversed(read_tiers(path).tiers) if not tier.points}
+            found = {tier_key(tier.name): tier for tier in reversed(_tiers(path)) if not tier.points}
         except InputError as error:
             problem = problem or f"; {error}"
             continue
         for key in reversed(found):
             tiers.setdefault(key, TierLabels(found[key].name)).add(found[key].entries)
+    kind = "files of ELAN" if grids and grids[0].suffix.lower() == eaf.ENDING else "TextGrids"
     if not tiers:
-        return "", f"not used: {len(grids)} TextGrids without a tier of intervals{problem}"
+        return "", f"not used: {len(grids)} {kind} without a tier of intervals{problem}"
     described = "; ".join(tier.to_text() for tier in tiers.values())
     fit = [tier for tier in tiers.values() if tier.may_be_phones]
     if not fit:
-        return "", f"not used: {len(grids)} TextGrids, none of whose tiers looks like phones: {described}"
+        return "", f"not used: {len(grids)} {kind}, none of whose tiers looks like phones: {described}"
     best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -tier.files, tier.mean_seconds))
-    return best.name, f"tiers of the TextGrids: {described}; {best.name!r} is taken for the phones (corpus.tier)"
+    name = _pattern([tier.name for tier in fit], best.name)
+    return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
+
+
+def _tiers(path: Path) -> list[Tier]:
+    return eaf.read_eaf(path).tiers if path.suffix.lower() == eaf.ENDING else read_tiers(path).tiers
+
+
+def _pattern(names: Sequence[str], best: str) -> str:
+    """Return a pattern for the tiers of several speakers, such as ``*-phones``; the best name where it is the only one.
+
+    What `best` has before or after a word like *phones* and a sign is taken for a speaker.
+    """
+    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
+        match = re.fullmatch(pattern, best)
+        if match is None or _NAMES.search(match[place]) is None:
+            continue
+        like = [name for name in names if (name.endswith(match[2]) if place == 2 else name.startswith(match[1]))]
+        if len(like) > 1:
+            return f"*{match[2]}" if place == 2 else f"{match[1]}*"
+    return best

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speechctc.corpora import table, textgrid, timit
+from speechctc.corpora import elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.demo import build
 from speechctc.corpora.espeak.read import read_espeak
@@ -41,6 +41,8 @@ def _read(config: CorpusConfig) -> Corpus:
         return textgrid.read_textgrids(_root(config), config)
     if config.kind == "espeak":
         return read_espeak(_root(config), config)
+    if config.kind == "elan":
+        return elan.read_elan(_root(config), config)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return build.read_demo(_root(config), config.demo, phone_set)

@@ -14,6 +14,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings, sibling_file
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_rows
@@ -21,7 +22,7 @@ from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
 from speechctc.listing import some
 
-TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson")
+TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 
@@ -88,7 +89,7 @@ class Survey:
 def survey(folder: Path) -> Survey:
     """Find the recordings and labels in a folder, at any depth.
 
-    Labels are read from tables, else from TextGrids, else from .PHN files in TIMIT's layout.
+    Labels are read from tables, else from TextGrids, else from files of ELAN, else from .PHN files in TIMIT's layout.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def survey(folder: Path) -> Survey:
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
     recordings = _recordings(folder)
     notes: list[str] = []
-    for look in (_as_tables, _as_textgrids, _as_timit):
+    for look in (_as_tables, _as_textgrids, _as_elan, _as_timit):
         try:
             config = look(folder, recordings, notes)
             corpus = read_corpus(config) if config else None
@@ -191,6 +192,16 @@ def _as_textgrids(folder: Path, recordings: Sequence[Path], notes: list[str]) ->
     tier, note = phone_tier(grids)
     notes.append(note)
     return CorpusConfig(kind="textgrid", root=folder, tier=tier, phones="found") if tier else None
+
+
+def _as_elan(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
+    """Return the config for files of ELAN; None if there are none."""
+    files = eaf_files(folder)
+    if not files:
+        return None
+    tier, note = phone_tier(files)
+    notes.append(note)
+    return CorpusConfig(kind="elan", root=folder, tier=tier, phones="found") if tier else None
 
 
 def _as_timit(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:

@@ -14,9 +14,10 @@ MOST = 8  # entries of a list
 _LABELLED = {
     "table": "recordings listed in tables",
     "textgrid": "recordings with TextGrids",
+    "elan": "recordings with files of ELAN",
     "timit": "recordings with .PHN files, in the layout of TIMIT",
 }
-_SPEAKERS = {"table": "from the column speaker", "textgrid": "one folder each", "timit": "one folder each"}
+_SPEAKERS = {"table": "from the column speaker"}
 
 
 def describe(survey: Survey) -> str:
@@ -30,7 +31,11 @@ def describe(survey: Survey) -> str:
     if survey.config and survey.unlabelled:
         lines.append(f"  {survey.unlabelled} more recordings have no usable labels; a trained model can decode them")
     if sound.long:
-        lines.append(f"  {sound.long} recordings are longer than a minute; cut them at pauses: each is one utterance")
+        longer = f"  {sound.long} recordings are longer than a minute; "
+        if survey.config is None or survey.config.kind in ("textgrid", "elan"):
+            lines.append(longer + "they are cut into utterances where the labels leave or name pauses")
+        else:
+            lines.append(longer + "cut them at pauses: each is one utterance")
     if corpus is not None:
         lines.append(f"  speakers: {_speakers(survey)}")
         lines += _phones(Counter(phone for utterance in survey.utterances for phone in utterance.phones))
@@ -54,7 +59,9 @@ def _speakers(survey: Survey) -> str:
     without = sum(not utterance.speaker for utterance in survey.utterances)
     missing = f"; {without} utterances have no speaker" if without else ""
     named = [name for name in names if name]
-    return f"{len(named)} ({_SPEAKERS.get(kind, '')}): {some(named, MOST)}{missing}"
+    tiered = survey.corpus is not None and any("named by tiers" in note for note in survey.corpus.notes)
+    how = "named by tiers" if tiered else _SPEAKERS.get(kind, "one folder each")
+    return f"{len(named)} ({how}): {some(named, MOST)}{missing}"
 
 
 def _phones(counts: Mapping[str, int]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Reads a corpus from tables: one for each split, with the columns id, audio, and phones or words.
+"""Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
-(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and
-other columns are ignored. Audio paths are relative to the folder of the table, or to ``corpus.root`` if it is set.
+(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and so are traits of the
+speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the table, or to
+``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,31 +44,29 @@ def read_tables(config: CorpusConfig) -> Corpus:
     InputError
         There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
-    if config.tables.train is None:
+    if not config.tables.of("train"):
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
     builder = CorpusBuilder.for_config(config)
     lines: dict[Path, dict[str, int]] = {}
     listings = FolderListings()
     words = WordPhones(config)
     for split in SPLITS:
-        path: Path | None = getattr(config.tables, split)
-        if path is None:
-            continue
-        read = _read(path, split, builder, config, listings, words)
-        _check_unique(read, path, lines)
-        lines[path] = read
-        if not builder.utterances[split]:
-            rejected = builder.rejected[split]
-            raise InputError(
-                f"{path}: none of {len(rejected)} rows can be used; the first, {rejected[0].reason}",
-                "correct the table",
-            )
-    if config.tables.test is None:
+        for path in config.tables.of(split):
+            used, rejected = len(builder.utterances[split]), len(builder.rejected[split])
+            read = _read(path, split, builder, config, listings, words)
+            _check_unique(read, path, lines)
+            lines[path] = read
+            if len(builder.utterances[split]) == used:
+                bad = builder.rejected[split][rejected:]
+                raise InputError(
+                    f"{path}: none of {len(bad)} rows can be used; the first, {bad[0].reason}", "correct the table"
+                )
+    if not config.tables.of("test"):
         builder.notes.append("test: none, because corpus.tables.test is not set")
     builder.notes += words.notes()
     builder.warnings += words.warnings()
     builder.from_words = words.words
-    corpus = words.add_to(builder.to_corpus(config.dev_share, without_dev=config.tables.dev is None))
+    corpus = words.add_to(builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev")))
     return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)))
 
 
@@ -121,7 +121,14 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
             words.compare(row.id, labels, row.words)
     except InputError as error:
         raise BadRow(str(error)) from None
-    return Utterance(row.id, audio, tuple(labels), sys.intern(row.speaker), channel=row.channel)
+    speaker, traits = sys.intern(row.speaker), _shared(row.traits)
+    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, traits=traits)
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the same object for equal traits, so that a large corpus takes less memory."""
+    return traits
 
 
 def _find(base: Path, name: str, listings: FolderListings) -> Path:

@@ -152,4 +152,12 @@ def _utterance(files: Files, phone_set: str) -> Utterance:
     lines = read_labels(files.phn, frames, rate)
     phones, kept = fold_labels([line.label for line in lines], phone_set)
     times = tuple((lines[k].start / rate, lines[k].end / rate) for k in kept)
-    return Utterance(files.id, files.audio, tuple(phones), files.speaker, times)
+    return Utterance(files.id, files.audio, tuple(phones), files.speaker, times, traits=_traits(files))
+
+
+def _traits(files: Files) -> tuple[tuple[str, str], ...]:
+    """Return sex and dialect region, which are in the names of TIMIT's folders: ``dr1/fvmh0``."""
+    region, _, _ = files.id.partition("-")
+    sex = {"f": "female", "m": "male"}.get(files.speaker[:1])
+    known = (("sex", sex), ("dialect", region if region.startswith("dr") else None))
+    return tuple((name, value) for name, value in known if value)

@@ -78,8 +78,10 @@ class WordPhones:
         native = sorted(self._pronouncer.native)
         self._native = Notation(native) if native else None
 
-    def read(self, id: str, text: str, audio: Path) -> tuple[str, ...]:
+    def read(self, id: str, text: str, audio: Path, seconds: float | None = None) -> tuple[str, ...]:
         """Return the phones of an utterance, by the first pronunciation of each word.
+
+        Its duration is that of the recording, unless `seconds` says otherwise.
 
         Raises
         ------
@@ -93,7 +95,7 @@ class WordPhones:
         if not words:
             raise InputError("no words in it", "for a recording without speech, write [] as its phones")
         phones = tuple(phone for word in words for phone in word.pronunciations[0])
-        self._check_rate(phones, audio)
+        self._check_rate(phones, audio, seconds)
         self.words[id] = tuple(words)
         return phones
 
@@ -155,9 +157,9 @@ class WordPhones:
         kept = (tuple(phone for phone in reading if phone not in ignored) for reading in word.pronunciations)
         return Word(word.text, tuple(dict.fromkeys(reading for reading in kept if reading)))
 
-    def _check_rate(self, phones: Sequence[str], audio: Path) -> None:
+    def _check_rate(self, phones: Sequence[str], audio: Path, seconds: float | None) -> None:
         try:
-            seconds = sound_file.info(audio).seconds
+            seconds = sound_file.info(audio).seconds if seconds is None else seconds
         except InputError:  # reported when the recording is read
             return
         if len(phones) > MOST * seconds:

@@ -178,13 +178,12 @@ def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: F
     list of bool or None
         As long as `hypothesis`; None for a phone that the folding excludes from scoring.
     """
-    from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
+    from speechctc.metrics.edits import align  # late: decoding does not need it
 
-    scored = [k for k, phone in enumerate(hypothesis) if phone not in folding.dropped]
-    right: list[bool | None] = [phone not in folding.dropped or None for phone in hypothesis]
-    for edit in Levenshtein.editops(folding.apply(reference), folding.apply(hypothesis)):
-        if edit.tag in ("replace", "insert"):
-            right[scored[edit.dest_pos]] = False
+    right: list[bool | None] = [None] * len(hypothesis)
+    for edit in align(reference, hypothesis, folding):
+        if edit.hypothesis is not None:
+            right[edit.hypothesis] = edit.kind == "right"
     return right
 
 

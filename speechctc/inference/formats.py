@@ -1,4 +1,4 @@
-"""Write phones as text, JSON, CTM, Praat TextGrid, TSV or CSV."""
+"""Write phones in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
+from speechctc.audio import sound_file
+from speechctc.audio.eaf_text import eaf_text
+from speechctc.errors import InputError
+from speechctc.inference.label_formats import audacity_text, emu_text, par_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 
-Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv"]
+Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv", "eaf", "audacity", "emu", "par", "html"]
 ENDINGS: dict[Format, str] = {
     "text": ".txt",
     "json": ".json",
@@ -20,7 +25,15 @@ ENDINGS: dict[Format, str] = {
     "textgrid": ".TextGrid",
     "tsv": ".tsv",
     "csv": ".csv",
+    "eaf": ".eaf",
+    "audacity": ".labels.txt",
+    "emu": "_annot.json",
+    "par": ".par",
+    "html": ".html",
 }
+ONE_RECORDING: tuple[Format, ...] = ("textgrid", "eaf", "audacity", "emu", "par")
+"""Formats whose files hold one recording each."""
+NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 
 
@@ -93,6 +106,25 @@ def textgrid(result: Recognition) -> str:
     return result.to_textgrid()
 
 
+def annotation(form: Format, source: Source, result: Recognition, place: Path | None = None) -> str:
+    """Return a result in a format of `ONE_RECORDING`, to be written to `place`.
+
+    Samples are counted at the rate of the recording; where it has no file, at 16 kHz.
+    """
+    if form == "textgrid":
+        return textgrid(result)
+    audio, tiers = Path(source.file), result.tiers()
+    if form == "eaf":
+        return eaf_text(tiers, audio if audio.is_file() else None, place)
+    if form == "audacity":
+        return audacity_text(tiers)
+    try:
+        _, rate, channels = sound_file.info(audio)
+    except InputError:
+        rate, channels = NO_FILE
+    return emu_text(tiers, audio, rate, result.seconds) if form == "emu" else par_text(tiers, rate, channels)
+
+
 def json_pieces(result: Recognition, channel: int | None = None) -> Iterator[str]:
     """Yield the text of a result as a JSON object, phone by phone: an hour has some 40,000 phones."""
     head = replace(result, segments=()).to_dict() | {"phones": list(result.phones)}
@@ -110,8 +142,9 @@ def write_stream(
     out: TextIO,
     named: bool = False,
     aligned: bool = False,
+    place: Path | None = None,
 ) -> None:
-    """Write results to one stream, each when it is ready; in JSON as one list.
+    """Write results to one stream, each when it is ready; in JSON as one list, in HTML as one page at the end.
 
     Parameters
     ----------
@@ -122,17 +155,29 @@ def write_stream(
         Lines of text begin with the file and a tab.
     aligned : bool
         The results are alignments.
+    place : Path, optional
+        The file that is written.
     """
     if form == "json":
         _write_list(results, out)
         return
+    if form == "html":
+        out.write(_page(results))
+        return
     out.write(header(form, aligned))
     for source, result in results:
-        if form == "textgrid":
-            out.write(textgrid(result))
+        if form in ONE_RECORDING:
+            out.write(annotation(form, source, result, place))
         else:
             out.writelines(lines(form, source, result, named))
         out.flush()
+
+
+def _page(results: Iterable[tuple[Source, Recognition]]) -> str:
+    """Return one page with all results; their recordings are read again, for the pictures and the sound."""
+    from speechctc.inference.page import recordings_page  # late: other formats need no templates
+
+    return recordings_page((Path(result.file), source.file, source.channel, result) for source, result in results)
 
 
 def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
@@ -149,10 +194,12 @@ def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> N
         out.flush()
 
 
-def whole(form: Format, source: Source, result: Recognition) -> str:
-    """Return the text of a file with one result."""
-    if form == "textgrid":
-        return textgrid(result)
+def whole(form: Format, source: Source, result: Recognition, place: Path | None = None) -> str:
+    """Return the text of a file with one result, to be written to `place`."""
+    if form in ONE_RECORDING:
+        return annotation(form, source, result, place)
+    if form == "html":
+        return _page([(source, result)])
     if form == "json":
         return "".join(json_pieces(replace(result, file=source.file), source.channel)) + "\n"
     return header(form, result.score is not None) + "".join(lines(form, source, result))

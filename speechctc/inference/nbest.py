@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from speechctc.audio import stream
 from speechctc.inference.forward import Logits
 from speechctc.inference.recogniser import Recogniser, log_softmax
+from speechctc.inference.samples import opened
 from speechctc.lm.rescore import Ranked, Ranker
 
 
@@ -41,14 +42,18 @@ def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Ite
         frame += len(piece)
 
 
-def log_posteriors(recogniser: Recogniser, path: Path, channel: int | None = None) -> Logits:
+def log_posteriors(
+    recogniser: Recogniser, recording: Path | Any, channel: int | None = None, rate: int | None = None
+) -> Logits:
     """Return the log posteriors that decoding uses, shape (n_output_frames, classes): no phones where none speaks.
+
+    The recording is a file, or samples at a rate, as for `Recogniser.decode`.
 
     Raises
     ------
     InputError
         The file cannot be read as audio.
     """
-    with stream.opened(path, recogniser.config.features.sample_rate, channel) as blocks:
+    with opened(recording, rate, channel, recogniser.config.features.sample_rate) as (_, blocks):
         rows = [log_softmax(block) for block in recogniser.logit_blocks(blocks, gated=True)]
     return np.concatenate([np.zeros((0, len(recogniser.phones) + 1), np.float32), *rows])

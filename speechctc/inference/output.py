@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS, Format, Source
+from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Format, Source
 from speechctc.storage import written
-
-_FORMATS: dict[str, Format] = {ending.lower(): form for form, ending in ENDINGS.items()}
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class OutputOptions:
     Attributes
     ----------
     form : str
-        ``"text"``, ``"json"``, ``"ctm"``, ``"textgrid"``, ``"tsv"`` or ``"csv"``.
+        One of `speechctc.inference.formats.Format`.
     file : Path, optional
         One file for all results.
     folder : Path, optional
@@ -36,7 +34,11 @@ class OutputOptions:
     overwrite : bool
         Also replace files that a person made or changed.
     skip_existing : bool
-        Skip recordings whose file in `folder` exists.
+        Skip recordings whose files in `folder` all exist.
+    also : tuple of str
+        More formats, each with its own file in `folder`.
+    symbols : mapping of str to str
+        How phones are written; those that are not in it as the model names them.
     """
 
     form: Format = "text"
@@ -47,11 +49,19 @@ class OutputOptions:
     channel: int | None = None
     overwrite: bool = False
     skip_existing: bool = False
+    also: tuple[Format, ...] = ()
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
-    def file_of(self, recording: Recording) -> Path:
-        """Return the file in `folder` for a recording's results."""
+    @property
+    def forms(self) -> tuple[Format, ...]:
+        """All formats that are written."""
+        return (self.form, *self.also)
+
+    def files_of(self, recording: Recording) -> dict[Format, Path]:
+        """Return the file in `folder` for a recording's results in each format."""
         assert self.folder is not None
-        return self.folder / recording.name.with_name(recording.name.name + ENDINGS[self.form])
+        name = recording.name
+        return {form: self.folder / name.with_name(name.name + ENDINGS[form]) for form in self.forms}
 
     def sources(self, recordings: Sequence[Recording]) -> list[Source]:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
@@ -82,14 +92,42 @@ def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | 
         return form or "text", path, None
     if not ending:
         return form or "text", None, path
-    meant = _FORMATS.get(ending.lower())
+    meant = _format_of(path.name)
     if meant is None and form is None:
         known = " ".join(ENDINGS.values())
         fix = f"end a file in one of {known}, or give --format; end a folder's name in a slash: {out}/"
         raise InputError(f"--out {out}: no format has the ending {ending}", fix)
-    if meant is not None and form not in (None, meant):
+    if meant is not None and form not in (None, meant) and not _may_end_in(form, ending):
         raise InputError(f"--out {out} is a file of format {meant}, and --format says {form}", "leave one of them out")
     return form or meant or "text", path, None
+
+
+def parse_formats(given: Sequence[str] | None) -> tuple[Format | None, tuple[Format, ...]]:
+    """Return the first format of ``--format`` and the others: names separated by commas, or given several times.
+
+    Raises
+    ------
+    InputError
+        There is no format of that name.
+    """
+    names = [name.strip().lower() for text in given or () for name in text.split(",")]
+    known: dict[str, Format] = {form: form for form in ENDINGS}
+    for name in names:
+        if name not in known:
+            raise InputError(f"--format {name}: there is no such format", f"choose from: {', '.join(known)}")
+    forms = tuple(dict.fromkeys(known[name] for name in names))
+    return (forms[0] if forms else None), forms[1:]
+
+
+def _format_of(name: str) -> Format | None:
+    """Return the format of a file by the longest ending that its name has."""
+    fits: list[Format] = [form for form, ending in ENDINGS.items() if name.lower().endswith(ending.lower())]
+    return max(fits, key=lambda form: len(ENDINGS[form]), default=None)
+
+
+def _may_end_in(form: Format | None, ending: str) -> bool:
+    """Return whether files of a format have this ending, after another sign: labels of Audacity end in .txt."""
+    return form is not None and ENDINGS[form].lower().endswith(ending.lower())
 
 
 def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
@@ -102,16 +140,19 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         that a person made or changed.
     """
     if options.folder is None:
-        if options.form == "textgrid" and len(recordings) > 1:
-            raise InputError(f"{len(recordings)} TextGrids do not go into one file", "name a folder with --out FOLDER")
+        if options.also:
+            what = f"{len(options.forms)} formats at once are for a folder, with a file for each"
+            raise InputError(what, "name a folder with --out FOLDER/")
+        if options.form in ONE_RECORDING and len(recordings) > 1:
+            kind = "TextGrids" if options.form == "textgrid" else f"results in the format {options.form}"
+            raise InputError(f"{len(recordings)} {kind} do not go into one file", "name a folder with --out FOLDER")
         if options.skip_existing:
             raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
         if options.file is not None:
             check_place(options.file, options.overwrite)
         return
     owner: dict[Path, Path] = {}
-    for recording in recordings:
-        file = options.file_of(recording)
+    for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
         other = owner.setdefault(file, recording.path)
         if other != recording.path:
             fix = "name the folder above them, whose structure is kept, or do one at a time"

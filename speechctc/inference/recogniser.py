@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import Items, parse_phones
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.inference.alignment import align_frames, check_fit
+from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits
 from speechctc.inference.result import Recognition
@@ -215,46 +217,52 @@ class Recogniser:
         rate: int | None = None,
         channel: int | None = None,
     ) -> Recognition:
-        """Find the times of known phones in a recording (forced alignment).
+        """Find the times of known phones in a recording of any length (forced alignment).
 
         Parameters
         ----------
         recording : str, Path, array_like or Tensor
             As for `decode`.
         phones : sequence of str
-            Phones of the model, in order.
-        rate : int, optional
-            Hz, of samples.
-        channel : int, optional
-            The channel of a file to read, counted from 1; None: the mean of all.
-
-        Returns
-        -------
-        Recognition
-            With a score.
+            Phones of the model, in order. ``*`` stands for any stretch of sound, ``(a|b c|)`` for alternatives, of
+            which an empty one makes the others optional.
+        rate, channel : int, optional
+            As for `decode`.
 
         Raises
         ------
         InputError
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
-        model_rate = self.config.features.sample_rate
-        with opened(recording, rate, channel, model_rate) as (name, blocks):
-            try:
-                labels = self.inventory.encode(phones)
-            except InputError as error:
-                raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
-            log_probs = [log_softmax(block) for block in self.logit_blocks(blocks)]
-            seconds = blocks.seconds
-        frames = sum(len(block) for block in log_probs)
-        check_fit(name, labels, frames, seconds)
-        if not labels:
-            return Recognition(name, seconds, (), 0.0)
-        rows = np.concatenate(log_probs)
-        segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-        classes, score = align_frames(rows, labels)
-        segments = [*segmenter.push(rows, classes), *segmenter.finish(seconds)]
-        return Recognition(name, seconds, tuple(segments), score / len(labels))
+        return self.place(recording, parse_phones(phones, self.phones), rate, channel)
+
+    def place(
+        self,
+        recording: str | Path | Any,
+        items: Items,
+        rate: int | None = None,
+        channel: int | None = None,
+        find_misfits: bool = False,
+        silences: Sequence[str] = (),
+    ) -> Recognition:
+        """Find the times of a transcript's words and phones in a recording of any length.
+
+        Parameters
+        ----------
+        recording, rate, channel
+            As for `align`.
+        items : Items
+            The transcript.
+        find_misfits, silences
+            As for `speechctc.alignment.placement.place`; silences by name.
+        """
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
+            check_phones(name, items, silences, self.inventory)
+            with Posteriors(len(self.phones) + 1) as posteriors:
+                for block in self.logit_blocks(blocks):
+                    posteriors.append(log_softmax(block))
+                segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

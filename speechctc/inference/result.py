@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.errors import InputError
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.timed import Misfit, Word
 from speechctc.storage import files
 
 SHOWN = 12  # phones in the repr of a result
+POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +33,12 @@ class Recognition:
         Of an alignment: the log probability of its path, divided by the number of phones.
     given_error : float, optional
         Of an alignment of phones with given times: the median distance of given and found boundaries, seconds.
+    words : tuple of Word
+        Of an alignment of words: the words in order.
+    misfits : tuple of Misfit
+        Of an alignment: where recording and transcript do not fit, if that was looked for.
+    note : str
+        What the user should know about how the result was found, or ``""``.
     """
 
     file: str
@@ -38,6 +46,9 @@ class Recognition:
     segments: tuple[Segment, ...]
     score: float | None = None
     given_error: float | None = None
+    words: tuple[Word, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    note: str = ""
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -51,10 +62,41 @@ class Recognition:
             values["score"] = round(self.score, 4)
         if self.given_error is not None:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
+        if self.words:
+            values["words"] = [_rounded(word._asdict()) for word in self.words]
+        if self.misfits:
+            values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
         return values | {"segments": [segment.to_dict() for segment in self.segments]}
 
+    def renamed(self, symbols: Mapping[str, str]) -> Recognition:
+        """Return the result with phones written as other symbols; those without one stay as they are."""
+        return replace(self, segments=tuple(segment.renamed(symbols) for segment in self.segments)) if symbols else self
+
+    def tiers(self) -> dict[str, list[Interval]]:
+        """Return the tiers of annotation files: words, phones, confidences, alternatives, misfits, and the score."""
+        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
+
+        def tier(labels: Iterable[str]) -> list[Interval]:
+            pairs = zip(segments, labels, strict=True)
+            return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
+
+        tiers = {"words": _tier([(w.start, w.end, w.word) for w in self.words], self.seconds)} if self.words else {}
+        tiers |= {
+            "phones": tier(s.phone for s in segments),
+            "confidence": tier(f"{s.confidence:.2f}" for s in segments),
+        }
+        for rank in range(max((len(s.alternatives) for s in segments), default=0)):
+            named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
+            tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
+        if self.misfits:
+            texts = [(m.start, m.end, f"{m.kind}: {m.text}" if m.text else m.kind) for m in self.misfits]
+            tiers["misfits"] = _tier(texts, self.seconds)
+        if self.score is not None:
+            tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
+        return tiers
+
     def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
-        """Return a Praat TextGrid: tiers of phones, confidences and each rank of alternatives; and the score.
+        """Return a Praat TextGrid: tiers of words, phones, confidences, alternatives, misfits; and the score.
 
         Parameters
         ----------
@@ -68,19 +110,7 @@ class Recognition:
         InputError
             The file exists already.
         """
-        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
-
-        def tier(labels: Iterable[str]) -> list[Interval]:
-            pairs = zip(segments, labels, strict=True)
-            return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
-
-        tiers = {"phones": tier(s.phone for s in segments), "confidence": tier(f"{s.confidence:.2f}" for s in segments)}
-        for rank in range(max((len(s.alternatives) for s in segments), default=0)):
-            named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
-            tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
-        if self.score is not None:
-            tiers["score"] = [Interval(0.0, self.seconds, f"{self.score:.4f}")]
-        text = textgrid_text(self.seconds, tiers)
+        text = textgrid_text(self.seconds, self.tiers())
         if path is not None:
             if Path(path).exists() and not overwrite:
                 raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")
@@ -107,3 +137,24 @@ class Recognition:
         phones = " ".join(self.phones[:SHOWN]) + (" ..." if len(self.phones) > SHOWN else "")
         score = "" if self.score is None else f", score {self.score:.2f}"
         return f"<Recognition of {self.file!r}, {self.seconds:.2f} s, {len(self.phones)} phones{score}: {phones}>"
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values for JSON, rounded to 0.1 ms as all times are."""
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
+
+
+def _tier(entries: Iterable[tuple[float, float, str]], seconds: float) -> list[Interval]:
+    """Return entries in order as intervals that do not overlap; one without duration gets `POINT` seconds."""
+    intervals: list[Interval] = []
+    for start, end, label in entries:
+        if round(end, 4) - round(start, 4) < POINT:
+            start, end = (start + end - POINT) / 2, (start + end + POINT) / 2
+        start = round(max(start, intervals[-1].end if intervals else 0.0), 4)
+        end = min(round(max(end, start + POINT / 10), 4), seconds)
+        if start < end:
+            intervals.append(Interval(start, end, label))
+        elif intervals:  # no room behind the last
+            last = intervals.pop()
+            intervals.append(last._replace(label=f"{last.label}; {label}"))
+    return intervals

@@ -8,7 +8,7 @@ first to the second.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -64,6 +64,11 @@ class Segment(NamedTuple):
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         return values
+
+    def renamed(self, symbols: Mapping[str, str]) -> Segment:
+        """Return the segment with its phones written as other symbols; those without one stay as they are."""
+        named = tuple((symbols.get(phone, phone), p) for phone, p in self.alternatives)
+        return self._replace(phone=symbols.get(self.phone, self.phone), alternatives=named)
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,8 @@ class Segmenter:
     def __init__(
         self, inventory: Inventory, clock: FrameClock, calibration: Calibration, alternatives: int = 0
     ) -> None:
-        self._inventory, self._clock, self._calibration = inventory, clock, calibration
+        self.clock = clock
+        self.inventory, self._calibration = inventory, calibration
         self._alternatives = min(alternatives, len(inventory.phones) - 1)
         self._reach = math.ceil(REACH / clock.step)
         self._frames = 0
@@ -171,7 +177,7 @@ class Segmenter:
         """Yield the last phone of a recording of this length."""
         last = self._spike
         if last is not None:
-            end = seconds if last.silent else self._time(last.last + EDGE / self._clock.step)
+            end = seconds if last.silent else self._time(last.last + EDGE / self.clock.step)
             yield self._segment(last, min(end, seconds))
 
     def _blanks(self, rows: Rows) -> None:
@@ -182,10 +188,10 @@ class Segmenter:
 
     def _next(self, label: int, rows: Rows) -> Iterator[Segment]:
         """Start a phone, and yield the previous one."""
-        spike = _Spike.of(label, self._frames, rows, self._inventory.phones[label - 1] in SILENCES)
+        spike = _Spike.of(label, self._frames, rows, self.inventory.phones[label - 1] in SILENCES)
         left = self._spike
         if left is None:
-            spike.start = 0.0 if spike.silent else self._time(spike.first - EDGE / self._clock.step)
+            spike.start = 0.0 if spike.silent else self._time(spike.first - EDGE / self.clock.step)
         else:
             end, spike.start = map(self._time, self._between(left, spike))
             yield self._segment(left, end)
@@ -195,7 +201,7 @@ class Segmenter:
         """Return the end of a phone and the start of the next, in frames; they are equal except around a pause."""
         pause = right.first - left.last - 1 > len(self._gap)
         if pause and not left.silent and not right.silent:
-            edge = EDGE / self._clock.step
+            edge = EDGE / self.clock.step
             return left.last + edge, right.first - edge
         boundary = self._boundary(left, right)
         if not left.silent:
@@ -216,17 +222,17 @@ class Segmenter:
         return float(np.clip(left.last + place, left.last + MARGIN, right.first - MARGIN))
 
     def _time(self, position: float) -> float:
-        return max(self._clock.seconds(position) + self._calibration.shift, 0.0)
+        return max(self.clock.seconds(position) + self._calibration.shift, 0.0)
 
     def _segment(self, spike: _Spike, end: float) -> Segment:
         peak = np.exp(spike.peak.astype(np.float64))
         others = [k for k in np.argsort(-peak)[: self._alternatives + 2] if k not in (BLANK, spike.label)]
         return Segment(
-            self._inventory.phones[spike.label - 1],
+            self.inventory.phones[spike.label - 1],
             min(spike.start, end),
             end,
             self._calibration.probability(float(peak[spike.label])),
-            tuple((self._inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
+            tuple((self.inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
         )
 
 

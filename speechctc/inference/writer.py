@@ -46,14 +46,19 @@ class Delivery:
     def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream."""
         results = ((source, result) for _, source, result in self._good(advance))
-        write_stream(results, self.options.form, out, len(self.recordings) > 1, aligned)
+        write_stream(results, self.options.form, out, len(self.recordings) > 1, aligned, self.options.file)
 
     def to_folder(self, advance: Advance) -> None:
-        """Write a file for each recording; a file that a person changed meanwhile is kept and counts as a failure."""
+        """Write a file for each recording and format.
+
+        A file that a person changed meanwhile is kept, and counts as a failure. So does a recording that cannot be
+        written in a format.
+        """
         for recording, source, result in self._good(advance):
-            text = whole(self.options.form, source, result)
             try:
-                written.write_text(self.options.file_of(recording), text, self.options.overwrite)
+                for form, file in self.options.files_of(recording).items():
+                    if not (self.options.skip_existing and file.exists()):
+                        written.write_text(file, whole(form, source, result, file), self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
 
@@ -65,7 +70,7 @@ class Delivery:
                 self.failures.append(result)
             else:
                 self.notes += [note for note in (sound_file.cut_short(recording.path), self._hint(recording)) if note]
-                yield recording, source, result
+                yield recording, source, result.renamed(self.options.symbols)
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
@@ -105,7 +110,7 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     """Return the recordings to work on; report those left out, and results with unusual names."""
     if options.folder is None:
         return list(recordings)
-    left = [each for each in recordings if not (options.skip_existing and options.file_of(each).exists())]
+    left = [each for each in recordings if not (options.skip_existing and _is_done(each, options))]
     if len(left) < len(recordings):
         reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {options.folder}")
     stems = Counter(each.path.with_suffix("") for each in recordings)
@@ -117,9 +122,13 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     return left
 
 
+def _is_done(recording: Recording, options: OutputOptions) -> bool:
+    return all(file.exists() for file in options.files_of(recording).values())
+
+
 def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter: Reporter) -> None:
     """Note that confidences are posteriors, if the model is not calibrated and the format has confidences."""
-    if options.form != "text" and not recogniser.calibration.phones:
+    if options.forms != ("text",) and not recogniser.calibration.phones:
         reporter.note("not calibrated: confidences are the net's own posteriors; see speechctc calibrate --help")
 
 

@@ -144,31 +144,55 @@ def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int
         The speaker of each utterance; empty if not known.
     seed : int
     """
-    named = set(speakers)
-    known = len(named) if "" not in named else None
-    over = "speakers" if known is not None and known >= FEW_SPEAKERS else "utterances"
-    groups: dict[str | int, list[int]] = {}
-    for number, (count, speaker) in enumerate(zip(counts, speakers, strict=True)):
-        sums = groups.setdefault(speaker if over == "speakers" else number, [0, 0])
-        sums[0] += count.errors
-        sums[1] += count.reference_phones
+    known = len(set(speakers)) if "" not in speakers else None
     phones = sum(count.reference_phones for count in counts)
-    low, high = (
-        _interval(np.array(list(groups.values()), dtype=np.int64), seed) if phones and len(groups) > 1 else (None, None)
-    )
+    low, high, over = bootstrap([(count.errors, count.reference_phones) for count in counts], speakers, seed)
     return Reliability(low, high, over, known, phones, len(counts))
 
 
-def _interval(sums: NDArray[np.int64], seed: int) -> tuple[float, float]:
-    """Return the 2.5th and the 97.5th percentile of the PER over bootstrap samples of rows (errors, phones)."""
+def bootstrap(
+    sums: Sequence[tuple[float, int]], speakers: Sequence[str], seed: int = 0
+) -> tuple[float | None, float | None, str]:
+    """Return the 95 % interval of an error rate, per cent, and what was resampled; see `reliability`.
+
+    Parameters
+    ----------
+    sums : sequence of (float, int)
+        Errors and reference phones of each utterance.
+    speakers : sequence of str
+    seed : int
+    """
+    over = groups_of(speakers)
+    groups: dict[str | int, list[float]] = {}
+    for number, ((errors, phones), speaker) in enumerate(zip(sums, speakers, strict=True)):
+        group = groups.setdefault(speaker if over == "speakers" else number, [0, 0])
+        group[0] += errors
+        group[1] += phones
+    if len(groups) < 2 or not sum(phones for _, phones in sums):
+        return None, None, over
+    return *_interval(np.array(list(groups.values())), seed), over
+
+
+def groups_of(speakers: Sequence[str]) -> str:
+    """Return what is resampled: ``"speakers"`` if all are known and there are at least 3, else ``"utterances"``."""
+    return "speakers" if "" not in speakers and len(set(speakers)) >= FEW_SPEAKERS else "utterances"
+
+
+def _interval(sums: NDArray[Any], seed: int) -> tuple[float, float]:
+    """Return the 2.5th and the 97.5th percentile of the rate over bootstrap samples of rows (errors, phones)."""
     errors, phones = sums.sum(0)
     if not errors:
-        return 0.0, min(300.0 / phones, 100.0)
+        return 0.0, min(300.0 / float(phones), 100.0)
+    low, high = np.percentile(draw_rates(sums, seed), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def draw_rates(sums: NDArray[Any], seed: int) -> NDArray[np.float64]:
+    """Return the rates of bootstrap samples of rows (errors, phones), per cent; without those that have no phones."""
     rng = np.random.default_rng(seed)
     drawn = np.stack([sums[rng.integers(len(sums), size=len(sums))].sum(0) for _ in range(DRAWS)])
     drawn = drawn[drawn[:, 1] > 0]
-    low, high = np.percentile(100.0 * drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
-    return float(low), float(high)
+    return np.asarray(100.0 * drawn[:, 0] / drawn[:, 1])
 
 
 def _count(number: int, what: str) -> str:

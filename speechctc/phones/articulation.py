@@ -56,6 +56,18 @@ _MANNERS = {  # closeness; whether it is nasal, lateral, rhotic, sibilant
     "lateral": (1, 0, 1, 0, 0),
 }
 
+_MANNER_TERMS = {"sibilant": "fricative", "lateral-fr": "lateral fricative"} | dict.fromkeys(
+    ("glide", "rhotic"), "approximant"
+)
+MANNERS = (
+    "plosive", "affricate", "fricative", "lateral fricative", "nasal", "tap", "trill", "approximant", "lateral",
+    "implosive", "click",
+)  # fmt: skip
+"""The manners of `describe`, from the most closed to the most open, then other airstreams."""
+PLACES = (*_PLACES[:7], "labial-palatal", "labial-velar", *_PLACES[7:])
+HEIGHTS = tuple(_HEIGHTS)
+BACKNESSES = ("front", "central", "back")
+
 
 @dataclass(frozen=True)
 class Sound:
@@ -145,6 +157,46 @@ def sounds_of(label: str) -> tuple[Sound, ...]:
         elif unicodedata.category(letter) not in ("Mn", "Lm", "Sk"):
             return ()
     return (sounds[0], sounds[-1]) if 0 < len(sounds) < 3 else ()
+
+
+@lru_cache(maxsize=4096)
+def describe(label: str) -> dict[str, str]:
+    """Return the terms of the IPA chart for a label: place, manner and voicing, or height and backness.
+
+    A diphthong has the height and backness of its first vowel. A label of two consonants has the terms of the second,
+    and is an affricate if that is a fricative. The result is empty for labels that are not IPA.
+    """
+    sounds = sounds_of(label)
+    if not sounds:
+        return {}
+    names = [_NAMES[letter] for letter in plain(label) if letter in _NAMES]
+    if sounds[0].vowel:
+        return {"kind": "vowel", **names[0]}
+    consonants = [name for name in names if "manner" in name]
+    voiced = sounds[0 if sounds[-1].vowel else -1].voiced
+    is_affricate = len(consonants) > 1 and "fricative" in consonants[-1]["manner"]
+    manner = {"manner": "affricate"} if is_affricate else {}
+    return {"kind": "consonant", **consonants[-1], **manner, "voicing": "voiced" if voiced else "voiceless"}
+
+
+def _names() -> dict[str, dict[str, str]]:
+    """Return the terms of each letter of the tables."""
+    names = {}
+    for line in _CONSONANTS.strip().splitlines():
+        manner, *cells = line.split()
+        for column, symbol in enumerate(cells):
+            names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(manner, manner)}
+    for height, line in zip(_HEIGHTS, _VOWELS.strip().splitlines(), strict=True):
+        for column, symbol in enumerate(line.split()):
+            names[symbol] = {"height": height, "backness": ("front", "central", "back")[column // 2]}
+    names["w"] = {"place": "labial-velar", "manner": "approximant"}
+    names["ɥ"] = {"place": "labial-palatal", "manner": "approximant"}
+    names["ɧ"] = {"place": "postalveolar", "manner": "fricative"}
+    del names["."]
+    return names
+
+
+_NAMES = _names()
 
 
 def distance(a: str, b: str) -> float:

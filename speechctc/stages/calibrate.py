@@ -15,6 +15,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
 from speechctc.stages.split_scoring import score_split
+from speechctc.stages.utterance_sound import sound_of
 from speechctc.storage import files
 
 FEWEST = 50  # phones, to estimate two numbers from
@@ -106,7 +107,7 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     """
     timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
     lags: list[float] = []
-    results = map_in_threads(lambda each: recogniser.align(each.audio, each.phones, channel=each.channel), timed)
+    results = map_in_threads(lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), timed)
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError) and utterance.times:
             starts = zip(utterance.times[1:], result.segments[1:], strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from speechctc.audio import sound_file, stream
@@ -16,12 +17,19 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.writer import Delivery, channel_hint, deliver, left_to_do, opened_out, say_if_uncalibrated
 from speechctc.progress import Reporter
+from speechctc.stages.decode_cluster import decoded_on
 
 LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording is written phone by phone
 LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
 
 
-def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOptions, reporter: Reporter) -> int:
+def decode(
+    recogniser: Recogniser,
+    arguments: Sequence[Path],
+    options: OutputOptions,
+    reporter: Reporter,
+    cluster: str | None = None,
+) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
     The status is 0 if all recordings were decoded, 1 if some failed, 2 if all failed.
@@ -34,6 +42,8 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOpt
     options : OutputOptions
     reporter : Reporter
         Receives the failures, at the end.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster that decodes.
 
     Raises
     ------
@@ -47,12 +57,20 @@ def decode(recogniser: Recogniser, arguments: Sequence[Path], options: OutputOpt
         reporter.note(line)
     say_if_uncalibrated(recogniser, options, reporter)
     recordings = left_to_do(recordings, options, reporter)
-    if len(recordings) == 1 and options.folder is None and options.form in LIVE:
+    if len(recordings) == 1 and options.folder is None and options.form in LIVE and cluster is None:
         _decode_live(recogniser, recordings[0], options, reporter)
         return 0
-    paths = [recording.path for recording in recordings]
-    results = decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel)
-    return deliver(Delivery(recordings, results, options), "decoding", reporter)
+    with _results(recogniser, [recording.path for recording in recordings], options, cluster) as results:
+        return deliver(Delivery(recordings, results, options), "decoding", reporter)
+
+
+def _results(
+    recogniser: Recogniser, paths: Sequence[Path], options: OutputOptions, cluster: str | None
+) -> AbstractContextManager[Iterator[Recognition | InputError]]:
+    """Offer the results in order, from this machine or from a cluster."""
+    if cluster is not None and paths:
+        return decoded_on(cluster, recogniser, paths, options.alternatives, options.channel)
+    return nullcontext(decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel))
 
 
 def _decode_live(recogniser: Recogniser, recording: Recording, options: OutputOptions, reporter: Reporter) -> None:
@@ -88,6 +106,10 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
         raise InputError(
             f"--out {options.folder}: a folder, and standard input gives one file", "name a file: a.TextGrid"
         )
+    if options.form == "html":
+        raise InputError("--format html shows the recording, and standard input is not kept", "save it to a file")
+    if options.also:
+        raise InputError("several formats at once, and standard input gives one file", "name one format")
     check_place(options.file, options.overwrite)
     say_if_uncalibrated(recogniser, options, reporter)
     source = Source("-", "-", options.channel)
@@ -99,7 +121,8 @@ def decode_stdin(recogniser: Recogniser, options: OutputOptions, raw_rate: int |
             return
         phones = tuple(segments)
         with opened_out(options) as out:
-            write_stream([(source, Recognition("-", blocks.seconds, phones))], options.form, out)
+            result = Recognition("-", blocks.seconds, phones).renamed(options.symbols)
+            write_stream([(source, result)], options.form, out, place=options.file)
 
 
 def _write_live(segments: Iterator[Segment], source: Source, options: OutputOptions) -> None:
@@ -108,7 +131,7 @@ def _write_live(segments: Iterator[Segment], source: Source, options: OutputOpti
         out.write(header(options.form))
         between, end = "", "\n" if options.form == "text" else ""
         try:
-            for segment in segments:
+            for segment in (each.renamed(options.symbols) for each in segments):
                 out.write(between + segment.phone if options.form == "text" else row(options.form, source, segment))
                 out.flush()
                 between = " "

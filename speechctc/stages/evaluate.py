@@ -8,9 +8,12 @@ from typing import Any
 
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
+from speechctc.listing import some
+from speechctc.metrics.feature_errors import FeatureScore, feature_score
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
+from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
 from speechctc.progress import Reporter
-from speechctc.stages.split_scoring import score_split
+from speechctc.stages.split_scoring import ScoredSplit, score_split
 
 ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"
 
@@ -33,6 +36,12 @@ class Evaluation:
         Expected calibration error of the confidences on this split, from 0 to 1.
     calibrated : bool
         Whether the model is calibrated; if not, confidences are posteriors.
+    protocols : tuple of ProtocolScore
+        The scores by all protocols that apply; the first is that of `counts`.
+    features : FeatureScore or None
+        The feature error rate; None where a phone has no known place in the IPA.
+    feature_note : str
+        Which phones those are, in words.
     """
 
     split: str
@@ -42,6 +51,9 @@ class Evaluation:
     skipped: tuple[tuple[str, str], ...]
     calibration_error: float
     calibrated: bool
+    protocols: tuple[ProtocolScore, ...]
+    features: FeatureScore | None
+    feature_note: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
@@ -55,6 +67,9 @@ class Evaluation:
             "reference_phones": counts.reference_phones,
             "utterances": counts.utterances,
             "protocol": self.protocol,
+            "protocols": [score.to_dict() for score in self.protocols],
+            "features": self.features.to_dict() if self.features else None,
+            "feature_note": self.feature_note,
             "split": self.split,
             "calibration_error": self.calibration_error,
             "calibrated": self.calibrated,
@@ -73,8 +88,25 @@ class Evaluation:
             f"  expected calibration error of confidences {100 * self.calibration_error:.1f} %"
             + ("" if self.calibrated else " (the model is not calibrated)"),
         ]
+        lines += [f"    {line}" for line in self._table()]
+        lines.append(f"  {self.features.to_text() if self.features else self.feature_note}")
         lines += [f"  not scored: {id}: {reason}" for id, reason in self.skipped]
         return "\n".join(lines)
+
+    def _table(self) -> list[str]:
+        """Return the scores by all protocols as the lines of a table."""
+        rows = [("protocol", "PER", "95 % interval", "errors", "phones", "what is counted")]
+        for name, about, counts, reliability in self.protocols:
+            low, high = reliability.low, reliability.high
+            interval = "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
+            rows.append(
+                (name, f"{counts.per:.2f} %", interval, str(counts.errors), str(counts.reference_phones), about)
+            )
+        widths = [max(len(row[k]) for row in rows) for k in range(5)]
+        return [
+            "  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, 5)), row[5]])
+            for row in rows
+        ]
 
 
 def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> Evaluation:
@@ -93,11 +125,34 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     InputError
         The split is empty, or none of its recordings can be decoded.
     """
+    return score(recogniser, split, overrides, reporter)[1]
+
+
+def score(
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter
+) -> tuple[ScoredSplit, Evaluation]:
+    """Decode a split as `evaluate` does; return what was recognised too."""
     if not reporter.quiet:
         reporter.note(f"{PER_MEANS}; the expected calibration error is {ERROR_MEANS}")
     scored = score_split(recogniser, split, overrides, reporter, "evaluating")
+    return scored, evaluation_of(scored, split, recogniser)
+
+
+def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Evaluation:
+    """Return the score of a decoded split."""
     error = expected_calibration_error(scored.confidences, scored.right)
-    calibrated = recogniser.calibration.phones > 0
+    pairs = [(result.utterance.phones, result.phones) for result in scored.results]
+    protocols = protocols_for(recogniser.inventory, scored.folding)
+    features = feature_score(pairs, scored.speakers, recogniser.phones)
     return Evaluation(
-        split, scored.counts, scored.reliability, scored.protocol, tuple(scored.skipped), error, calibrated
+        split,
+        scored.counts,
+        scored.reliability,
+        scored.protocol,
+        tuple(scored.skipped),
+        error,
+        recogniser.calibration.phones > 0,
+        tuple(score_by_protocols(protocols, pairs, scored.speakers)),
+        features if isinstance(features, FeatureScore) else None,
+        "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {some(features)}",
     )

@@ -9,12 +9,13 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
+from speechctc.lm import tuned
 from speechctc.model.checkpoint import fill_checkpoint, find_checkpoint, load_checkpoint
 from speechctc.stages.export_onnx import export_onnx
 from speechctc.storage import files
 
 KEPT = ("epoch", "dev_per", "fold")
-WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json")
+WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", tuned.FILE)
 
 
 def check_out(out: Path, overwrite: bool = False) -> None:
@@ -77,7 +78,9 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     """
     check_out(out, overwrite)
     folder = find_checkpoint(model)
-    checkpoint, calibration = files.read_folder(folder, lambda place: (load_checkpoint(place), Calibration.load(place)))
+    checkpoint, calibration, tunings = files.read_folder(
+        folder, lambda place: (load_checkpoint(place), Calibration.load(place), tuned.read_tuned(place / tuned.FILE))
+    )
     if out.suffix.lower() == ".onnx":
         return export_onnx(checkpoint, out)
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
@@ -87,6 +90,10 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
         fill_checkpoint(draft, portable, half=True)
         if calibration.phones:
             calibration.save(draft)
+        own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
+        for entry in tunings:
+            lms = rounded if entry["lms"] == own else entry["lms"]
+            tuned.write_tuned(draft / tuned.FILE, entry | {"lms": lms})
 
     files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())

@@ -15,7 +15,12 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.extraction_report import report_phones, report_recordings, write_pronunciations
+from speechctc.corpora.extraction_report import (
+    report_phones,
+    report_recordings,
+    write_pronunciations,
+    write_utterances,
+)
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
@@ -82,6 +87,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
+    write_utterances(config.data.dir, corpus)
     report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
     if corpus.words:
         reporter.note(write_pronunciations(config.data.dir, corpus))

@@ -36,7 +36,8 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
     if job.problem is not None:
         return job.problem
     try:
-        samples, seconds = sound_file.read(job.utterance.audio, config.sample_rate, job.utterance.channel)
+        wanted = job.utterance
+        samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
     except InputError as error:
         return error.what
     static = static_features(torch.from_numpy(samples), config)

@@ -36,6 +36,7 @@ from speechctc.lm.tuning import (
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.progress import Reporter
+from speechctc.stages.utterance_sound import sound_of
 from speechctc.storage import files
 
 
@@ -198,7 +199,7 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
     if not utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
     speech, phones = [], []
-    results = map_in_threads(lambda each: log_posteriors(recogniser, each.audio, each.channel), utterances)
+    results = map_in_threads(lambda each: log_posteriors(recogniser, **sound_of(each, recogniser)), utterances)
     with reporter.progress(f"reading {split}", len(utterances)) as advance:
         for utterance, result in zip(utterances, results, strict=True):
             advance(1)

@@ -77,6 +77,9 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
         samples, rate, _ = sound_file.info(utterance.audio)
     except InputError as error:
         return Job(utterance, (), 0, error.what)
+    if utterance.stretch is not None:
+        start, end = utterance.stretch
+        samples = max(min(round(end * rate), samples) - round(start * rate), 0)
     return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
 
 
@@ -94,5 +97,6 @@ def source_digest(jobs: Sequence[Job], config: Config) -> str:
         except OSError:
             stamp = []
         channel = [] if job.utterance.channel is None else [job.utterance.channel]
-        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel]).encode())
+        stretch = job.utterance.stretch or ()
+        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel, *stretch]).encode())
     return digest.hexdigest()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +19,34 @@ from speechctc.inference.batch_decode import decode_files, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.progress import Reporter
+from speechctc.stages.utterance_sound import sound_of
+
+
+class ScoredUtterance(NamedTuple):
+    """An utterance, the phones recognised in it, and its errors by the model's folding.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the split.
+    utterance : Utterance
+    segments : tuple of Segment
+    counts : EditCounts
+    """
+
+    number: int
+    utterance: Utterance
+    segments: tuple[Segment, ...]
+    counts: EditCounts
+
+    @property
+    def phones(self) -> list[str]:
+        """The phones recognised."""
+        return [segment.phone for segment in self.segments]
 
 
 @dataclass
@@ -32,34 +59,49 @@ class ScoredSplit:
         All utterances of the split, decoded or not.
     protocol : str
         How phones were decoded, folded and compared, in words.
+    folding : Folding
+    results : list of ScoredUtterance
     counts : EditCounts
+        Of all results.
     skipped : list of (str, str)
         Ids of utterances that could not be scored, and the reasons.
     """
 
     utterances: tuple[Utterance, ...]
     protocol: str
+    folding: Folding
+    results: list[ScoredUtterance] = field(default_factory=list)
     counts: EditCounts = field(default_factory=EditCounts)
-    _each: list[EditCounts] = field(default_factory=list)
-    _speakers: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    _phones: list[tuple[float, bool, int]] = field(default_factory=list)
 
-    def add(self, number: int, phones: Sequence[str], confidences: Sequence[float], folding: Folding) -> None:
+    def add(self, number: int, segments: tuple[Segment, ...]) -> None:
         """Score the phones recognised in utterance `number`."""
-        reference = self.utterances[number].phones
-        counts = edit_counts(folding.apply(reference), folding.apply(phones))
+        utterance, phones = self.utterances[number], [segment.phone for segment in segments]
+        counts = edit_counts(self.folding.apply(utterance.phones), self.folding.apply(phones))
+        self.results.append(ScoredUtterance(number, utterance, segments, counts))
         self.counts += counts
-        self._each.append(counts)
-        self._speakers.append(self.utterances[number].speaker)
-        for confidence, right in zip(confidences, right_phones(reference, phones, folding), strict=True):
-            if right is not None:
-                self._phones.append((confidence, right, number))
+
+    @property
+    def speakers(self) -> list[str]:
+        """The speaker of each result."""
+        return [result.utterance.speaker for result in self.results]
 
     @property
     def reliability(self) -> Reliability:
         """The PER's interval."""
-        return reliability(self._each, self._speakers)
+        return reliability([result.counts for result in self.results], self.speakers)
+
+    @cached_property
+    def _phones(self) -> list[tuple[float, bool, int]]:
+        """Return confidence, rightness and utterance of each scored phone; asked for when all results are there."""
+        return [
+            (segment.confidence, right, number)
+            for number, utterance, segments, _ in self.results
+            for segment, right in zip(
+                segments, right_phones(utterance.phones, [each.phone for each in segments], self.folding), strict=True
+            )
+            if right is not None
+        ]
 
     @property
     def confidences(self) -> NDArray[np.float64]:
@@ -102,7 +144,7 @@ def score_split(
     folding = choose_folding(config.score.fold, recogniser.inventory)
     recogniser = recogniser.configured(config)
     protocol = f"{folding.protocol}; {recogniser.method}; minimal edit distance, every phone counted alike"
-    scored = ScoredSplit(corpus.splits[split], protocol)
+    scored = ScoredSplit(corpus.splits[split], protocol, folding)
     scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not scored.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
@@ -112,8 +154,7 @@ def score_split(
             if isinstance(result, InputError):
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
-                confidences = [segment.confidence for segment in result.segments]
-                scored.add(number, result.phones, confidences, folding)
+                scored.add(number, result.segments)
             advance(1, f"PER {scored.counts.per:.2f} %")
     if not scored.counts.utterances:
         reason = scored.skipped[-1][1]
@@ -122,11 +163,11 @@ def score_split(
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
-    """Decode utterances in order, each from its channel."""
+    """Decode utterances in order, each from its channel and its stretch of the recording."""
     channels = {utterance.channel for utterance in utterances}
-    if len(channels) == 1:
+    if len(channels) == 1 and not any(utterance.stretch for utterance in utterances):
         return decode_files(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
-    return map_in_threads(lambda utterance: recogniser.decode(utterance.audio, channel=utterance.channel), utterances)
+    return map_in_threads(lambda utterance: recogniser.decode(**sound_of(utterance, recogniser)), utterances)
 
 
 def _override(config: Config, overrides: Sequence[str]) -> Config:

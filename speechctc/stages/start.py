@@ -142,7 +142,7 @@ def config_text(found: Survey, name: str) -> str:
         lines += [f"    {split}: {_quoted(str(path))}" for split, path in tables if path]
     if config.root is not None:
         lines += [f"  root: {_quoted(str(config.root))}"]
-    if config.kind == "textgrid":
+    if config.kind in ("textgrid", "elan"):
         lines += [f"  tier: {_quoted(config.tier)}        # the tier whose labels look like phones"]
     why = "TIMIT's labels" if config.kind == "timit" else "the phones are the labels found in the training split"
     lines += [f"  phones: {config.phones}         # {why}"]

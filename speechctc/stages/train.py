@@ -15,6 +15,7 @@ from typing import NamedTuple
 from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.devices import allow_tf32, choose_device, is_out_of_memory
+from speechctc.doctor.before_training import check_before_training, in_a_line
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.progress import Reporter
@@ -74,6 +75,8 @@ def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore |
                 run.check(config, resume)
             ranks.wait()
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
+            if ranks.is_main:
+                _warn(trainer)
             _compile_loss(trainer)
             with _stop_signals(trainer):
                 return _explain_oom(trainer), ranks.is_main
@@ -81,6 +84,15 @@ def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore |
             if ranks.is_main:
                 run.abandon()
             raise
+
+
+def _warn(trainer: Trainer) -> None:
+    """Say in a line each what the doctor finds at once."""
+    found = check_before_training(trainer.data, trainer.config.run, trainer.device.type == "cpu")
+    for finding in found:
+        trainer.reporter.warn(in_a_line(finding))
+    if found:
+        trainer.reporter.note("speechctc doctor with this config says why that matters, what to do, and looks further")
 
 
 def _compile_loss(trainer: Trainer) -> None:

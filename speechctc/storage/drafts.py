@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,10 +68,18 @@ def previous_name(path: Path) -> Path:
     return _name(path, "previous")
 
 
-def previous_of(path: Path) -> Path | None:
-    """Return the old version of `path` from a replacement that is not complete, or None."""
-    found = sorted(path.parent.glob(f"{_stem(path)}-*.previous"), key=_changed)
-    return found[-1] if found else None
+def previous_of(path: Path, names: Iterable[str]) -> Path | None:
+    """Return the old version of `path` from a replacement that is not complete, or None.
+
+    Parameters
+    ----------
+    path : Path
+    names : iterable of str
+        The names in its folder.
+    """
+    stem = f"{_stem(path)}-"
+    found = [path.with_name(name) for name in names if name.startswith(stem) and name.endswith(".previous")]
+    return max(found, key=_changed, default=None)
 
 
 def is_draft(name: str) -> bool:

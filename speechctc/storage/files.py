@@ -57,6 +57,11 @@ def write_text(path: Path, text: str) -> None:
     write_file(path, lambda draft: _write_bytes(draft, content))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, as `write_file` does."""
+    write_file(path, lambda draft: _write_bytes(draft, content))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write plain values as JSON; bytes of file names that are not UTF-8 are escaped as lone surrogates."""
     content = (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
@@ -138,12 +143,28 @@ def standing(path: Path) -> Path:
 
 
 def _find(path: Path) -> Path | None:
-    for _ in range(3):  # it may be restored between the two checks
+    """Return where a folder is now; None if listings show neither its name nor an old version.
+
+    A single check of both names is not enough: a folder can be replaced again and again between the two.
+    """
+    absent = 0
+    for _ in range(TRIES):
         if path.exists():
             return path
-        if (previous := previous_of(path)) is not None:
+        names = _names(path.parent)
+        if (previous := previous_of(path, names)) is not None:
             return previous
+        absent += path.name not in names or path.is_symlink()
+        if absent == 3:  # the listing of a very large folder is not made in one step
+            break
     return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def settle_folder(path: Path) -> None:
@@ -151,7 +172,7 @@ def settle_folder(path: Path) -> None:
 
     Only the one process that may write to the folder may call this.
     """
-    while (previous := previous_of(path)) is not None:
+    while (previous := previous_of(path, _names(path.parent))) is not None:
         if path.exists():
             shutil.rmtree(previous)
         else:

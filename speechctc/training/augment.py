@@ -8,6 +8,7 @@ References
 .. [1] T. Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: `speed`.
 .. [2] N. Jaitly and G. Hinton, "Vocal tract length perturbation (VTLP) improves speech recognition", 2013: `warp`.
 .. [3] D. Park et al., "SpecAugment", Interspeech 2019: `band_masks`, `time_masks`.
+.. [4] J. Polack, "La transmission de l'énergie sonore dans les salles", 1988: the exponential decay of `reverb`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
 NOISE_SECONDS = 20
+DECAY_SECONDS = (0.2, 0.8)  # time in which the sound of a room falls by 60 dB
+DIRECT_DB = (-3.0, 12.0)  # power of the direct sound over that of the reverberation
+TELEPHONE_HZ = ((150.0, 350.0), (3200.0, 4000.0))  # the lowest and the highest frequency that a telephone carries
+TELEPHONE_DB = (20.0, 60.0)  # attenuation below and above
+QUANTISATION = 3.0  # natural log power of a mel band in the rounding noise of 16 bits
 
 
 class Augmenter:
@@ -46,7 +52,7 @@ class Augmenter:
         return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
     def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Perturb speed, vocal tract length, equalisation and level, and add noise.
+        """Perturb speed, vocal tract length, room, equalisation, bandwidth and level, and add noise.
 
         Parameters
         ----------
@@ -66,10 +72,14 @@ class Augmenter:
             static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
             static = self._vtlp(static.float())
+        if config.reverb:
+            static = self._reverberate(static.float())
         if config.colour_db:
             static = self._equalise(static.float())
         if self.noise is not None:
             static = self._add_noise(static.float(), frames)
+        if config.telephone:
+            static = self._limit_band(static.float())
         if config.gain_db:
             gain = NEPER * config.gain_db * self._uniform(-1.0, 1.0, len(static))
             static = static + gain[:, None, None]
@@ -136,6 +146,38 @@ class Augmenter:
         steps = torch.arange(static.shape[1], device=self.device)
         noise = self.noise[(begin[:, None] + steps) % len(self.noise)]
         return torch.logaddexp(static, noise + level[:, None, None])
+
+    def _reverberate(self, static: Tensor) -> Tensor:
+        """Add to the power of each band that of earlier frames, decaying exponentially [4]_."""
+        count, shift = len(static), self.features.shift_ms / 1000
+        decay = (-6 * math.log(10) * shift / self._uniform(*DECAY_SECONDS, count)).exp()  # of the power, per frame
+        share = (-NEPER * self._uniform(*DIRECT_DB, count)).exp() * (1 - decay) / decay
+        share = share * (self._uniform(0.0, 1.0, count) < self.config.reverb)
+        power = static.exp()
+        sums, factor, step = power, decay, 1  # sums[t]: of decay ** k * power[t - k] over k < step
+        while step < static.shape[1] and step * shift < DECAY_SECONDS[1]:
+            earlier = torch.nn.functional.pad(sums[:, :-step], (0, 0, step, 0))
+            sums, factor, step = torch.addcmul(sums, factor[:, None, None], earlier), factor**2, 2 * step
+        return torch.lerp(power, sums, share[:, None, None]).log()
+
+    def _limit_band(self, static: Tensor) -> Tensor:
+        """Attenuate the bands that a telephone does not carry."""
+        mels, count = self.features.mels, len(static)
+        centres = self._band_centres()
+        low, high = (self._uniform(*edge, count)[:, None] for edge in TELEPHONE_HZ)
+        loss = NEPER * (TELEPHONE_DB[0] * (centres < low) + TELEPHONE_DB[1] * (centres > high))
+        loss = loss * (self._uniform(0.0, 1.0, count) < self.config.telephone)[:, None]
+        loss = torch.nn.functional.pad(loss, (0, static.shape[2] - mels))[:, None, :]
+        return torch.where(loss > 0, (static - loss).clamp(min=QUANTISATION), static)
+
+    def _band_centres(self) -> Tensor:
+        """Return the centre frequencies of the mel bands, Hz (HTK's mel scale, as in the filter bank)."""
+        features = self.features
+        nyquist = features.sample_rate / 2
+        high = features.high_hz if features.high_hz > 0 else nyquist + features.high_hz
+        lowest, highest = (1127 * math.log1p(hz / 700) for hz in (features.low_hz, high))
+        mel = torch.linspace(lowest, highest, features.mels + 2, device=self.device)[1:-1]
+        return 700 * (mel / 1127).expm1()
 
     def _white_noise(self) -> Tensor:
         """Return static features of white noise, (frames, static_dims); the power of all mel bands sums to 1."""

@@ -1,3 +1,4 @@
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import resampling, sound_file, stream
+from speechctc.audio import ffmpeg, resampling, sound_file, stream
 from speechctc.errors import InputError
 
 
@@ -215,3 +216,25 @@ def test_real_flac_is_read(shared_data: Path) -> None:
     samples, seconds = sound_file.read(path, 8000)
     assert len(samples) == pytest.approx(seconds * 8000, abs=1)
     assert -60 < decibels(samples) < 0
+
+
+@pytest.mark.parametrize("ending", [".wav", ".flac", ".ogg", ".mp3", ".m4a", ".webm"])
+def test_a_stretch_is_what_the_whole_has_there(tmp_path: Path, ending: str) -> None:
+    samples = np.cumsum(np.random.default_rng(2).standard_normal(6 * 16000))
+    soundfile.write(tmp_path / "a.wav", 0.1 * samples / np.abs(samples).max(), 16000)
+    path = tmp_path / f"a{ending}"
+    if ending in (".m4a", ".webm"):
+        if not ffmpeg.installed():
+            pytest.skip("ffmpeg is not installed")
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", tmp_path / "a.wav", path], check=True)
+    elif ending != ".wav":
+        soundfile.write(path, soundfile.read(tmp_path / "a.wav")[0], 16000)
+    rate = sound_file.info(path).rate
+    whole, _ = sound_file.read(path, rate)
+    for start, end in ((0.0, 0.5), (0.25, 1.0), (3.123, 4.0), (5.5, 99.0)):
+        part, seconds = sound_file.read(path, rate, stretch=(start, end))
+        wanted = whole[round(start * rate) : round(end * rate)]
+        assert len(part) == len(wanted) and seconds == len(part) / rate
+        assert np.allclose(part, wanted, atol=1e-6)
+    with pytest.raises(InputError, match=r"no sound at 30.00 s|none of its samples"):
+        sound_file.read(path, rate, stretch=(30.0, 31.0))

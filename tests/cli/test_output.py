@@ -59,14 +59,21 @@ def test_corrected_textgrids_survive_the_round_trip(speechctc: Command, here: Pa
     assert speechctc(*round_trip, "--overwrite").status == 0 and "fixed" not in corrected.read_text()
 
 
-@pytest.mark.parametrize("ending", ["txt", "json", "ctm", "tsv", "csv", "TextGrid"])
+@pytest.mark.parametrize("ending", ["txt", "json", "ctm", "tsv", "csv", "TextGrid", "html"])
 def test_one_file_out_is_kept_and_has_the_format_of_its_ending(speechctc: Command, here: Path, ending: str) -> None:
     write_song(here / "a.wav", SONG)
     Path(f"mine.{ending}").write_text("my own work")
     said = one_line_error(speechctc("decode", "a.wav", "--out", f"mine.{ending}"))
     assert f"mine.{ending}: exists and was made" in said and Path(f"mine.{ending}").read_text() == "my own work"
     assert speechctc("decode", "a.wav", "--out", f"new.{ending}").status == 0
-    starts = {"txt": "low mid", "json": "[", "ctm": "a 1 0.", "tsv": "file\t", "csv": "file,", "TextGrid": "File type"}
+    starts = {
+        "txt": "low mid",
+        "json": "[",
+        "ctm": "a 1 0.",
+        "tsv": "file\t",
+        "csv": "file,",
+        "TextGrid": "File type",
+    } | {"html": "<!doctype html>"}
     assert Path(f"new.{ending}").read_text().startswith(starts[ending])
 
 

@@ -131,9 +131,13 @@ def test_a_tier_without_labels_is_not_taken_for_silence(tmp_path: Path) -> None:
 def test_long_stretches_without_labels_and_long_recordings_are_told(tmp_path: Path) -> None:
     write(tmp_path, "a", "x y")
     write(tmp_path, "b", "x y", seconds=61.0)
-    text = " ".join(read(tmp_path).warnings)
+    text = " ".join(read(tmp_path, max_gap=None).warnings)
     assert "recordings with 10 s or more without a label" in text and "ignore it (1): b.wav" in text
-    assert "recordings longer than 60 s" in text
+    assert "recordings with utterances longer than 60 s and no silence" in text and "(1): b.wav" in text
+    cut = read(tmp_path)
+    assert not cut.warnings and any("1 recordings of 1.0 minutes are cut into 1 utterances" in n for n in cut.notes)
+    stretches = {u.id: u.stretch for part in cut.splits.values() for u in part}
+    assert stretches == {"a": None, "b-0000000": (0.0, 0.45)}, "speech that may be behind the labels is not learned"
 
 
 def test_tiers_are_found_in_any_case_and_unicode_form_and_points_have_no_times(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, read_phn, textgrid_text
+from speechctc.audio.eaf_text import eaf_text
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.demo.build import make_demo
 from speechctc.phones.folding import parse_folding
@@ -37,6 +38,16 @@ def write_grid(recording: Path, target: Path) -> None:
     labels = phones(recording)
     text = textgrid_text(soundfile.info(recording).duration, {"phones": labels, "segments": labels})
     target.with_suffix(".TextGrid").write_text(text, encoding="utf-8")
+
+
+def write_interview(recording: Path, target: Path, speakers: tuple[str, ...]) -> None:
+    """Write a recording with a file of ELAN that has a tier of phones for each speaker."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(target, *soundfile.read(recording))
+    labels = phones(recording)
+    half = len(labels) // len(speakers)
+    tiers = {f"phones@{name}": labels[k * half : (k + 1) * half] for k, name in enumerate(speakers)}
+    target.with_suffix(".eaf").write_text(eaf_text(tiers, target), encoding="utf-8")
 
 
 def place(recording: Path, target: Path, labelled: bool = False) -> None:
@@ -90,6 +101,8 @@ def prepare(folder: Path) -> None:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
     for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
+    for number, recording in enumerate(parts["TRAIN"]):
+        write_interview(recording, folder / "interviews" / f"talk{number}.wav", (f"anna{number}", f"otto{number}"))
     for number, recording in enumerate(parts["DEV"]):
         place(recording, folder / "new" / recording.parent.name / f"{recording.stem}.wav")
         for twin in (number, number + 4):  # each twice: a dev utterance must have no phone that training lacks

@@ -45,6 +45,8 @@ NOT_RUN = {
     r"srun .*": "it needs Slurm and GPUs",
     r"scripts/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
     r"scripts/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
+    r"speechctc decode .*--cluster .*": "tests/test_cluster.py decodes on a cluster",
+    r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",
     r"speechctc lm .*|speechctc decode .*(--lm |vlork).*": "tests/cli/test_lm.py runs these on its files",
 }
 

@@ -15,6 +15,7 @@ import speechctc
 from speechctc.cli.app import app
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
+from speechctc.lm import tuned
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.stages import export as stage
@@ -51,6 +52,18 @@ def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
     assert ours is not None and theirs is not None
     np.testing.assert_allclose(theirs.log_probs, ours.log_probs, atol=0.01)
     np.testing.assert_array_equal(theirs.next_state, ours.next_state)
+
+
+def test_tuned_weights_are_exported_for_the_rounded_ngram(run: Path, here: Path) -> None:
+    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.5, beam=16)
+    own = tuned.identity(load_checkpoint(run / "best").lm, None)
+    tuned.write_tuned(run / "best" / tuned.FILE, entry | {"lms": own})
+    tuned.write_tuned(run / "best" / tuned.FILE, entry | {"lms": "of another", "beam": 8})
+    export(run, here / "given")
+    given = speechctc.load(here / "given")
+    assert given.config.decode.lm_weight == 0.7 and given.config.decode.beam == 16
+    assert len(tuned.read_tuned(here / "given" / tuned.FILE)) == 2
+    assert export(run, here / "given", overwrite=True)
 
 
 def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:

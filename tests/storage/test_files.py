@@ -135,6 +135,27 @@ def test_a_reader_never_sees_two_versions_mixed(tmp_path: Path, monkeypatch: pyt
     assert os.listdir(tmp_path) == ["best"]
 
 
+def test_a_reader_finds_a_folder_that_is_away_whenever_it_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look falls into the moment between the two renames, and each listing after it."""
+    path, exists, looks = tmp_path / "best", Path.exists, [0]
+    files.write_folder(path, lambda draft: files.write_text(draft / "w", "1"))
+
+    def away_for_long(self: Path) -> bool:
+        looks[0] += self == path
+        return exists(self) and (self != path or looks[0] > 50)
+
+    def read(folder: Path) -> str:
+        if looks[0] <= 50:
+            raise FileNotFoundError(folder)
+        return (folder / "w").read_text()
+
+    monkeypatch.setattr(Path, "exists", away_for_long)
+    assert files.read_folder(path, read) == "1"
+    assert files.standing(tmp_path / "other") == tmp_path / "other"
+
+
 def test_what_another_program_named_alike_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "mod"
     theirs = ["mod.previous/thesis.txt", "mod.partial/thesis.txt", "x.partial", ".speechctc-mine.partial", ".mod.tmp"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchaudio
 from torch import Tensor
 
 from speechctc.config.corpus_config import CorpusConfig
@@ -28,6 +29,8 @@ EVERYTHING = (
     "augment.gain_db=6",
     "augment.colour_db=3",
     "augment.noise_db=[10,40]",
+    "augment.reverb=0.5",
+    "augment.telephone=0.5",
     "augment.band_masks=1",
     "augment.time_masks=2",
 )
@@ -197,3 +200,35 @@ def test_an_augmented_run_goes_on_to_the_bit(extracted: Path, here: Path) -> Non
     whole = run_once(extracted, here / "whole", "train.epochs=3", *settings)
     run_once(extracted, here / "parts", "train.epochs=1", *settings)
     assert same(whole, run_once(extracted, here / "parts", "train.epochs=3", *settings, resume=True))
+
+
+def test_reverberation_adds_the_power_of_earlier_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds of decay, decibels of direct sound, chosen or not: drawn in this order."""
+    drawn = iter([torch.tensor([0.3, 0.5]), torch.tensor([3.0, 0.0]), torch.tensor([0.4, 0.9])])
+    monkeypatch.setattr(Augmenter, "_uniform", lambda *_: next(drawn))
+    static = static_features(speech(1.0), FeatureConfig(mels=23))[None].repeat(2, 1, 1)
+    changed = augmenter(reverb=0.5)._reverberate(static).double()
+    power, decay = static[0].double().exp(), 10 ** (-6 * 0.01 / 0.3)
+    tail = torch.zeros_like(power)
+    for t in range(1, len(power)):
+        tail[t] = decay * (tail[t - 1] + power[t - 1])
+    tail *= 10**-0.3 * (1 - decay) / decay
+    torch.testing.assert_close(changed[0], (power + tail).log(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(changed[1], static[1].double(), atol=1e-5, rtol=0)
+
+
+def test_a_telephone_carries_the_middle_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([torch.tensor([300.0, 300.0]), torch.tensor([3400.0, 3400.0]), torch.tensor([0.1, 0.9])])
+    monkeypatch.setattr(Augmenter, "_uniform", lambda *_: next(drawn))
+    static = static_features(speech(1.0), FeatureConfig(mels=23))[None].repeat(2, 1, 1)
+    limited, untouched = augmenter(telephone=0.5)._limit_band(static)
+    banks = torchaudio.functional.melscale_fbanks(2000, 20.0, 8000.0, 23, 16000, None, "htk")
+    centres = banks.argmax(0) * 8000 / 1999
+    carried = (centres > 350) & (centres < 3300)
+    outside = (centres < 250) | (centres > 3600)
+    assert carried.sum() > 8 and outside.sum() > 4
+    assert torch.equal(untouched, static[1])
+    assert torch.equal(limited[:, :23][:, carried], static[0, :, :23][:, carried])
+    assert torch.equal(limited[:, 23:], static[0, :, 23:]), "the energy stays"
+    assert (limited[:, :23][:, centres > 3600] <= (static[0, :, :23][:, centres > 3600] - 13.8).clamp(min=3.01)).all()
+    assert (limited[:, :23][:, outside] < static[0, :, :23][:, outside]).float().mean() > 0.9

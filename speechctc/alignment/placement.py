@@ -1,0 +1,230 @@
+"""Place a transcript in the posteriors of a recording; find what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.alignment.anchors import anchored_band, touches
+from speechctc.alignment.compiled import BLANK, CompiledTranscript, Costs, Kind, compile_transcript
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import Item
+from speechctc.ctc.graph import Band
+from speechctc.ctc.graph_viterbi import GraphPath, graph_viterbi
+
+EXACT_CELLS = 1_000_000_000
+"""Pairs of frames and states up to which all are looked at."""
+MOST_CELLS = 20 * EXACT_CELLS
+"""Pairs of frames and states up to which a band is widened."""
+REACH = (1500, 400)
+"""How far a band reaches from its middle line at first, in frames and in states."""
+PER_PHONE = 0.5
+"""What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
+FIRST = Costs(2.0, 1000.0)
+"""Costs of the pass from whose scores the others are learned: no unit is left out."""
+FEWEST = 20  # units to learn costs from
+LEAST_MISSING, SPREADS = 3.0, 3.0
+
+
+class Visit(NamedTuple):
+    """A phone on the path.
+
+    Attributes
+    ----------
+    unit : int
+        Number of its unit; -1 for a silence between units.
+    place : int
+        Which phone of the unit's pronunciation it is; -1 for a silence.
+    first, end : int
+        Its frames, without blanks: from `first` to before `end`.
+    deficit : float
+        By how much the best class of each of its frames, and of the blanks before it in its unit, is more probable
+        than the path, summed up; nats.
+    """
+
+    unit: int
+    place: int
+    first: int
+    end: int
+    deficit: float
+
+
+class Stretch(NamedTuple):
+    """Frames from `first` to before `end` without phones of the transcript; `wanted`: there is a ``*`` for them."""
+
+    first: int
+    end: int
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The most probable way to place a transcript.
+
+    Attributes
+    ----------
+    score : float
+        Log probability of the path, costs included; -inf if the transcript does not fit into the recording.
+    classes : ndarray, shape = (n_frames,), int64
+        The class of each frame; the blank in stretches without phones of the transcript.
+    visits : tuple of Visit
+    stretches : tuple of Stretch
+    missing : tuple of (int, int)
+        Units left out: the frame after which each would be, and its number.
+    touched : int or None
+        The first frame in which the path is near the edge of its band; None: it is nowhere, or there is no band.
+    is_exact : bool
+        All states were looked at in all frames.
+    costs : Costs or None
+    """
+
+    score: float
+    classes: NDArray[np.int64]
+    visits: tuple[Visit, ...]
+    stretches: tuple[Stretch, ...]
+    missing: tuple[tuple[int, int], ...]
+    touched: int | None
+    is_exact: bool
+    costs: Costs | None
+
+
+def place(
+    items: Sequence[Item],
+    encode: Callable[[Sequence[str]], list[int]],
+    posteriors: Posteriors,
+    find_misfits: bool = False,
+    silences: Sequence[int] = (),
+) -> Placement:
+    """Place a transcript in a recording.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    encode : callable
+        Phones to classes.
+    posteriors : Posteriors
+    find_misfits : bool
+        Units may be missing from the recording, and the recording may hold more than the transcript. What that costs
+        is learned from how well the units fit.
+    silences : sequence of int
+        Classes that may stand between units.
+
+    Raises
+    ------
+    InputError
+        As `compile_transcript`.
+    """
+    if not find_misfits:
+        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None)
+    compiled = compile_transcript(items, encode, posteriors.classes, FIRST, silences)
+    first = _place(compiled, posteriors, FIRST)
+    costs = learned_costs(first.visits)
+    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs)
+
+
+def learned_costs(visits: Sequence[Visit]) -> Costs:
+    """Return costs learned from a path that leaves no unit out.
+
+    A unit should be left out if it fits worse than units of its length usually do: by more than `SPREADS` times the
+    distance of the upper quartile of the deficit per phone from its median. Damage of a tenth or a fifth of the
+    transcript hardly changes these two.
+    """
+    deficits: dict[int, list[float]] = {}
+    for visit in visits:
+        if visit.unit >= 0:
+            deficits.setdefault(visit.unit, []).append(visit.deficit)
+    means = [float(np.mean(each)) for each in deficits.values()]
+    if len(means) < FEWEST:
+        return Costs(FIRST.extra, 2 * LEAST_MISSING)
+    middle, upper = np.percentile(means, (50, 75))
+    return Costs(FIRST.extra, float(max(upper + SPREADS * (upper - middle), LEAST_MISSING)))
+
+
+def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None) -> Placement:
+    emissions = posteriors.with_any(PER_PHONE)
+    states, frames = compiled.graph.states, posteriors.frames
+    band = Band.full(frames, states)
+    if band.cells <= EXACT_CELLS:
+        path = graph_viterbi(compiled.graph, emissions, frames, band)
+        return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True, costs)
+    reach, further = REACH
+    while True:
+        band = anchored_band(compiled, posteriors, reach, further)
+        path = graph_viterbi(compiled.graph, emissions, frames, band)
+        near = touches(path.states, band, states)
+        reach, further = 2 * reach, 2 * further
+        if (path.score > -np.inf and not len(near)) or 2 * band.cells > MOST_CELLS or reach > 2 * frames:
+            return _placement(compiled, posteriors, path, near, False, costs)
+
+
+def _placement(
+    compiled: CompiledTranscript,
+    posteriors: Posteriors,
+    path: GraphPath,
+    touched: NDArray[np.int64],
+    is_exact: bool,
+    costs: Costs | None,
+) -> Placement:
+    """Return what a path says."""
+    if path.score == -np.inf:
+        return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact, costs)
+    kinds = compiled.kind[path.states]
+    spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
+    classes = np.where(spoken, compiled.graph.column[path.states], BLANK).astype(np.int64)
+    missing = [(int(frame), compiled.left_out[int(arc)]) for frame, arc in path.jumps if int(arc) in compiled.left_out]
+    return Placement(
+        path.score,
+        classes,
+        tuple(_visits(compiled, posteriors, path, spoken)),
+        tuple(_stretches(kinds)),
+        tuple(missing),
+        int(touched[0]) if len(touched) else None,
+        is_exact,
+        costs,
+    )
+
+
+def _visits(
+    compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath, spoken: NDArray[np.bool_]
+) -> list[Visit]:
+    deficits = np.zeros(posteriors.frames + 1)  # summed up before each frame
+    np.cumsum(_deficits(compiled, posteriors, path), out=deficits[1:])
+    edges = np.flatnonzero(np.diff(path.states, prepend=-1, append=-1))
+    visits: list[Visit] = []
+    for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if spoken[first]:
+            state = path.states[first]
+            unit = int(compiled.unit[state])
+            inside = visits and visits[-1].unit == unit and compiled.place[state] > 0
+            begin = visits[-1].end if inside else first
+            deficit = float(deficits[end] - deficits[begin])
+            visits.append(Visit(unit, int(compiled.place[state]), first, end, deficit))
+    return visits
+
+
+def _deficits(compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath) -> NDArray[np.float64]:
+    """Return by how much the best class of each frame is more probable than that of the path, shape (n_frames,)."""
+    columns = compiled.graph.column[path.states]
+    own: list[NDArray[Any]] = [np.zeros(0)]
+    start = 0
+    for rows in posteriors.blocks():
+        wanted = columns[start : start + len(rows)]
+        inside = np.minimum(wanted, posteriors.classes - 1)
+        own.append(np.where(wanted < posteriors.classes, rows[np.arange(len(rows)), inside], np.inf))
+        start += len(rows)
+    found: NDArray[np.float64] = np.maximum(posteriors.best - np.concatenate(own), 0.0)
+    return found
+
+
+def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
+    """Return the stretches without phones of the transcript; blanks between two of a kind are part of them."""
+    edges = np.flatnonzero(np.diff(kinds, prepend=-1, append=-1))
+    return [
+        Stretch(first, end, kinds[first] == Kind.stretch)
+        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        if kinds[first] in (Kind.extra, Kind.stretch)
+    ]

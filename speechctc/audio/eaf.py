@@ -1,0 +1,218 @@
+"""Reads the annotation files of ELAN (.eaf): tiers with times, tiers that share their parent's time, and media."""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PureWindowsPath
+from typing import NamedTuple, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from speechctc.audio.recordings import CONTAINERS, ENDINGS, sibling_file
+from speechctc.audio.textgrids import Entry, Tier
+from speechctc.errors import InputError
+
+ENDING = ".eaf"
+
+
+class Media(NamedTuple):
+    """A linked recording: its address, that relative to the .eaf file, and its time in seconds where 0 s is in ELAN."""
+
+    url: str
+    relative: str
+    origin: float
+
+
+class Eaf(NamedTuple):
+    """The tiers and the linked recordings of a file."""
+
+    tiers: list[Tier]
+    media: tuple[Media, ...]
+
+
+class _Annotation(NamedTuple):
+    """A label, and its slots of time, or the annotation above it and the one before it."""
+
+    label: str
+    slots: tuple[str, str] | None
+    parent: str
+    previous: str
+
+
+class _Builder(ElementTree.TreeBuilder):
+    """Refuses a document type, which no .eaf file has, before its entities are read."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> NoReturn:
+        raise ElementTree.ParseError("it has a document type, which could name other files")
+
+
+def read_eaf(path: Path) -> Eaf:
+    """Read a file of ELAN, of any version.
+
+    Labels of symbolic tiers lie in the time of their parent: alone in all of it, several in equal parts of it, which
+    `Tier.timed` tells. So do labels of a time subdivision whose times nobody has set.
+
+    Raises
+    ------
+    InputError
+        The file does not exist, is not XML or not ELAN's, or refers to times or annotations that it does not have.
+    """
+    root = _parse(path)
+    try:
+        order = root.find("TIME_ORDER")
+        slots = {slot.attrib["TIME_SLOT_ID"]: slot.get("TIME_VALUE") for slot in ([] if order is None else order)}
+        tiers = {tier.attrib["TIER_ID"]: _annotations(tier) for tier in root.iter("TIER")}
+        spans = _Spans(tiers, {slot: None if value is None else int(value) / 1000 for slot, value in slots.items()})
+        return Eaf(
+            [_tier(tier, tiers[tier.attrib["TIER_ID"]], spans) for tier in root.iter("TIER")],
+            tuple(map(_media, root.iter("MEDIA_DESCRIPTOR"))),
+        )
+    except KeyError as error:
+        raise InputError(
+            f"{path}: damaged: it refers to {error}, which it does not have", "repair it in ELAN"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = "annotations refer to each other in a circle" if isinstance(error, RecursionError) else str(error)[:80]
+        raise InputError(f"{path}: damaged: {reason}", "repair it in ELAN") from None
+
+
+def _parse(path: Path) -> ElementTree.Element:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "check the path")
+    try:
+        root = ElementTree.parse(path, ElementTree.XMLParser(target=_Builder())).getroot()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", "change its permissions") from None
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
+        raise InputError(f"{path}: not a file of ELAN ({str(error)[:80]})", "save it again in ELAN") from None
+    if root is None or root.tag != "ANNOTATION_DOCUMENT":
+        raise InputError(f"{path}: XML, but not a file of ELAN (.eaf)", "export it from ELAN")
+    header = root.find("HEADER")
+    if header is not None and header.get("TIME_UNITS", "milliseconds") != "milliseconds":
+        raise InputError(f"{path}: times in {header.get('TIME_UNITS')}, not in milliseconds", "save it again in ELAN")
+    return root
+
+
+def _media(element: ElementTree.Element) -> Media:
+    url, relative = element.get("MEDIA_URL", ""), element.get("RELATIVE_MEDIA_URL", "")
+    return Media(url, relative, int(element.get("TIME_ORIGIN") or 0) / 1000)
+
+
+def _annotations(tier: ElementTree.Element) -> dict[str, _Annotation]:
+    """Return the annotations of a tier by their ids."""
+    found = {}
+    for element in tier.findall("ANNOTATION/*"):
+        label = (element.findtext("ANNOTATION_VALUE") or "").strip()
+        slots = (element.attrib["TIME_SLOT_REF1"], element.attrib["TIME_SLOT_REF2"]) if _aligned(element) else None
+        parent, previous = element.get("ANNOTATION_REF", ""), element.get("PREVIOUS_ANNOTATION", "")
+        found[element.attrib["ANNOTATION_ID"]] = _Annotation(label, slots, parent, previous)
+    return found
+
+
+def _aligned(element: ElementTree.Element) -> bool:
+    return element.tag == "ALIGNABLE_ANNOTATION"
+
+
+class _Spans:
+    """From when to when each annotation goes, in seconds, and whether the file says so."""
+
+    def __init__(self, tiers: Mapping[str, Mapping[str, _Annotation]], slots: Mapping[str, float | None]) -> None:
+        self._all = {id: each for tier in tiers.values() for id, each in tier.items()}
+        self._times: dict[str, tuple[float, bool]] = {}
+        for tier in tiers.values():
+            self._times |= _filled([slot for each in tier.values() for slot in each.slots or ()], slots)
+        self._siblings: dict[str, tuple[int, int]] = {}  # place among the annotations of one parent, and their number
+        for tier in tiers.values():
+            children = defaultdict(list)
+            for id, each in tier.items():
+                if each.slots is None:
+                    children[each.parent].append(id)
+            for ids in children.values():
+                ranked = _chained(ids, tier)
+                self._siblings |= {id: (place, len(ranked)) for place, id in enumerate(ranked)}
+
+    def of(self, id: str) -> tuple[float, float, bool]:
+        """Return the start and end of an annotation, and whether the file has them."""
+        annotation = self._all[id]
+        if annotation.slots is not None:
+            (start, known), (end, also) = (self._times[slot] for slot in annotation.slots)
+            return start, end, known and also
+        start, end, known = self.of(annotation.parent)
+        place, count = self._siblings[id]
+        step = (end - start) / count
+        return start + place * step, start + (place + 1) * step, known and count == 1
+
+
+def _filled(used: Sequence[str], slots: Mapping[str, float | None]) -> dict[str, tuple[float, bool]]:
+    """Return the times of a tier's slots; those without one are spread evenly between their neighbours."""
+    rank = {slot: number for number, slot in enumerate(slots)}
+    ordered = sorted(set(used), key=lambda slot: rank[slot])
+    known = [number for number, slot in enumerate(ordered) if slots[slot] is not None]
+    if ordered and (not known or known[0] != 0 or known[-1] != len(ordered) - 1):
+        raise ValueError("the first or the last annotation of a tier has no time")
+    times: dict[str, tuple[float, bool]] = {}
+    for left, right in zip(known, known[1:] + known[-1:], strict=True):
+        start, end = slots[ordered[left]] or 0.0, slots[ordered[right]] or 0.0
+        for number in range(left, max(right, left + 1)):
+            share = (number - left) / max(right - left, 1)
+            times[ordered[number]] = (start + share * (end - start), number == left)
+    return times
+
+
+def _chained(ids: Sequence[str], tier: Mapping[str, _Annotation]) -> list[str]:
+    """Return the annotations of one parent in their order, which each one's previous one gives."""
+    members = set(ids)
+    after = {tier[id].previous: id for id in ids if tier[id].previous in members}
+    ranked: dict[str, None] = {}
+    for first in (id for id in ids if tier[id].previous not in members):
+        id: str | None = first
+        while id is not None and id not in ranked:
+            ranked[id] = None
+            id = after.get(id)
+    return [*ranked, *(id for id in ids if id not in ranked)]
+
+
+def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], spans: _Spans) -> Tier:
+    found = [(spans.of(id), annotation.label) for id, annotation in annotations.items()]
+    entries = [Entry(start, end, label) for (start, end, _), label in found]
+    timed = all(known for (_, _, known), label in found if label)
+    return Tier(element.attrib["TIER_ID"], False, entries, (element.get("PARTICIPANT") or "").strip(), timed)
+
+
+def find_media(path: Path, media: Sequence[Media]) -> tuple[Path, float]:
+    """Return the recording of an .eaf file, and its time in seconds where 0 s is in ELAN.
+
+    It is a linked file where that exists, under its full or its relative path; else the recording of its name, with
+    any ending, beside the .eaf file; else the recording beside it with the name of the .eaf file. Sound files come
+    before videos.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    ranked = sorted(media, key=lambda each: _name(each.url).lower().endswith(CONTAINERS))
+    for each in ranked:
+        linked = next((place for place in _places(path, each) if os.path.isfile(place)), None)
+        found = linked or sibling_file(path.parent / (_name(each.url) or _name(each.relative) or path.name), ENDINGS)
+        if found is not None and found.suffix.lower() in ENDINGS:
+            return found, each.origin
+    if (beside := sibling_file(path, ENDINGS)) is not None:
+        return beside, 0.0
+    names = ", ".join(sorted({_name(each.url) or _name(each.relative) for each in media}))
+    what = f"it names {names}, which is" if names else "it names none, and none of its name is"
+    raise InputError(f"{path}: no recording: {what} not beside it", "put the recording beside it")
+
+
+def _places(path: Path, media: Media) -> list[Path]:
+    """Return where a linked file may be: where it was, and where it is relative to the .eaf file."""
+    full = unquote(urlsplit(media.url).path if media.url.startswith("file:") else media.url)
+    full = full[1:] if full[2:3] == ":" else full  # /C:/talks/a.wav
+    relative = unquote(media.relative.removeprefix("file:")).replace("\\", "/").lstrip("/")
+    return [Path(full)] * bool(full) + [path.parent / relative] * bool(relative)
+
+
+def _name(url: str) -> str:
+    return PureWindowsPath(unquote(url)).name  # a path of Windows or of Unix

@@ -1,0 +1,31 @@
+"""The command studio: a page to listen, correct and train again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speechctc.cli.options import ModelOrBundledOption
+from speechctc.cli.streams import say, show
+
+
+def studio_command(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of your recordings, or one recording to open in its folder.")
+    ] = Path("."),
+    model: ModelOrBundledOption = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port of the page; 0: any free one.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
+) -> None:
+    """Listen to recordings, correct their phones, and train again: a page on this machine.
+
+    Corrections are saved at once, in a journal beside each recording and in its TextGrid. Of a TextGrid that you
+    made, a copy is kept. Nothing is sent to another machine.
+    """
+    from speechctc.studio.serve import serve
+
+    serve(folder, model, port, browser, show, say)

@@ -1,0 +1,72 @@
+"""Reads the tiers of all files of a corpus: as phones, or as words that are read as phones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speechctc.corpora.corpus import Corpus, Rejected
+from speechctc.corpora.tier_report import FileNote, report_tiers
+from speechctc.corpora.tier_utterances import Labelled, find_utterances, texts
+from speechctc.corpora.word_phones import MISSING, WordPhones
+from speechctc.errors import InputError
+
+if TYPE_CHECKING:
+    from speechctc.config.corpus_config import CorpusConfig
+    from speechctc.corpora.corpus_builder import CorpusBuilder
+
+
+class TierReader:
+    """Collects files with tiers, and then reads them: words are learned from all training files first.
+
+    Parameters
+    ----------
+    builder : CorpusBuilder
+        Gets the utterances, and the files and tiers that cannot be used.
+    config : CorpusConfig
+
+    Raises
+    ------
+    InputError
+        ``corpus.words_tier`` is set, and there is neither a dictionary nor a language to read words by.
+    """
+
+    def __init__(self, builder: CorpusBuilder, config: CorpusConfig) -> None:
+        self._builder, self._config = builder, config
+        self._files: list[tuple[Labelled, str]] = []
+        self._notes: list[FileNote] = []
+        self._words = WordPhones(config) if config.words_tier is not None else None
+        if self._words is not None and not self._words.possible:
+            raise InputError("corpus.words_tier is set, and words are read by a dictionary or in a language", MISSING)
+
+    @property
+    def recordings(self) -> list[Path]:
+        """The recordings of the files so far."""
+        return [labelled.audio for labelled, _ in self._files]
+
+    def add(self, labelled: Labelled, split: str) -> None:
+        """Add a file of a split."""
+        self._files.append((labelled, split))
+
+    def read(self) -> None:
+        """Read all files that were added."""
+        if self._words is not None:
+            train = [labelled for labelled, split in self._files if split == "train"]
+            self._words.learn(text for labelled in train for text in texts(labelled, self._config))
+        for labelled, split in self._files:
+            try:
+                found = find_utterances(labelled, split, self._builder, self._config, self._words)
+                self._notes.append(FileNote(labelled, found))
+            except InputError as error:
+                self._builder.rejected[split].append(Rejected(labelled.id, str(error)))
+
+    def to_corpus(self) -> Corpus:
+        """Return the corpus, with notes and warnings on its tiers."""
+        builder, words = self._builder, self._words
+        report_tiers(self._notes, builder, self._config)
+        if words is not None:
+            builder.notes += words.notes()
+            builder.warnings += words.warnings()
+            builder.from_words = words.words
+        corpus = builder.to_corpus(self._config.dev_share, without_dev=not builder.utterances["dev"])
+        return corpus if words is None else words.add_to(corpus)

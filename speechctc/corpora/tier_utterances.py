@@ -1,0 +1,234 @@
+"""Turns the tiers of a TextGrid or of a file of ELAN into utterances: one for each stretch of speech of a speaker."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from speechctc.audio.textgrids import Entry, Tier, choose_tiers, in_order
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.corpora.corpus import Rejected, Utterance
+from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
+from speechctc.corpora.stretches import Piece, Span, cut
+from speechctc.corpora.word_phones import WordPhones
+from speechctc.errors import InputError
+from speechctc.listing import some
+
+TAIL = 0.05  # seconds that labels may end after their recording
+CLOSE = 0.01  # seconds at either end of a recording that make no stretch of their own
+
+
+class Labelled(NamedTuple):
+    """A recording with a file of labels.
+
+    Attributes
+    ----------
+    id : str
+        The id of its utterances, to which speakers and times are appended where there are several.
+    audio, file : Path
+        The recording, and the file of its labels.
+    tiers : sequence of Tier
+    speaker : str
+        The speaker, where the tiers name none.
+    seconds : float
+        Duration of the recording.
+    origin : float
+        Time in the recording, in seconds, of 0 s in the file of labels.
+    note : str
+        What the user should know about how the file was read, or ``""``.
+    """
+
+    id: str
+    audio: Path
+    file: Path
+    tiers: Sequence[Tier]
+    speaker: str
+    seconds: float
+    origin: float = 0.0
+    note: str = ""
+
+
+class Found(NamedTuple):
+    """The utterances of a recording, its longest gap in seconds, and how many utterances another speaker interrupts."""
+
+    utterances: list[Utterance]
+    gap: float
+    interrupted: int
+
+
+def texts(labelled: Labelled, config: CorpusConfig) -> list[str]:
+    """Return the words of each of the tiers that ``corpus.words_tier`` names; none where that cannot be read."""
+    try:
+        tiers = [
+            in_order(tier, labelled.file) for tier, _ in choose_tiers(labelled.tiers, labelled.file, _tier(config))
+        ]
+    except InputError:  # reported when the labels are read
+        return []
+    return [" ".join(each.label for each in tier.entries if _is_word(each.label)) for tier in tiers]
+
+
+def _tier(config: CorpusConfig) -> str:
+    return config.tier if config.words_tier is None else config.words_tier
+
+
+def _is_word(label: str) -> bool:
+    return label.lower() not in PAUSES | UNCLEAR
+
+
+def find_utterances(
+    labelled: Labelled, split: str, builder: CorpusBuilder, config: CorpusConfig, words: WordPhones | None = None
+) -> Found:
+    """Add the utterances of a recording to a split, and what cannot be used to its rejected ones.
+
+    The labels are words where there is a reader of `words`.
+
+    Raises
+    ------
+    InputError
+        No tier has the name, or none of several can be used.
+    """
+    chosen = choose_tiers(labelled.tiers, labelled.file, _tier(config))
+    if len(chosen) > 1:  # a speaker who says nothing here
+        chosen = [(tier, star) for tier, star in chosen if any(each.label for each in tier.entries)] or chosen[:1]
+    found: list[tuple[Tier, list[Utterance]]] = []
+    errors: list[InputError] = []
+    gap = 0.0
+    for tier, star in chosen:
+        try:
+            used = in_order(tier, labelled.file)
+            base = "-".join([labelled.id, *("_".join((star or tier.name).split()) for _ in chosen[1:2])])
+            reader = _Reader(labelled._replace(id=base), used, star, builder, config, words)
+            utterances = list(reader.utterances(split))
+            gap = max(gap, _longest_gap(used, labelled.seconds))
+            found.append((used, utterances))
+        except InputError as error:
+            errors.append(error)
+            if len(chosen) > 1:
+                builder.rejected[split].append(Rejected(f"{labelled.id}-{tier.name}", str(error)))
+    if not found:
+        raise errors[0]
+    builder.utterances[split] += [utterance for _, utterances in found for utterance in utterances]
+    interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
+    return Found([utterance for _, utterances in found for utterance in utterances], gap, interrupted)
+
+
+class _Reader(NamedTuple):
+    """What is needed to read the utterances of a tier, whose entries are in order."""
+
+    labelled: Labelled
+    tier: Tier
+    star: str
+    builder: CorpusBuilder
+    config: CorpusConfig
+    words: WordPhones | None
+
+    def utterances(self, split: str) -> Iterator[Utterance]:
+        """Yield the utterances; add those whose labels cannot be used to the rejected ones of a split."""
+        labelled, tier, shift = self.labelled, self.tier, self.labelled.origin
+        entries = [each._replace(start=each.start + shift, end=each.end + shift) for each in tier.entries]
+        _check(labelled, tier, entries, self.config.segment == "labels" and self.words is None)
+        if self.words is not None:
+            entries = [each for each in entries if _is_word(each.label)]
+        spoken = [each for each in entries if self.builder.keeps(each.label)]
+        beside = _words(labelled, tier, self.star, self.config)
+        for piece in _pieces(spoken, labelled.seconds, tier, self.config):
+            whole = piece.start <= CLOSE and piece.end >= labelled.seconds - CLOSE
+            id = labelled.id if whole else f"{labelled.id}-{round(1000 * piece.start):07d}"
+            mine = spoken[piece.first : piece.last + 1]
+            try:
+                phones, times, words = self._read(id, mine, piece)
+            except InputError as error:
+                self.builder.rejected[split].append(Rejected(id, f"{labelled.file}: {error}"))
+                continue
+            inside = (word.label for word in beside if piece.start <= (word.start + word.end) / 2 < piece.end)
+            yield Utterance(
+                id,
+                labelled.audio,
+                phones,
+                tier.speaker or self.star or labelled.speaker,
+                times,
+                stretch=None if whole else (round(piece.start, 4), round(piece.end, 4)),
+                words=words or tuple(inside),
+            )
+
+    def _read(
+        self, id: str, mine: Sequence[Entry], piece: Piece
+    ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...] | None, tuple[str, ...]]:
+        """Return the phones of an utterance, their times where they have some, and the words that it was read from."""
+        if self.words is not None:
+            text = " ".join(each.label for each in mine)
+            phones, _ = self.builder.labels(self.words.read(id, text, self.labelled.audio, piece.end - piece.start))
+            return tuple(phones), None, tuple(text.split())
+        phones, kept = self.builder.labels(each.label for each in mine)
+        if self.tier.points or not self.tier.timed or len(set(kept)) < len(kept):
+            return tuple(phones), None, ()
+        return tuple(phones), tuple((_within(mine[k].start, piece), _within(mine[k].end, piece)) for k in kept), ()
+
+
+def _within(time: float, piece: Piece) -> float:
+    return min(max(time, piece.start), piece.end) - piece.start
+
+
+def _check(labelled: Labelled, tier: Tier, entries: Sequence[Entry], are_phones: bool) -> None:
+    """Check that a tier has labels, one phone each if they `are_phones`, that end with the recording."""
+    file, seconds = labelled.file, labelled.seconds
+    if not entries:
+        raise InputError(f"{file}: no label in the tier {tier.name!r}", "label it; label a silence as a pause")
+    spaced = [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]
+    if spaced and are_phones:
+        fix = "give each phone its own interval, or set corpus.segment=spaces or ipa to divide labels into phones"
+        raise InputError(f"{file}: labels with a space in them: {some(spaced, 5)}", fix)
+    if entries[-1].end > seconds + TAIL:
+        what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
+        raise InputError(f"{file}: {what}", "check that they belong together")
+
+
+def _pieces(spoken: Sequence[Entry], seconds: float, tier: Tier, config: CorpusConfig) -> list[Piece]:
+    if tier.points or not spoken:
+        return [Piece(0, len(spoken) - 1, 0.0, seconds)]
+    spans = [Span(max(each.start, 0.0), min(each.end, seconds), each.label in PAUSES) for each in spoken]
+    return cut(spans, seconds, config.max_gap, config.max_seconds, _several(config))
+
+
+def _several(config: CorpusConfig) -> bool:
+    """Return whether labels may be several phones, so that there may be a pause between two that touch."""
+    return config.segment != "labels" or config.words_tier is not None
+
+
+def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> list[Entry]:
+    """Return the words of the speaker of a tier; none where the file has no such tier."""
+    try:
+        chosen = choose_tiers(labelled.tiers, labelled.file, config.words)
+    except InputError:
+        return []
+    mine = [each for each, name in chosen if len(chosen) == 1 or (name or each.speaker) == (star or tier.speaker)]
+    shift = labelled.origin
+    entries = [each for words in mine[:1] if not words.points for each in words.entries if each.label]
+    return [Entry(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
+
+
+def _longest_gap(tier: Tier, seconds: float) -> float:
+    """Return the longest time without a label, in seconds; of points, 0."""
+    if tier.points:
+        return 0.0
+    starts, ends = [entry.start for entry in tier.entries], [entry.end for entry in tier.entries]
+    return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
+
+
+def _interrupted(
+    utterances: Sequence[Utterance], found: Sequence[tuple[Tier, object]], tier: Tier, origin: float
+) -> int:
+    """Return in how many utterances another tier has a label."""
+    others = [other for other, _ in found if other is not tier]
+    return sum(any(_speaks(other, utterance, origin) for other in others) for utterance in utterances)
+
+
+def _speaks(tier: Tier, utterance: Utterance, origin: float) -> bool:
+    """Return whether a tier has a label, other than of a pause, during an utterance."""
+    start, end = utterance.stretch or (0.0, float("inf"))
+    first = bisect_right(tier.entries, start - origin, key=lambda each: each.end)
+    during = takewhile(lambda each: each.start < end - origin, islice(tier.entries, first, None))
+    return any(each.label not in PAUSES for each in during)

@@ -1,0 +1,101 @@
+"""A finding of the doctor: what is wrong, where, why it matters, what to do; and the report of all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from speechctc.listing import some
+
+Severity = Literal["stops", "warning", "note"]
+NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
+ORDER: tuple[Severity, ...] = ("stops", "warning", "note")
+SHOWN = 6  # places named in the report for people; JSON has all
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that may spoil training.
+
+    Attributes
+    ----------
+    kind : str
+        A fixed name for programs: ``"clipped"``.
+    severity : {"stops", "warning", "note"}
+        ``"stops"``: training is impossible; ``"warning"``: it may be worse; ``"note"``: it may be intended.
+    what : str
+        What is wrong, with numbers.
+    where : tuple of str
+        The recordings, utterances or phones.
+    why : str
+        Why it matters.
+    fix : str
+        What to do.
+    """
+
+    kind: str
+    severity: Severity
+    what: str
+    where: tuple[str, ...]
+    why: str
+    fix: str
+
+    def to_text(self) -> str:
+        """Return the report for people, in four lines."""
+        lines = [f"{NAMES[self.severity]}: {self.what}"]
+        lines += [f"  where: {some(self.where, SHOWN)}"] if self.where else []
+        return "\n".join([*lines, f"  why:   {self.why}", f"  do:    {self.fix}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        return {**vars(self), "where": list(self.where)}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings, and the facts that were measured.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+    facts : dict of str to str
+        What was examined, by subject, in words.
+    """
+
+    findings: tuple[Finding, ...]
+    facts: dict[str, str]
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether training is possible."""
+        return all(finding.severity != "stops" for finding in self.findings)
+
+    def to_text(self) -> str:
+        """Return the report for people: the facts, then the findings, the gravest first."""
+        width = max(map(len, self.facts), default=0) + 2
+        lines = []
+        for name, text in self.facts.items():
+            first, *more = text.split("\n")
+            lines += [f"{name:<{width}}{first}", *(" " * width + line for line in more)]
+        for finding in in_order(self.findings):
+            lines += ["", finding.to_text()]
+        return "\n".join([*lines, "", self.summary()])
+
+    def summary(self) -> str:
+        """Return the number of findings in a line."""
+        if not self.findings:
+            return "nothing found"
+        counts = [sum(each.severity == severity for each in self.findings) for severity in ORDER]
+        names = ("that stop training", "warnings", "notes")
+        return "findings: " + ", ".join(f"{name} {count}" for count, name in zip(counts, names, strict=True) if count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        found = [finding.to_dict() for finding in in_order(self.findings)]
+        return {"possible": self.is_possible, "facts": self.facts, "findings": found}
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, the gravest first."""
+    return sorted(findings, key=lambda finding: ORDER.index(finding.severity))

@@ -1,0 +1,124 @@
+"""Checks of the machine: torch, threads, CUDA, NVRTC, whether the CTC loss starts, memory and disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+
+from speechctc import ctc
+from speechctc.ctc import nvrtc
+from speechctc.devices import total_memory
+from speechctc.doctor.finding import Diagnosis, Finding
+
+LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
+TOLERANCE = 1e-4  # of a loss, against the float64 reference
+INSTALL = "install speechctc again, or run scripts/install; docs/training.md names the versions"
+
+
+def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
+    """Check the machine for training on `device` (``"auto"``, ``"cpu"`` or ``"cuda"``), writing into these folders."""
+    cuda = torch.cuda.is_available()
+    facts = {"torch": f"{torch.__version__}, {_gpus() if cuda else 'no CUDA GPU'}", "processor": _processor()}
+    found = [*check_threads(), *check_disk(folders), *_loss_starts("cpu")]
+    facts["CTC loss"] = "starts on the CPU" if not any(each.kind == "loss" for each in found) else "does not start"
+    if cuda:
+        on_gpu = _loss_starts("cuda")
+        facts["CTC loss"] += f", {'does not start' if on_gpu else 'starts'} on the GPU"
+        found += on_gpu
+    if torch.version.cuda is not None:
+        facts["NVRTC"] = _nvrtc()
+    if device == "cuda" and not cuda:
+        found.append(_no_gpu("stops"))
+    elif not cuda and Path("/dev/nvidia0").exists():
+        found.append(_no_gpu("warning"))
+    return Diagnosis(tuple(found), facts)
+
+
+def _gpus() -> str:
+    names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+    memory = total_memory(torch.device("cuda", 0)) / 2**30
+    return f"CUDA {torch.version.cuda}: {', '.join(names)}, {memory:.0f} GiB"
+
+
+def _processor() -> str:
+    memory = total_memory(torch.device("cpu")) / 2**30
+    return f"{cores()} cores, {torch.get_num_threads()} threads of torch, {memory:.1f} GiB of memory"
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_threads() -> list[Finding]:
+    """Return a finding if torch uses far fewer or more threads than there are cores."""
+    threads, there = torch.get_num_threads(), cores()
+    if threads * 2 > there and threads <= 2 * there:
+        return []
+    many = threads > there
+    return [
+        Finding(
+            "threads",
+            "note",
+            f"torch uses {threads} threads, and this process may use {there} cores",
+            tuple(
+                f"{name}={os.environ[name]}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ
+            ),
+            "the threads wait for each other" if many else "training on the CPU leaves cores idle",
+            f"unset OMP_NUM_THREADS, or set it to {there}",
+        )
+    ]
+
+
+def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
+    """Return a finding for each folder, made or not, whose disk is nearly full."""
+    found = []
+    for folder in folders:
+        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
+        free = shutil.disk_usage(there).free
+        if free < LEAST_DISK:
+            what = f"{free / 2**30:.1f} GiB are free on the disk of {folder}"
+            why = "features and checkpoints may not fit; what was saved before stays"
+            found.append(Finding("disk", "warning", what, (str(folder),), why, "free space, or choose another folder"))
+    return found
+
+
+def _nvrtc() -> str:
+    try:
+        return nvrtc.nvrtc_version()
+    except nvrtc.CannotStart as error:
+        return f"cannot start: {error}"
+
+
+def _loss_starts(device: str) -> list[Finding]:
+    """Compute a small loss on a device and compare it with the float64 reference."""
+    logits = torch.linspace(-2, 2, 6 * 2 * 4).sin().reshape(6, 2, 4)
+    problem = (torch.tensor([[1, 2], [3, 3]]), [6, 5], [2, 2])
+    want = ctc.ctc_loss(logits, *problem, reduction="sum", backend="reference")
+    why = "training computes this loss in every step"
+    try:
+        got = ctc.ctc_loss(logits.to(device), *problem, reduction="sum", backend=device).cpu()
+    except Exception as error:  # whatever a broken installation raises is what the user must know
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        what = f"the CTC loss does not start on the {device.upper()}: {reason}"
+        fix = INSTALL if device == "cpu" else "train with train.device=cpu, or with train.loss_backend=torch"
+        return [Finding("loss", "stops", what, (), why, fix)]
+    if abs(float(got) - float(want)) > TOLERANCE * float(want):
+        what = f"the CTC loss on the {device.upper()} is {float(got):.6f}, and should be {float(want):.6f}"
+        return [Finding("loss", "stops", what, (), why, INSTALL)]
+    return []
+
+
+def _no_gpu(severity: str) -> Finding:
+    return Finding(
+        "no-gpu",
+        "stops" if severity == "stops" else "warning",
+        "torch finds no CUDA GPU" + ("" if severity == "stops" else ", though this machine has one"),
+        (f"torch {torch.__version__}, built for CUDA {torch.version.cuda}",),
+        "training on the CPU takes many times as long",
+        "install a driver that torch's CUDA version works with (nvidia-smi shows it)"
+        + (", or use train.device=auto" if severity == "stops" else ""),
+    )

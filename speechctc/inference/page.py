@@ -1,0 +1,48 @@
+"""Recognised or aligned recordings as a page: spectrogram, phones on the time axis, sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from speechctc.audio import sound_file
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+from speechctc.pages import timeline
+from speechctc.pages.page import render_page
+from speechctc.pages.timeline import Cell, Kind, Tier, make_timeline
+
+RATE = 16000  # Hz, of the sound on the page
+DOUBTFUL = 0.5  # phones with a lower confidence are marked
+
+
+def recordings_page(results: Iterable[tuple[Path, str, int | None, Recognition]]) -> str:
+    """Return a page with recordings, as HTML.
+
+    Parameters
+    ----------
+    results : iterable of (Path, str, int or None, Recognition)
+        The file of each recording, its name on the page, the channel that was read (None: the mean of all), and the
+        result. The file is read again, whole: about 0.25 GB of memory for an hour.
+
+    Raises
+    ------
+    InputError
+        A recording can no longer be read.
+    """
+    shown = []
+    for number, (path, name, channel, result) in enumerate(results):
+        samples, _ = sound_file.read(path, RATE, channel)
+        tier = Tier("phones", tuple(map(_cell, result.segments)))
+        shown.append((result, make_timeline(f"r{number}", name, samples, RATE, [tier])))
+    title = f"Phones of {shown[0][1].name}" if len(shown) == 1 else f"Phones of {len(shown)} recordings"
+    values = {"recordings": shown, "doubtful": DOUBTFUL}
+    return render_page("recordings.html", title, values, [timeline.STYLE], [timeline.SCRIPT])
+
+
+def _cell(segment: Segment) -> Cell:
+    span = f"{segment.start:.2f} to {segment.end:.2f} s"
+    others = ", ".join(f"{phone} {share:.2f}" for phone, share in segment.alternatives)
+    about = f"{segment.phone}, {span}, confidence {segment.confidence:.2f}" + (f"; or {others}" if others else "")
+    kind: Kind = "doubtful" if segment.confidence < DOUBTFUL else "plain"
+    return Cell(segment.start, segment.end, segment.phone, kind, about)

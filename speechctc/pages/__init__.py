@@ -1,0 +1,1 @@
+"""Pages: self-contained HTML, pictures and sound in it."""

@@ -1,0 +1,90 @@
+"""Renders a self-contained HTML page from a template: style, scripts, pictures and sound are in the one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+HERE = Path(__file__).parent
+LOOK = "look.css"
+_POLICY = {
+    "default-src": "'none'",
+    "img-src": "data:",
+    "media-src": "data:",
+    "style-src-attr": "'unsafe-inline'",  # positions on the time axis
+    "base-uri": "'none'",
+    "form-action": "'none'",
+}
+
+
+def render_page(
+    template: str,
+    title: str,
+    values: Mapping[str, Any],
+    styles: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    allow: Mapping[str, str] | None = None,
+) -> str:
+    """Return a page as HTML; every value is escaped, and the page loads nothing from elsewhere.
+
+    Parameters
+    ----------
+    template : str
+        A file of ``templates/``, which extends ``page.html``.
+    title : str
+        The title of the page, and its main heading.
+    values : mapping of str to Any
+        What the template shows. Text is escaped, unless it is `Markup`.
+    styles, scripts : sequence of str
+        Files of this room to put into the page, besides ``look.css``.
+    allow : mapping of str to str, optional
+        Additions to the page's Content-Security-Policy, by directive: ``{"connect-src": "'self'"}`` for a page that
+        a server delivers.
+
+    Returns
+    -------
+    str
+        The page. Its Content-Security-Policy allows the scripts and styles in it, and no other; images and sound only
+        as ``data:`` URLs.
+    """
+    style = "\n".join(map(_text, (LOOK, *styles)))
+    script = "\n".join(map(_text, scripts))
+    policy = _POLICY | {"style-src": _hash(style), "script-src": _hash(script) if script else "'none'"}
+    for directive, more in (allow or {}).items():
+        policy[directive] = f"{policy.get(directive, '')} {more}".strip()
+    joined = "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
+    page = {"title": title, "language": "en", "policy": joined, "style": Markup(style), "script": Markup(script)}
+    return _environment().get_template(template).render(values, page=page)
+
+
+def data_url(content: bytes, kind: str) -> str:
+    """Return content as a ``data:`` URL of a media type, such as ``image/png``."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+@cache
+def _text(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8").strip()
+
+
+def _hash(text: str) -> str:
+    """Return the source expression that allows an inline style or script with this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

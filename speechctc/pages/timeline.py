@@ -1,0 +1,183 @@
+"""A recording on a page: spectrogram, tiers of phones on the time axis, and the sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.pages.page import data_url
+from speechctc.pages.sound import MEDIA_TYPE, ogg_opus
+from speechctc.pages.spectrogram import SpectrogramSettings, spectrogram_png
+
+STYLE, SCRIPT = "timeline.css", "timeline.js"
+"""Files that a page with a timeline needs."""
+Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful"]
+LONGEST_STRIP = 10.0  # seconds in one line
+NARROWEST, WIDEST = 150, 400  # pixels for a second
+LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label
+FITTING = 0.8  # share of the labels that fit into their cells
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A labelled interval of a tier.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds from the recording's start.
+    label : str
+    kind : str
+        Decides the colour and the line below the label.
+    about : str
+        A sentence on this cell, shown under the pointer and read to those who do not see the page.
+    """
+
+    start: float
+    end: float
+    label: str
+    kind: Kind = "plain"
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A named row of cells, in the order of time."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A part of a recording that is shown in one line.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds from the recording's start.
+    picture : str
+        The spectrogram as a ``data:`` URL.
+    width : int
+        Pixels.
+    tiers : tuple of Tier
+        The cells that lie in this part, cut at its ends.
+    ticks : tuple of float
+        Times to label on the axis.
+    """
+
+    start: float
+    end: float
+    picture: str
+    width: int
+    tiers: tuple[Tier, ...]
+    ticks: tuple[float, ...]
+
+    def percent(self, seconds: float) -> str:
+        """Return where a moment lies, in per cent of the width, for CSS."""
+        return f"{100 * (seconds - self.start) / max(self.end - self.start, 1e-9):.3f}%"
+
+    def percent_wide(self, cell: Cell) -> str:
+        """Return the width of a cell, in per cent, for CSS."""
+        return f"{100 * (cell.end - cell.start) / max(self.end - self.start, 1e-9):.3f}%"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the template ``timeline.html`` shows of a recording.
+
+    Attributes
+    ----------
+    id : str
+        For links on the page; letters and digits.
+    name : str
+        The name of the recording.
+    seconds : float
+    sound : str
+        The sound as a ``data:`` URL.
+    strips : tuple of Strip
+    frequencies : tuple of (str, str)
+        Labels of the frequency axis, and how far from the top they lie, for CSS.
+    """
+
+    id: str
+    name: str
+    seconds: float
+    sound: str
+    strips: tuple[Strip, ...]
+    frequencies: tuple[tuple[str, str], ...]
+
+
+def make_timeline(
+    id: str,
+    name: str,
+    samples: NDArray[np.float32],
+    rate: int,
+    tiers: Sequence[Tier],
+    settings: SpectrogramSettings | None = None,
+) -> Timeline:
+    """Return a recording as it is shown on a page.
+
+    Parameters
+    ----------
+    id, name : str
+        See `Timeline`.
+    samples : ndarray, float32, shape = (n,)
+    rate : int
+        Hz.
+    tiers : sequence of Tier
+        Those below the spectrogram, from top to bottom.
+    settings : SpectrogramSettings, optional
+    """
+    settings = settings or SpectrogramSettings()
+    seconds = len(samples) / rate
+    scale = pixels_per_second([cell for tier in tiers for cell in tier.cells])
+    strips = []
+    for start, end in pairwise(cuts(seconds, [cell.start for tier in tiers for cell in tier.cells])):
+        part = samples[round(start * rate) : round(end * rate)]
+        picture = data_url(spectrogram_png(part, rate, settings), "image/png")
+        inside = tuple(Tier(tier.name, tuple(_within(tier.cells, start, end))) for tier in tiers)
+        width = max(round((end - start) * scale), 1)
+        strips.append(Strip(start, end, picture, width, inside, tuple(_ticks(start, end))))
+    sound = data_url(ogg_opus(samples, rate), MEDIA_TYPE)
+    return Timeline(id, name, seconds, sound, tuple(strips), tuple(_kilohertz(settings)))
+
+
+def _kilohertz(settings: SpectrogramSettings) -> Iterator[tuple[str, str]]:
+    """Yield the labels of the frequency axis and their places, for CSS; none at the lower and the upper end."""
+    for k in range(int(settings.lowest // 1000) + 1, int(np.ceil(settings.highest / 1000))):
+        yield f"{k} kHz", f"{100 * (settings.highest - 1000 * k) / (settings.highest - settings.lowest):.2f}%"
+
+
+def pixels_per_second(cells: Sequence[Cell]) -> int:
+    """Return a scale at which most labels fit into their cells."""
+    needed = [(LETTER * len(cell.label) + AROUND) / max(cell.end - cell.start, 0.01) for cell in cells]
+    return round(float(np.clip(np.quantile(needed, FITTING), NARROWEST, WIDEST))) if needed else NARROWEST
+
+
+def cuts(seconds: float, starts: Iterable[float]) -> list[float]:
+    """Return where the lines of a recording begin and end, seconds; they are cut where a phone starts, if possible."""
+    found = np.unique(np.asarray(list(starts), dtype=np.float64))
+    places = [0.0]
+    while seconds - places[-1] > LONGEST_STRIP:
+        latest = places[-1] + LONGEST_STRIP
+        near = found[(found > places[-1] + LONGEST_STRIP / 2) & (found <= latest)]
+        places.append(float(near[-1]) if len(near) else latest)
+    return [*places, seconds]
+
+
+def _within(cells: Iterable[Cell], start: float, end: float) -> Iterator[Cell]:
+    """Yield the cells between two moments, cut at these."""
+    for cell in cells:
+        if cell.start < end and cell.end > start:
+            yield replace(cell, start=max(cell.start, start), end=min(cell.end, end))
+
+
+def _ticks(start: float, end: float) -> Iterator[float]:
+    """Yield the half seconds of a strip."""
+    yield from (k / 2 for k in range(int(np.ceil(2 * start)), int(np.floor(2 * end)) + 1))

@@ -1,0 +1,104 @@
+"""Marks on IPA labels by class: tone, stress, length and other diacritics; and the symbols of a string of IPA."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Literal
+
+from speechctc.phones.labels import TIES, nfc
+
+Kind = Literal["tone", "stress", "length", "diacritics"]
+KINDS: tuple[Kind, ...] = ("tone", "stress", "length", "diacritics")
+
+_TONE = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹\u0300\u0301\u0302\u0304\u030b\u030c\u030f\u1dc4\u1dc5\u1dc6\u1dc7\u1dc8\u1dc9"
+_STRESS = "ˈˌ"
+_LENGTH = "ːˑ:\u0306"
+_BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
+_CEDILLA = "\u0327"  # ç is a letter
+_ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
+
+
+def kind_of(sign: str) -> Kind | None:
+    """Return the class of a character of a label in NFD; None for letters, tie bars and all else."""
+    if sign in _TONE:
+        return "tone"
+    if sign in _STRESS:
+        return "stress"
+    if sign in _LENGTH:
+        return "length"
+    if sign in TIES + _CEDILLA:
+        return None
+    return "diacritics" if unicodedata.category(sign) in ("Mn", "Lm", "Sk") else None
+
+
+def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
+    """Return a label whose marks are kept, stripped or split off, as is chosen for each class of them.
+
+    Parameters
+    ----------
+    label : str
+    choices : mapping of str to str
+        For classes of `KINDS`, ``"keep"``, ``"strip"`` or ``"split"``. A stress digit of ARPABET is stress.
+
+    Returns
+    -------
+    tuple of str
+        The label, in NFC; before it the stress and after it the other marks that are split off, neighbours of one class
+        together, a mark that needs a letter on a dotted circle. Empty if nothing is left.
+    """
+    digit = _ARPABET.fullmatch(label)
+    if digit is not None:
+        choice = choices.get("stress", "keep")
+        return {"keep": (label,), "strip": (digit[1],), "split": (digit[2], digit[1])}[choice]
+    if len(label) == 1 and kind_of(unicodedata.normalize("NFD", label)[0]) is not None:  # a mark by itself
+        return () if choices.get(kind_of(label) or "tone") == "strip" else (label,)
+    kept, before, after = "", list[str](), list[str]()
+    for (kind, choice), group in groupby(unicodedata.normalize("NFD", label), key=lambda sign: _choice(sign, choices)):
+        signs = "".join(group)
+        if choice == "keep":
+            kept += signs
+        elif choice == "split":
+            (before if kind == "stress" else after).append(_alone(signs))
+    return tuple(nfc(part) for part in (*before, kept, *after) if part)
+
+
+def _choice(sign: str, choices: Mapping[Kind, str]) -> tuple[Kind | None, str]:
+    kind = kind_of(sign)
+    return kind, "keep" if kind is None else choices.get(kind, "keep")
+
+
+def _alone(signs: str) -> str:
+    return f"◌{signs}" if unicodedata.combining(signs[0]) else signs
+
+
+def segment_ipa(text: str) -> Iterator[str]:
+    """Yield the symbols of a string of IPA, in NFC.
+
+    A symbol is a letter with the diacritics, modifiers, length and tones after it. Tie bars join two letters; a stress
+    mark belongs to the letter after it, and so does a modifier with no letter before it. Signs between syllables and
+    groups (``. ‿ | ‖``) and white space are left out. ``tʃ`` without a tie bar is two symbols.
+    """
+    symbol, tied, begun = "", False, False  # begun: the symbol has its letter
+    for sign in unicodedata.normalize("NFD", text):
+        if sign in _BETWEEN or sign.isspace():
+            if symbol:
+                yield nfc(symbol)
+            symbol, tied, begun = "", False, False
+        elif sign in _STRESS or (not _belongs(sign) and begun and not tied):
+            if symbol:
+                yield nfc(symbol)
+            symbol, begun = sign, sign not in _STRESS
+        else:
+            begun = begun or not _belongs(sign)
+            symbol += sign
+        tied = sign in TIES or (tied and _belongs(sign))
+    if symbol:
+        yield nfc(symbol)
+
+
+def _belongs(sign: str) -> bool:
+    """Return whether a sign belongs to the letter before it."""
+    return sign in TIES + _CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()

@@ -1,0 +1,141 @@
+"""Phones written in another notation: IPA, X-SAMPA, ARPABET, or by a table of the user."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from speechctc.errors import InputError
+from speechctc.listing import some
+from speechctc.phones.articulation import plain
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61
+from speechctc.phones.label_rules import read_map
+from speechctc.phones.labels import nfc
+from speechctc.phones.matching import ipa, is_arpabet
+
+Notation = Literal["ipa", "xsampa", "arpabet"]
+CHOICES = ("own", "ipa", "xsampa", "arpabet")
+TABLE = Path(__file__).with_name("xsampa.tsv")
+_ONLY_XSAMPA = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@{}&?\\`"%_~=:<>^')
+
+
+class Symbols(NamedTuple):
+    """How phones are written, by the model's labels; and what the user should know about it, or ``""``."""
+
+    written: Mapping[str, str]
+    note: str = ""
+
+
+def choose_symbols(phones: Sequence[str], choice: str) -> Symbols:
+    """Return how phones are written.
+
+    Parameters
+    ----------
+    phones : sequence of str
+        The labels of a model.
+    choice : str
+        ``"own"`` (as they are), ``"ipa"``, ``"xsampa"``, ``"arpabet"``, or a file: a table of two columns without a
+        header, a label and its symbol. A label that has no symbol stays as it is; pauses do, too.
+
+    Raises
+    ------
+    InputError
+        The choice is neither a notation nor a file, or the table gives a label several symbols.
+    """
+    if choice == "own":
+        return Symbols({})
+    if choice in CHOICES:
+        kind = notation_of(phones)
+        found = {phone: _written(phone, kind, choice) for phone in phones if phone not in SILENCES}
+    elif Path(choice).is_file():
+        table = read_map(Path(choice)).phones
+        if several := [label for label, symbols in table.items() if len(symbols) != 1]:
+            raise InputError(f"{choice}: not one symbol for {some(several, 3)}", "a line has a label, a tab, a symbol")
+        found = {phone: table[nfc(phone)][0] if nfc(phone) in table else None for phone in phones}
+    else:
+        raise InputError(f"--symbols {choice}: no such file", f"choose one of {', '.join(CHOICES)}, or give a table")
+    written = {phone: symbol for phone, symbol in found.items() if symbol is not None}
+    return Symbols(written, _note(choice, written, [phone for phone, symbol in found.items() if symbol is None]))
+
+
+def notation_of(phones: Sequence[str]) -> Notation:
+    """Return the notation that labels seem to be in: ARPABET, X-SAMPA, or else IPA."""
+    if is_arpabet(phones):
+        return "arpabet"
+    labels = [phone for phone in phones if phone not in SILENCES]
+    ascii_only = all(phone.isascii() for phone in labels)
+    return "xsampa" if ascii_only and any(_ONLY_XSAMPA.intersection(phone) for phone in labels) else "ipa"
+
+
+def to_xsampa(label: str) -> str | None:
+    """Return an IPA label in X-SAMPA; None if a sign of it has no symbol."""
+    return _translated(unicodedata.normalize("NFD", label).replace("c\u0327", "ç"), _tables()[0])
+
+
+def from_xsampa(label: str) -> str | None:
+    """Return an X-SAMPA label in IPA, in NFC; None if a part of it is not X-SAMPA."""
+    found = _translated(label, _tables()[1])
+    return None if found is None else nfc(found)
+
+
+def _written(phone: str, kind: Notation, to: str) -> str | None:
+    if kind == to:
+        return phone
+    if kind == "arpabet":
+        spelling = ipa(phone, arpabet=True)[0]
+        sound = None if spelling == phone and len(phone) > 1 else spelling.replace("g", "ɡ")
+    else:
+        sound = from_xsampa(phone) if kind == "xsampa" else phone
+    if sound is None or to == "ipa":
+        return sound
+    return to_xsampa(sound) if to == "xsampa" else _arpabet().get(plain(sound))
+
+
+@cache
+def _arpabet() -> dict[str, str]:
+    """Return the ARPABET label of IPA symbols, the most usual first; labels of CMU's set before TIMIT's others."""
+    pairs = [
+        (rank, label not in CMU39, plain(symbol), label)
+        for label in dict.fromkeys((*CMU39, *TIMIT61))
+        if label not in SILENCES
+        for rank, symbol in enumerate(ipa(label, arpabet=True))
+    ]
+    return {symbol: label for _, _, symbol, label in sorted(pairs, reverse=True)}
+
+
+@cache
+def _tables() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the tables from IPA to X-SAMPA and back."""
+    write: dict[str, str] = {}
+    read: dict[str, str] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
+        sign, symbol = line.split("\t")
+        sign = chr(int(sign[2:], 16)) if sign.startswith("U+") else unicodedata.normalize("NFC", sign)
+        write.setdefault(sign, symbol)
+        read.setdefault(symbol, sign)
+    return write, read
+
+
+def _translated(text: str, table: Mapping[str, str]) -> str | None:
+    """Replace the longest parts of a text that a table has, from left to right; None if there is a rest."""
+    longest, written, at = max(map(len, table)), "", 0
+    while at < len(text):
+        size = next((size for size in range(longest, 0, -1) if text[at : at + size] in table), 0)
+        if size == 0:
+            return None
+        written += table[text[at : at + size]]
+        at += size
+    return written
+
+
+def _note(choice: str, written: Mapping[str, str], left: Sequence[str]) -> str:
+    parts = [f"{len(left)} phones have no symbol in it and stay as they are: {some(left)}"] if left else []
+    same: dict[str, list[str]] = {}
+    for phone, symbol in written.items():
+        same.setdefault(symbol, []).append(phone)
+    if alike := [f"{' and '.join(phones)} as {symbol}" for symbol, phones in same.items() if len(phones) > 1]:
+        parts.append(f"several phones are written alike: {some(alike)}")
+    return f"--symbols {choice}: {'; '.join(parts)}" if parts else ""

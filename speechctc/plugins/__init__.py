@@ -1,0 +1,1 @@
+"""Plugins: speechctc inside ELAN and Praat."""

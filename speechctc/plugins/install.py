@@ -1,0 +1,54 @@
+"""Writes the plugins for ELAN and Praat into a folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from speechctc.storage import written
+
+TEMPLATES = Path(__file__).with_name("templates")
+ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"
+FILES = {
+    ELAN: ("speechctc.cmdi", "speechctc.sh", "speechctc.bat", "speechctc.html"),
+    PRAAT: ("setup.praat", "recognise.praat"),
+}
+"""The folder of each plugin, and the files in it."""
+
+
+def install(folder: Path, model: str, overwrite: bool = False) -> list[Path]:
+    """Write both plugins, which run this Python; return their files.
+
+    Parameters
+    ----------
+    folder : Path
+    model : str
+        The model that they use unless another one is chosen in them.
+    overwrite : bool
+        Also replace files that a person made or changed.
+
+    Raises
+    ------
+    InputError
+        Files that a person made or changed would be replaced.
+    """
+    texts = {folder / plugin / name: _text(name, model) for plugin, names in FILES.items() for name in names}
+    written.refuse_changed(texts, overwrite)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(path, text, overwrite)
+    return list(texts)
+
+
+def _text(name: str, model: str) -> str:
+    """Return a file with the paths of this Python and of the model, quoted as its language wants."""
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    python = sys.executable
+    if name.endswith(".cmdi"):
+        return text.replace("@MODEL@", escape(model, {'"': "&quot;"}))
+    if name.endswith(".sh"):
+        return text.replace("@PYTHON@", python.replace("'", "'\\''"))
+    if name.endswith(".bat"):
+        return text.replace("@PYTHON@", python.replace("%", "%%")).replace("\n", "\r\n")
+    return text.replace("@PYTHON@", python.replace('"', '""')).replace("@MODEL@", model)

@@ -1,0 +1,96 @@
+"""Examine a corpus and the machine before long work. Nothing is changed; a demo corpus is made if it is not there."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from speechctc.config.schema import Config
+from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.registry import read_corpus
+from speechctc.doctor.corpus_facts import corpus_facts
+from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
+from speechctc.doctor.finding import Diagnosis, Finding
+from speechctc.doctor.label_checks import check_labels
+from speechctc.doctor.listening import Heard, Place, listen_to_all
+from speechctc.doctor.machine import check_machine, cores
+from speechctc.doctor.sound_checks import Sounds, check_sounds
+from speechctc.doctor.split_checks import check_splits
+from speechctc.errors import InputError
+from speechctc.features.filterbank import frame_count
+from speechctc.progress import Reporter
+
+
+def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
+    """Examine the machine, and the corpus of a config if there is one.
+
+    Parameters
+    ----------
+    config : Config or None
+        None: only the machine.
+    reporter : Reporter
+    """
+    if config is None:
+        return check_machine()
+    try:
+        corpus = read_corpus(config.corpus)
+    except InputError as error:
+        about = check_machine(config.train.device, (config.data.dir, config.run))
+        return Diagnosis((cannot_train(error), *about.findings), about.facts)
+    sounds = listen(corpus, reporter)
+    found = check_corpus(config, corpus, sounds)
+    facts = corpus_facts(corpus, sounds)
+    about = check_machine(config.train.device, (config.data.dir, config.run))
+    found += about.findings
+    facts |= about.facts
+    if about.is_possible:
+        more, estimated = _estimate(config, corpus, sounds, reporter)
+        found += more
+        facts |= estimated
+    return Diagnosis(tuple(found), facts)
+
+
+def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding]:
+    """Return the findings on recordings, splits and labels."""
+    found = [*check_sounds(sounds, config.features.sample_rate), *check_splits(corpus, sounds)]
+    return found + check_labels(corpus, sounds, config)
+
+
+def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
+    """Measure all recordings of a corpus."""
+    places = [Place.of(each) for part in corpus.splits.values() for each in part]
+    with reporter.progress("listening", len(set(places))) as advance:
+        return listen_to_all(places, lambda: advance(1))
+
+
+def _estimate(
+    config: Config, corpus: Corpus, sounds: Sounds, reporter: Reporter
+) -> tuple[list[Finding], dict[str, str]]:
+    """Estimate memory and time; return findings and facts."""
+    frames, labels = [], 0
+    for each in corpus.splits["train"]:
+        sound = sounds[Place.of(each)]
+        if isinstance(sound, Heard):
+            samples = round(sound.seconds * config.features.sample_rate)
+            frames.append(frame_count(samples, config.features))
+            labels += len(each.phones)
+    used = np.array([count for count in frames if count], dtype=np.int64)
+    if not len(used):
+        return [cannot_train(InputError("no training utterance has a frame", "add longer recordings"))], {}
+    if not reporter.quiet:
+        reporter.note("measuring some steps of training")
+    try:
+        memory, minutes = estimate_training(config, corpus.inventory(), Work(used, labels / len(used)))
+    except InputError as error:
+        return [cannot_train(error)], {}
+    speed = f"{minutes:.1f} minutes" if minutes >= 1 else f"{60 * minutes:.0f} seconds"
+    facts = {"an epoch": f"about {speed} without dev{_load()}; {config.train.epochs} epochs are planned"}
+    return check_memory(memory), {**facts, "memory": memory.to_text().removeprefix("memory ")}
+
+
+def _load() -> str:
+    """Return in words how busy other work keeps the machine, if it does: the measurement is then too slow."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    there = cores()
+    return f" (measured beside other work: a load of {load:.1f} on {there} cores)" if load > there else ""

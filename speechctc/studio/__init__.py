@@ -1,0 +1,1 @@
+"""The studio: a local page to listen, correct and train again."""

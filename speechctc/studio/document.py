@@ -1,0 +1,281 @@
+"""The labels of one recording: kept in a journal, written to a TextGrid, with undo and redo without end.
+
+Entries of the journal:
+
+    {"what", "at", "old", "new"}       a change; see `Splice`
+    {"undo": true}, {"redo": true}     take back, and repeat, the last change
+    {"wrote": SHA-256}                 a TextGrid that the studio is about to write
+    {"read": SHA-256, "by_hand"}       where the change before it was read, and whether a person made it
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import sibling_file
+from speechctc.errors import InputError
+from speechctc.inference.result import Recognition
+from speechctc.storage import files, written
+from speechctc.studio import grids
+from speechctc.studio.edits import edit
+from speechctc.studio.grids import Grid
+from speechctc.studio.history import READ, RECOGNISED, History
+from speechctc.studio.journal import ENDING, Journal, Outdated
+from speechctc.studio.phones import Phone, Phones, Splice, check_order
+
+
+class Conflict(Exception):
+    """Another page or program changed the labels since this page read them."""
+
+
+class Document:
+    """The labels of a recording.
+
+    All methods may be called from several threads. `write_grid` may be called later than a change; after an
+    interruption, opening the document again does what was left.
+
+    Parameters
+    ----------
+    recording : Path
+
+    Attributes
+    ----------
+    phones : list of Phone
+    seconds : float
+    grid_path : Path
+        The TextGrid, which need not exist.
+    revision : int
+        Number of changes so far.
+    note : str
+        What the user should know about how the labels were read, or ``""``.
+
+    Raises
+    ------
+    InputError
+        The recording, the TextGrid or the journal cannot be read.
+    """
+
+    def __init__(self, recording: Path) -> None:
+        self.recording = recording
+        self.seconds = sound_file.info(recording).seconds
+        self._lock, self._writing = threading.RLock(), threading.Lock()
+        self._load()
+
+    def _load(self) -> None:
+        self.grid_path = sibling_file(self.recording, [".textgrid"]) or self.recording.with_suffix(".TextGrid")
+        self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
+        self.note = ""
+        self._history = History()
+        self._pending: list[dict[str, Any]] = []  # entries to append before the next
+        for number, entry in enumerate(self.journal.read(), start=1):
+            try:
+                self._history.apply(entry)
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+                what = f"{self.journal.path}, line {number}: does not fit the lines before it"
+                raise InputError(what, "mend the journal, or move it away to begin from the TextGrid") from None
+        self._read_grid()
+        self._seen = self._on_disk()
+
+    def _on_disk(self) -> list[tuple[int, int] | None]:
+        """Return what tells whether another program changed the journal or the TextGrid: times and sizes."""
+        stats = [path.stat() if path.exists() else None for path in (self.journal.path, self.grid_path)]
+        return [None if each is None else (each.st_mtime_ns, each.st_size) for each in stats]
+
+    def is_outdated(self) -> bool:
+        """Return whether another program changed the journal or the TextGrid."""
+        with self._lock:
+            return self._seen != self._on_disk()
+
+    def _read_grid(self) -> None:
+        """Read the TextGrid; labels that the journal does not have become a change, which the next edit saves."""
+        self.grid = Grid()
+        if not (found := grids.digest(self.grid_path)):
+            return
+        self.grid = grids.read_grid(self.grid_path)
+        if self.grid.phones and self.grid.phones[-1].end > self.seconds + 0.05:
+            what = f"labels up to {self.grid.phones[-1].end:.2f} s for a recording of {self.seconds:.2f} s"
+            raise InputError(f"{self.grid_path}: {what}", "check that they belong together")
+        is_changed = bool(written.changed([self.grid_path]))
+        history = self._history
+        if found in history.wrote | history.read or (self.revision and not is_changed):
+            return
+        if self.revision:
+            self.note = f"{self.grid_path.name} was changed by another program: its labels are shown; undo brings yours"
+        splice = Splice(0, tuple(self.phones), tuple(self.grid.phones), READ)
+        read = {"read": found, "by_hand": is_changed and bool(self.grid.phones)}
+        self._pending = [splice.to_dict() | {"time": _now()}, read]
+        for entry in self._pending:
+            history.apply(entry)
+
+    @property
+    def phones(self) -> Phones:
+        """The phones in order."""
+        return self._history.phones
+
+    @property
+    def revision(self) -> int:
+        """Number of changes so far."""
+        return self._history.revision
+
+    @property
+    def state(self) -> str:
+        """Return ``"new"``, ``"recognised"``, or ``"corrected"`` where a person made or changed labels."""
+        with self._lock:
+            if self._history.is_corrected:
+                return "corrected"
+            return "recognised" if self.phones else "new"
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the first labels were a person's, all of them."""
+        return self._history.by_hand
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a person has seen to every phone."""
+        return bool(self.phones) and (self.by_hand or all(phone.checked for phone in tuple(self.phones)))
+
+    def undoable(self) -> tuple[bool, bool]:
+        """Return whether there is a change to undo, and one to redo."""
+        return self._history.undoable()
+
+    def edit(self, revision: int, request: Mapping[str, Any]) -> Splice:
+        """Make a change that the page asks for, and save it; return it.
+
+        Raises
+        ------
+        Conflict
+            The page has not seen the newest labels.
+        InputError
+            The edit cannot be done.
+        """
+        return self._change(revision, lambda: edit(self.phones, self.seconds, request))
+
+    def replace(self, revision: int, first: int, last: int, new: tuple[Phone, ...], what: str) -> Splice:
+        """Replace the phones from `first` up to, not including, `last`.
+
+        Raises
+        ------
+        Conflict
+            The page has not seen the newest labels.
+        ValueError
+            The phones would not be in order.
+        """
+        return self._change(revision, lambda: Splice(first, tuple(self.phones[first:last]), new, what))
+
+    def _change(self, revision: int, make: Callable[[], Splice]) -> Splice:
+        with self._lock:
+            self._check(revision)
+            splice = make()
+            before, after = self.phones[: splice.at][-1:], self.phones[splice.at + len(splice.old) :][:1]
+            check_order([*before, *splice.new, *after], self.seconds)
+            self._save(splice.to_dict())
+            return splice
+
+    def step(self, revision: int, way: str) -> Splice:
+        """Undo or redo the last change; `way` is ``"undo"`` or ``"redo"``.
+
+        Raises
+        ------
+        Conflict
+            The page has not seen the newest labels.
+        InputError
+            There is nothing to undo or redo.
+        """
+        with self._lock:
+            self._check(revision)
+            if not self.undoable()[way == "redo"]:
+                raise InputError(f"there is nothing to {way}", "go on")
+            splice = self._save({way: True})
+            assert splice is not None
+            return splice
+
+    def _check(self, revision: int) -> None:
+        if revision != self.revision:
+            raise Conflict
+
+    def _save(self, entry: dict[str, Any]) -> Splice | None:
+        """Append an entry to the journal, then apply it."""
+        self._append(*self._pending, entry | {"time": _now()})
+        self._pending = []
+        return self._history.apply(entry)
+
+    def _append(self, *entries: dict[str, Any]) -> None:
+        try:
+            self.journal.append(*entries)
+        except Outdated:
+            self._load()
+            raise Conflict from None
+        self._seen[0] = self._on_disk()[0]
+
+    def put_recognised(self, result: Recognition) -> None:
+        """Take what a model recognised, and write it as `speechctc decode` does if there are no other tiers.
+
+        Raises
+        ------
+        InputError
+            A person has made or corrected labels.
+        """
+        with self._lock:
+            if self.state == "corrected":
+                fix = "they are kept; recognise recordings that nobody has corrected"
+                raise InputError(f"{self.recording}: its labels were corrected by hand", fix)
+            if self.grid.others or self.revision:
+                new = tuple(phone for phone in map(Phone.of, result.segments) if phone.end > phone.start)
+                self.replace(self.revision, 0, len(self.phones), new, RECOGNISED)
+            else:
+                written.write_text(self.grid_path, result.to_textgrid())
+                self._load()
+        self.write_grid()
+
+    def text(self) -> str:
+        """Return the TextGrid of the newest labels."""
+        with self._lock:
+            phones = tuple(self.phones)
+        return self.grid.text(self.seconds, phones)
+
+    def write_grid(self) -> None:
+        """Write the TextGrid, if it lacks saved changes; a copy is kept of one that the studio did not write.
+
+        Raises
+        ------
+        Conflict
+            Another program changed the journal.
+        InputError
+            Another program changed the TextGrid, which is left as it is; opening the document again shows it.
+        OSError
+            From the disk. The journal has all changes.
+        """
+        with self._writing:
+            with self._lock:
+                if self._pending or not self.revision:
+                    return
+                phones = tuple(self.phones)
+            text = self.grid.text(self.seconds, phones)  # of an hour, this takes more than a second
+            new = sha256(text.encode("utf-8")).hexdigest()
+            with self._lock:
+                found = grids.digest(self.grid_path)
+                is_ours = found in self._history.wrote or not written.changed([self.grid_path])
+                if not is_ours and found not in self._history.read:
+                    what = f"{self.grid_path}: was changed by another program, and is left as it is"
+                    fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
+                    raise InputError(what, fix)
+                if new == found:
+                    return
+                if new not in self._history.wrote:
+                    self._append({"wrote": new})
+                    self._history.wrote.add(new)
+                if not is_ours:
+                    grids.keep_copy(self.grid_path)
+                files.write_text(self.grid_path.resolve(), text)
+                self._seen = self._on_disk()
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

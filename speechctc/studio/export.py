@@ -1,0 +1,110 @@
+"""Downloads: the labels of a recording in any format of `speechctc decode`, and a zip of the folder."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf_text import eaf_text
+from speechctc.audio.textgrids import Tier
+from speechctc.errors import InputError
+from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, row, whole
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+from speechctc.studio.document import Document
+
+PIECE = 1 << 20  # bytes of a recording to copy at a time
+
+
+def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
+    """Return the name and the content of a recording's labels in a format.
+
+    Raises
+    ------
+    InputError
+        There is no such format.
+    """
+    if form not in ENDINGS:
+        raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(ENDINGS)}")
+    file = Path(name).stem + ENDINGS[form]
+    result = recognition(name, document)
+    if form == "textgrid":
+        text = document.text()
+    elif form == "eaf":
+        others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
+        text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
+    else:
+        in_table = form not in ONE_RECORDING and form != "html"
+        source = Source(name if in_table else str(document.recording), Path(name).stem.replace(" ", "_"))
+        text = whole(form, source, result)
+    return file, text.encode("utf-8")
+
+
+def _intervals(tier: Tier) -> list[Interval]:
+    return [Interval(*entry) for entry in tier.entries if entry.label]
+
+
+def recognition(name: str, document: Document) -> Recognition:
+    """Return the labels of a recording as a result of `speechctc decode`; what a person chose has confidence 1."""
+    segments = (
+        Segment(p.label, p.start, p.end, 1.0 if p.checked or p.confidence is None else p.confidence, p.alternatives)
+        for p in tuple(document.phones)
+    )
+    return Recognition(str(document.recording), document.seconds, tuple(segments))
+
+
+def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str, Path]) -> Iterator[bytes]:
+    """Yield a zip file of the recordings with their TextGrids, and a table of all phones, piece by piece.
+
+    Parameters
+    ----------
+    documents : mapping of str to Document or None
+        By the names of the recordings; None where the labels cannot be read: then the TextGrid goes in as it is.
+    recordings : mapping of str to Path
+    """
+    out = _Pieces()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        table = [header("csv")]
+        for name, document in documents.items():
+            with archive.open(zipfile.ZipInfo.from_file(recordings[name], name), "w", force_zip64=True) as entry:
+                with open(recordings[name], "rb") as file:
+                    while piece := file.read(PIECE):
+                        entry.write(piece)
+                        yield out.take()
+            if document is not None and document.phones:
+                grid = Path(name).with_name(document.grid_path.name).as_posix()
+                archive.writestr(grid, document.text().encode("utf-8"), zipfile.ZIP_DEFLATED)
+                table += [row("csv", Source(name, ""), each) for each in recognition(name, document).segments]
+            yield out.take()
+        archive.writestr("phones.csv", "".join(table).encode("utf-8"), zipfile.ZIP_DEFLATED)
+    yield out.take()
+
+
+class _Pieces(io.RawIOBase):
+    """A file that is only written, and whose content is taken while it is written."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._pieces.append(bytes(data))
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def seekable(self) -> bool:
+        return False
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)

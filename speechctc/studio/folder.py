@@ -1,0 +1,212 @@
+"""The folder that the studio shows: its recordings, their documents, and their state for the list."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import find_recordings, left_out
+from speechctc.errors import InputError
+from speechctc.inference.result import Recognition
+from speechctc.pages.spectrogram import SpectrogramSettings
+from speechctc.studio.document import Conflict, Document
+from speechctc.studio.sound import Sound
+from speechctc.studio.tiles import loudest
+
+OPEN = 8  # documents and sounds that stay in memory
+SOON = 0.4  # seconds after a change in which further ones join the same writing of the TextGrid
+
+
+class NoSuchRecording(Exception):
+    """A request names a recording that the folder does not have."""
+
+
+class Folder:
+    """The recordings of a folder. Its methods may be called from several threads.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    recordings : dict of str to Path
+        By name: the path relative to the folder, with slashes. Nothing else is read or written for a request.
+    notes : list of str
+        Files that look like sound and are not shown, and why.
+
+    Raises
+    ------
+    InputError
+        There are no recordings in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._documents: OrderedDict[str, Document] = OrderedDict()
+        self._sounds: OrderedDict[str, Sound] = OrderedDict()
+        self._loudest: dict[tuple[str, SpectrogramSettings], float] = {}
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="studio")
+        self._timers: dict[str, threading.Timer] = {}
+        self.problems: dict[str, str] = {}
+        self.recordings: dict[str, Path] = {}
+        self.notes: list[str] = []
+        self.look()
+
+    def look(self) -> None:
+        """Find the recordings of the folder, and learn their states in the background."""
+        inside = self.path.resolve()
+        recordings = {each.path.relative_to(self.path).as_posix(): each.path for each in find_recordings([self.path])}
+        outside = [name for name, path in recordings.items() if not path.resolve().is_relative_to(inside)]
+        self.notes = left_out([self.path])
+        if outside:
+            self.notes.append(f"{len(outside)} links to recordings outside of the folder are not shown: {outside[0]}")
+        self.recordings = {name: path for name, path in recordings.items() if name not in outside}
+        if not self.recordings:
+            raise InputError(f"{self.path}: only links to recordings outside of it", "name the folder they lie in")
+        for name in self.recordings:
+            if name not in self._rows:
+                self._threads.submit(self.refresh, name)
+
+    def document(self, name: str, again: bool = False) -> Document:
+        """Return the labels of a recording; `again`: read them once more if another program changed them on the disk.
+
+        Raises
+        ------
+        NoSuchRecording
+            The folder does not have it.
+        InputError
+            The recording, its TextGrid or its journal cannot be read.
+        """
+        path = self._path(name)
+        with self._lock:
+            found = self._documents.get(name)
+            if found is not None:
+                self._documents.move_to_end(name)
+        if found is None or (again and found.is_outdated()):
+            found = Document(path)
+            with self._lock:
+                self._documents[name] = found
+                while len(self._documents) > OPEN:
+                    self._documents.popitem(last=False)
+            self._threads.submit(self._write, name, found)  # what an interruption left
+        return found
+
+    def sound(self, name: str) -> Sound:
+        """Return the samples of a recording.
+
+        Raises
+        ------
+        NoSuchRecording, InputError
+            As `document`.
+        """
+        path = self._path(name)
+        with self._lock:
+            if name in self._sounds:
+                self._sounds.move_to_end(name)
+                return self._sounds[name]
+        sound = Sound(path)
+        with self._lock:
+            sound = self._sounds.setdefault(name, sound)
+            while len(self._sounds) > OPEN:
+                self._sounds.popitem(last=False)
+        return sound
+
+    def loudest(self, name: str, settings: SpectrogramSettings) -> float:
+        """Return the highest level of a recording's spectrogram, dB, computed once."""
+        key = (name, settings)
+        if key not in self._loudest:
+            self._loudest[key] = loudest(self.sound(name), settings)
+        return self._loudest[key]
+
+    def changed(self, name: str) -> None:
+        """Write the TextGrid of a recording soon, after a change that its journal has."""
+        document = self.document(name)
+        with self._lock:
+            if (timer := self._timers.pop(name, None)) is not None:
+                timer.cancel()
+            self._timers[name] = timer = threading.Timer(SOON, self._write, (name, document))
+            timer.daemon = True
+            timer.start()
+
+    def _write(self, name: str, document: Document) -> None:
+        try:
+            document.write_grid()
+            self.problems.pop(name, None)
+        except (InputError, OSError) as error:
+            self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
+        except Conflict:
+            pass  # another program changed the journal; the next request reads it
+        self._rows[name] = self._row(document)
+
+    def put_recognised(self, name: str, result: Recognition) -> None:
+        """Keep what a model recognised in a recording that nobody has corrected."""
+        document = self.document(name)
+        document.put_recognised(result)
+        self._rows[name] = self._row(document)
+
+    def refresh(self, name: str) -> None:
+        """Learn the state of a recording for the list."""
+        try:
+            with self._lock:
+                document = self._documents.get(name)
+            document = document or Document(self.recordings[name])
+            self._rows[name] = self._row(document)
+        except InputError as error:
+            self._rows[name] = self._broken(name, error)
+
+    def _row(self, document: Document) -> dict[str, Any]:
+        phones = list(document.phones)
+        unsure = [phone.confidence for phone in phones if phone.confidence is not None and not phone.checked]
+        return {
+            "seconds": document.seconds,
+            "state": document.state,
+            "phones": len(phones),
+            "checked": sum(phone.checked for phone in phones),
+            "whole": document.is_whole,
+            "confidence": sum(unsure) / len(unsure) if unsure else None,
+            "lowest": min(unsure, default=None),
+        }
+
+    def _broken(self, name: str, error: InputError) -> dict[str, Any]:
+        try:
+            seconds: float | None = sound_file.info(self.recordings[name]).seconds
+        except InputError:
+            seconds = None
+        return {"seconds": seconds, "state": "unreadable", "problem": str(error)}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each recording, suspects first.
+
+        Those that were recognised come in the order of their confidence, the lowest first; then the new, the corrected,
+        and those that cannot be read.
+        """
+        rows = [{"name": name, **self._rows.get(name, {"state": "reading"})} for name in self.recordings]
+        for row in rows:
+            if problem := self.problems.get(row["name"]):
+                row["problem"] = problem
+        order = ["recognised", "reading", "new", "corrected", "unreadable"]
+        return sorted(rows, key=lambda row: (order.index(row["state"]), row.get("confidence") or 0.0, row["name"]))
+
+    def settle(self) -> None:
+        """Write every TextGrid that lacks changes, and wait for it."""
+        for timer in list(self._timers.values()):
+            timer.cancel()
+        for name, document in list(self._documents.items()):
+            self._write(name, document)
+
+    def wait(self) -> None:
+        """Wait until the states of all recordings are known."""
+        done: Future[None] = self._threads.submit(lambda: None)
+        done.result()
+
+    def _path(self, name: str) -> Path:
+        if name not in self.recordings:
+            raise NoSuchRecording(name)
+        return self.recordings[name]

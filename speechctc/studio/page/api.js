@@ -1,0 +1,51 @@
+// Requests to the server that delivered this page; an error has the server's one line and its status.
+
+export class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function address(name, values) {
+  return `/api/${name}?${new URLSearchParams(values)}`;
+}
+
+async function answered(response) {
+  if (response.ok) return response;
+  let message = `the server answered ${response.status}`;
+  try {
+    message = (await response.json()).error;
+  } catch {
+    message = (await response.text().catch(() => "")) || message;
+  }
+  throw new Refused(message, response.status);
+}
+
+async function send(path, options) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch {
+    throw new Refused("the studio does not answer; was it ended? Every acknowledged correction is saved", 0);
+  }
+  return answered(response);
+}
+
+export async function get(name, values = {}) {
+  return (await send(address(name, values))).json();
+}
+
+export async function getBytes(name, values, signal) {
+  return (await send(address(name, values), { signal })).arrayBuffer();
+}
+
+export async function post(name, values = {}, body = {}) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await send(address(name, values), options)).json();
+}
+
+export async function postBytes(name, bytes) {
+  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes };
+  return (await send(address(name, {}), options)).json();
+}

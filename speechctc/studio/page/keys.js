@@ -1,0 +1,102 @@
+// The keys: one table, from which the help is made too.
+
+import * as actions from "./actions.js";
+import { view, zoom, scroll, fit, end } from "./view.js";
+import { session } from "./session.js";
+
+const button = (id) => () => document.getElementById(id).click();
+const seen = () => end() - view.start;
+
+export const KEYS = [
+  ["ArrowLeft", "previous phone", () => actions.step(-1)],
+  ["ArrowRight", "next phone", () => actions.step(1)],
+  ["n", "least certain phone that you have not seen", actions.nextSuspect],
+  ["Enter", "change the label: type it, Enter saves, Escape leaves it", () => focusLabel()],
+  ["1 to 9", "take what the model considered first to ninth", null],
+  ["c", "the label is right; go on with N", actions.confirm],
+  ["w", "the whole recording is right: every phone is checked", actions.confirmAll],
+  ["s", "split at the cursor, or in the middle", actions.split],
+  ["m", "merge with the next phone", actions.merge],
+  ["i", "insert a phone at the cursor or in the selection", () => focusLabel(true)],
+  ["Delete", "delete the phone", actions.remove],
+  ["[", "the phone begins at the cursor", () => actions.moveEdge("start", session.cursor)],
+  ["]", "the phone ends at the cursor", () => actions.moveEdge("end", session.cursor)],
+  ["{", "move the phone's start to the model's best place", () => actions.snapEdge("start")],
+  ["}", "move the phone's end to the model's best place", () => actions.snapEdge("end")],
+  ["a", "place again: forced alignment of the selection, or of all", actions.placeAgain],
+  ["z", "undo (Ctrl+Z too)", actions.undo],
+  ["y", "redo (Ctrl+Y too)", actions.redo],
+  ["Space", "play from the cursor or the selection; stop", actions.playOrStop],
+  ["p", "play the phone", actions.playPhone],
+  ["v", "play what is seen", actions.playSeen],
+  ["l", "loop", button("loop")],
+  ["-", "slower", () => changeSpeed(-1)],
+  ["+", "faster", () => changeSpeed(1)],
+  [",", "cursor 10 ms back", () => actions.moveCursor(-0.01)],
+  [".", "cursor 10 ms on", () => actions.moveCursor(0.01)],
+  ["ArrowUp", "zoom in", () => zoom(1.5, session.cursor)],
+  ["ArrowDown", "zoom out", () => zoom(1 / 1.5, session.cursor)],
+  ["PageUp", "a screen back", () => scroll(-0.9 * seen())],
+  ["PageDown", "a screen on", () => scroll(0.9 * seen())],
+  ["Home", "first phone", () => actions.go(0)],
+  ["End", "last phone", () => actions.go(session.phones.length - 1)],
+  ["f", "see all", fit],
+  ["j", "next recording", () => nextRecording(1)],
+  ["k", "previous recording", () => nextRecording(-1)],
+  ["?", "this list", button("open-keys")],
+];
+
+const byKey = new Map(KEYS.filter(([, , act]) => act).map(([key, , act]) => [key, act]));
+const OTHER_NAMES = { " ": "Space", Backspace: "Delete", "=": "+" };
+
+let focusLabel = () => {};
+let nextRecording = () => {};
+
+export function connect(parts) {
+  ({ focusLabel, nextRecording } = parts);
+  document.addEventListener("keydown", pressed);
+  const rows = document.getElementById("key-rows");
+  for (const [key, text] of KEYS) {
+    const row = rows.insertRow();
+    const name = document.createElement("kbd");
+    name.textContent = key.replace("Arrow", "");
+    row.insertCell().append(name);
+    row.insertCell().textContent = text;
+  }
+}
+
+export function changeSpeed(way) {
+  const select = document.getElementById("speed");
+  const next = select.selectedIndex + way;
+  if (next < 0 || next >= select.options.length) return;
+  select.selectedIndex = next;
+  select.dispatchEvent(new Event("change"));
+}
+
+function isTyping(target) {
+  return target.closest("input, select, textarea, dialog, summary") !== null;
+}
+
+function pressed(event) {
+  if (!session.name || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
+  if (event.ctrlKey || event.metaKey) {
+    const key = event.key.toLowerCase();
+    if (key === "z" && !event.shiftKey) run(event, actions.undo);
+    else if (key === "y" || (key === "z" && event.shiftKey)) run(event, actions.redo);
+    return;
+  }
+  const isButton = event.target.closest("button, a") !== null;
+  if (isButton && (event.key === "Enter" || event.key === " ")) return;
+  if (/^[1-9]$/.test(event.key)) {
+    run(event, () => actions.alternative(Number(event.key) - 1));
+    return;
+  }
+  const name = OTHER_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+  const act = byKey.get(name);
+  if (act) run(event, act);
+}
+
+function run(event, act) {
+  event.preventDefault();
+  act();
+}

@@ -1,0 +1,239 @@
+// The page of the studio: joins the parts, and asks the server what is new.
+
+import { get, post, address } from "./api.js";
+import * as actions from "./actions.js";
+import * as draw from "./draw.js";
+import * as keys from "./keys.js";
+import * as list from "./list.js";
+import * as microphone from "./microphone.js";
+import * as notation from "./notation.js";
+import * as panel from "./panel.js";
+import * as player from "./player.js";
+import * as pointer from "./pointer.js";
+import { session, onChange, open, reload, isSaving, choose } from "./session.js";
+import * as tiles from "./tiles.js";
+import * as training from "./training.js";
+import { onView, resize, fit, show, zoom, view, end } from "./view.js";
+
+const part = (id) => document.getElementById(id);
+const SPEEDS = [0.25, 0.5, 0.75, 1, 1.5, 2];
+const FIRST_SECONDS = 8; // that are seen of a long recording
+const SOON = 700; // milliseconds until the server is asked again while it works, and
+const LATE = 5000; // otherwise
+let overview = null;
+let timer = 0;
+let clearing = 0;
+
+function tell(text) {
+  part("message").textContent = text;
+  clearTimeout(clearing);
+  clearing = setTimeout(() => (part("message").textContent = ""), 8000);
+}
+
+async function openRecording(name) {
+  if (!name || name === session.name) return;
+  try {
+    player.load(name);
+    await open(name);
+  } catch (error) {
+    tell(error.message);
+    return;
+  }
+  actions.forgetVisited();
+  history.replaceState(null, "", `#${encodeURIComponent(name)}`);
+  list.setOpened(name);
+  part("name").textContent = name;
+  const scale = view.width / Math.min(session.seconds, FIRST_SECONDS);
+  show(0, scale);
+  if (session.phones.length) choose(0);
+  part("tiers").focus({ preventScroll: true });
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  let busy = false;
+  try {
+    const before = overview;
+    overview = await get("overview");
+    showOverview(before);
+    busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder
+      || overview.recordings.some((row) => row.state === "reading");
+    busy = busy && !overview.model.problem;
+    if (part("problem").dataset.from === "server") problem("");
+  } catch (error) {
+    problem(error.message, "server");
+  }
+  timer = setTimeout(refresh, busy ? SOON : LATE);
+}
+
+function problem(text, from = "") {
+  part("problem").hidden = !text;
+  part("problem").textContent = text;
+  part("problem").dataset.from = from;
+}
+
+function showOverview(before) {
+  part("folder").textContent = overview.folder;
+  list.update(overview.recordings, overview.recognising, overview.problems);
+  showModels();
+  notation.setNames(overview.ipa);
+  panel.setInventory(overview.model.phones ?? []);
+  training.update(overview);
+  const lines = [overview.model.problem, ...overview.notes].filter(Boolean);
+  if (part("problem").dataset.from !== "server") problem(lines.join(" "));
+  part("recognise-new").disabled = !overview.model.folder || !overview.recordings.some((row) => row.state === "new");
+  const row = overview.recordings.find((each) => each.name === session.name);
+  const old = before?.recordings.find((each) => each.name === session.name);
+  if (row && old && row.state !== old.state && row.state === "recognised" && !isSaving()) reload().then(chooseFirst);
+  part("saved").textContent = savedText(row);
+  if (!session.name && !window.opening) begin();
+}
+
+function chooseFirst() {
+  if (session.chosen < 0 && session.phones.length) choose(0);
+}
+
+function begin() {
+  window.opening = true;
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  openRecording(overview.recordings.some((row) => row.name === wanted) ? wanted : overview.recordings[0]?.name);
+}
+
+function savedText(row) {
+  if (!session.name) return "";
+  if (isSaving()) return "saving";
+  if (row?.problem) return row.problem;
+  return session.state === "corrected" ? `saved to ${session.textgrid}` : "";
+}
+
+function showModels() {
+  const { model } = overview;
+  const select = part("model");
+  const choices = [{ round: 0, per: null }, ...model.rounds];
+  const current = model.rounds.find((each) => each.folder === model.folder)?.round ?? 0;
+  const key = JSON.stringify([choices, current, Boolean(model.folder)]);
+  if (select.dataset.key === key) return;
+  select.dataset.key = key;
+  select.replaceChildren(
+    ...choices.map(({ round, per }) => {
+      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? "first model" : "being loaded";
+      return new Option(text, round, false, round === current);
+    }),
+  );
+  select.title = model.line ?? "";
+}
+
+function showRecording(what) {
+  if (what === "opened" || what === "labels") {
+    const unknown = session.unknown.length ? `The model does not have these labels: ${session.unknown.slice(0, 12).join(" ")}. It cannot place them; train it on your corrections.` : "";
+    const note = [session.note, unknown].filter(Boolean).join(" ");
+    part("note").textContent = note;
+    part("note").hidden = !note;
+    const checked = session.phones.filter((phone) => phone.checked).length;
+    part("facts").textContent = `${list.duration(session.seconds)}, ${session.phones.length} phones, ${checked} checked`;
+  }
+  part("undo").disabled = !session.undo;
+  part("redo").disabled = !session.redo;
+  const row = overview?.recordings.find((each) => each.name === session.name);
+  part("saved").textContent = savedText(row);
+  panel.show();
+  if (what === "chosen" || what === "labels") part("live").textContent = panel.spoken();
+  if (what === "cursor") draw.drawOver();
+  else draw.draw();
+}
+
+function connectButtons() {
+  const click = (id, act) => part(id).addEventListener("click", act);
+  click("play", actions.playOrStop);
+  click("play-phone", actions.playPhone);
+  click("zoom-in", () => zoom(1.5));
+  click("zoom-out", () => zoom(1 / 1.5));
+  click("fit", fit);
+  click("undo", actions.undo);
+  click("redo", actions.redo);
+  click("next", actions.nextSuspect);
+  click("place", actions.placeAgain);
+  click("confirm", actions.confirm);
+  click("confirm-all", actions.confirmAll);
+  click("split", actions.split);
+  click("merge", actions.merge);
+  click("insert", () => panel.focusLabel(true));
+  click("delete", actions.remove);
+  click("recognise", () => tried(post("recognise", {}, { names: [session.name] })));
+  click("recognise-new", () => tried(post("recognise")));
+  click("loop", () => {
+    const on = part("loop").getAttribute("aria-pressed") !== "true";
+    part("loop").setAttribute("aria-pressed", String(on));
+    player.setLoop(on);
+  });
+  for (const [id, dialog] of [["open-training", "training"], ["open-microphone", "microphone"], ["open-keys", "keys"]]) {
+    click(id, () => part(dialog).showModal());
+  }
+  for (const close of document.querySelectorAll("dialog .close")) {
+    close.addEventListener("click", () => close.closest("dialog").close());
+  }
+}
+
+async function tried(work) {
+  try {
+    await work;
+  } catch (error) {
+    tell(error.message);
+  }
+  refresh();
+}
+
+function connectChoices() {
+  part("speed").replaceChildren(...SPEEDS.map((speed) => new Option(`${speed} x`, speed, speed === 1, speed === 1)));
+  part("speed").addEventListener("change", (event) => player.setSpeed(Number(event.target.value)));
+  part("model").addEventListener("change", (event) => tried(post("model", {}, { round: Number(event.target.value) })));
+  part("export").replaceChildren(new Option("...", ""));
+  part("export").addEventListener("change", (event) => {
+    const form = event.target.value;
+    event.target.value = "";
+    if (form && session.name) location.assign(address("export", { recording: session.name, format: form }));
+  });
+  for (const name of ["window", "highest", "range"]) {
+    part(name).addEventListener("change", (event) => {
+      if (!event.target.checkValidity()) return;
+      tiles.settings[name] = Number(event.target.value);
+      tiles.forget();
+      draw.draw();
+    });
+  }
+  part("notation").addEventListener("change", (event) => {
+    notation.setNotation(event.target.value);
+    panel.drawInventory();
+    showRecording("labels");
+  });
+}
+
+async function start() {
+  history.replaceState(null, "", `/${location.hash}`); // the token is in a cookie now
+  draw.readColours();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    draw.readColours();
+    draw.draw();
+  });
+  onView(draw.draw);
+  tiles.onTile(draw.draw);
+  actions.onTell(tell);
+  onChange(showRecording);
+  player.onPlay(() => (part("play").textContent = player.isPlaying() ? "Stop" : "Play"));
+  new ResizeObserver(() => resize(part("stage").clientWidth)).observe(part("stage"));
+  connectButtons();
+  connectChoices();
+  list.connect(openRecording);
+  panel.connect();
+  pointer.connect();
+  training.connect(tell, refresh);
+  microphone.connect(tell, async (name) => {
+    await refresh();
+    await openRecording(name);
+  });
+  keys.connect({ focusLabel: panel.focusLabel, nextRecording: (way) => openRecording(list.neighbour(way)) });
+  await refresh();
+  for (const form of overview?.formats ?? []) part("export").append(new Option(form, form));
+}
+
+start();

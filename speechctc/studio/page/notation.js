@@ -1,0 +1,27 @@
+// Labels as the user reads them: as written, or ARPABET in IPA. What is saved is always as the model writes it.
+
+let names = {}; // label -> IPA
+let labels = {}; // IPA -> label
+let inIpa = false;
+
+export function setNames(found) {
+  names = found;
+  labels = Object.fromEntries(Object.entries(found).map(([label, ipa]) => [ipa, label]));
+}
+
+export function hasIpa() {
+  return Object.keys(names).length > 0;
+}
+
+export function setNotation(value) {
+  inIpa = value === "ipa";
+}
+
+export function shown(label) {
+  return (inIpa && names[label]) || label;
+}
+
+export function written(text) {
+  const label = text.trim().normalize("NFC");
+  return (inIpa && labels[label]) || label;
+}

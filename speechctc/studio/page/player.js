@@ -1,0 +1,70 @@
+// Plays parts of the recording, at any speed with the same pitch.
+
+import { address } from "./api.js";
+import { setPlaying } from "./draw.js";
+
+const audio = document.getElementById("audio");
+let part = null; // [start, stop]
+let loop = false;
+let frame = 0;
+let changed = () => {};
+
+export function onPlay(listener) {
+  changed = listener;
+}
+
+export function load(name) {
+  stop();
+  audio.src = address("audio", { recording: name });
+  audio.preservesPitch = true;
+}
+
+export function setSpeed(speed) {
+  audio.defaultPlaybackRate = speed;
+  audio.playbackRate = speed;
+}
+
+export function setLoop(value) {
+  loop = value;
+}
+
+export function isPlaying() {
+  return part !== null;
+}
+
+export async function play(start, stop_) {
+  stop();
+  part = [start, stop_];
+  audio.currentTime = start;
+  changed();
+  try {
+    await audio.play();
+    follow();
+  } catch (error) {
+    stop();
+    if (error.name !== "AbortError") throw error;
+  }
+}
+
+export function stop() {
+  cancelAnimationFrame(frame);
+  audio.pause();
+  part = null;
+  setPlaying(null);
+  changed();
+}
+
+function follow() {
+  if (!part) return;
+  const [start, stop_] = part;
+  if (audio.currentTime >= stop_ - 0.004 || audio.ended) {
+    if (!loop) {
+      stop();
+      return;
+    }
+    audio.currentTime = start;
+    if (audio.ended || audio.paused) audio.play().catch(stop);
+  }
+  setPlaying(audio.currentTime);
+  frame = requestAnimationFrame(follow);
+}

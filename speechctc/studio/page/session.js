@@ -1,0 +1,114 @@
+// The recording that is open, its phones, what is chosen, and the edits that are sent to the server in order.
+
+import { get, post } from "./api.js";
+
+export const session = {
+  name: "",
+  seconds: 0,
+  revision: 0,
+  phones: [], // { start, end, label, confidence, alternatives, checked }
+  tiers: [],
+  undo: false,
+  redo: false,
+  chosen: -1,
+  cursor: 0,
+  selection: null, // [start, end] in seconds
+  unknown: [],
+};
+
+const listeners = [];
+let queue = Promise.resolve();
+let pending = 0;
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+export function changed(what) {
+  for (const listener of listeners) listener(what);
+}
+
+function phoneOf([start, end, label, confidence, alternatives, checked]) {
+  return { start, end, label, confidence, alternatives, checked };
+}
+
+function take(labels) {
+  Object.assign(session, { revision: labels.revision, undo: labels.undo, redo: labels.redo, state: labels.state });
+}
+
+export async function open(name) {
+  await queue;
+  const found = await get("recording", { recording: name });
+  Object.assign(session, found, { phones: found.phones.map(phoneOf), chosen: -1, cursor: 0, selection: null });
+  changed("opened");
+}
+
+export async function reload() {
+  const { chosen, cursor } = session;
+  const found = await get("recording", { recording: session.name });
+  Object.assign(session, found, { phones: found.phones.map(phoneOf) });
+  session.chosen = Math.min(chosen, session.phones.length - 1);
+  session.cursor = cursor;
+  changed("labels");
+}
+
+export function isSaving() {
+  return pending > 0;
+}
+
+// Sends an edit after those before it; `make` returns the request, or null, when its turn has come.
+export function edit(make, route = "edit") {
+  const { name } = session;
+  pending += 1;
+  changed("saving");
+  const done = queue.then(async () => {
+    try {
+      const request = name === session.name ? make() : null;
+      if (!request) return null;
+      const change = await post(route, { recording: name }, { ...request, revision: session.revision });
+      if (name !== session.name) return change;
+      session.phones.splice(change.at, change.remove, ...change.phones.map(phoneOf));
+      take(change);
+      return change;
+    } catch (error) {
+      if (error.status === 409) await reload();
+      throw error;
+    } finally {
+      pending -= 1;
+      changed("labels");
+    }
+  });
+  queue = done.catch(() => {});
+  return done;
+}
+
+export function choose(number, moveCursor = true) {
+  session.chosen = session.phones.length ? Math.min(Math.max(number, 0), session.phones.length - 1) : -1;
+  if (moveCursor && session.chosen >= 0) session.cursor = session.phones[session.chosen].start;
+  session.selection = null;
+  changed("chosen");
+}
+
+export function chosenPhone() {
+  return session.phones[session.chosen];
+}
+
+// The number of the phone at a time, or of the last one before it; -1 before the first.
+export function phoneAt(time) {
+  let low = 0;
+  let high = session.phones.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (session.phones[middle].start <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+// Phones that nobody has checked, the least certain first.
+export function suspects() {
+  return session.phones
+    .map((phone, number) => ({ number, confidence: phone.confidence, checked: phone.checked }))
+    .filter((each) => !each.checked && each.confidence !== null)
+    .sort((a, b) => a.confidence - b.confidence || a.number - b.number);
+}

@@ -1,0 +1,64 @@
+// Which part of the recording is seen: the time at the left edge, and pixels for each second.
+
+import { session } from "./session.js";
+
+export const view = { start: 0, scale: 100, width: 800 };
+
+const MOST = 20000; // pixels for each second
+const listeners = [];
+
+export function onView(listener) {
+  listeners.push(listener);
+}
+
+export function toX(time) {
+  return (time - view.start) * view.scale;
+}
+
+export function toTime(x) {
+  return view.start + x / view.scale;
+}
+
+export function end() {
+  return view.start + view.width / view.scale;
+}
+
+function settle() {
+  const least = view.width / Math.max(session.seconds, 0.05);
+  view.scale = Math.min(Math.max(view.scale, least), MOST);
+  const last = session.seconds - view.width / view.scale;
+  view.start = Math.max(Math.min(view.start, last), 0);
+  for (const listener of listeners) listener();
+}
+
+export function resize(width) {
+  view.width = width;
+  settle();
+}
+
+export function show(start, scale) {
+  view.start = start;
+  view.scale = scale;
+  settle();
+}
+
+export function zoom(factor, time = (view.start + end()) / 2) {
+  const x = toX(time);
+  const scale = Math.min(Math.max(view.scale * factor, view.width / Math.max(session.seconds, 0.05)), MOST);
+  show(time - x / scale, scale);
+}
+
+export function scroll(seconds) {
+  show(view.start + seconds, view.scale);
+}
+
+export function fit() {
+  show(0, 0);
+}
+
+// Scrolls as little as is needed to see a time range, with some room around it.
+export function reveal(start, stop = start) {
+  const room = Math.min(0.15 * (view.width / view.scale), 1);
+  if (start - room < view.start) show(start - room, view.scale);
+  else if (stop + room > end()) show(Math.min(stop + room - view.width / view.scale, start - room), view.scale);
+}

@@ -1,0 +1,111 @@
+"""Starts the studio: finds the folder and a free port, prints the address, and serves until Ctrl-C."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from speechctc.errors import InputError
+
+HOST = "127.0.0.1"
+Say = Callable[[str], None]
+
+
+def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, say: Say) -> None:
+    """Serve a folder of recordings to a page on this machine, until it is interrupted.
+
+    Parameters
+    ----------
+    place : Path
+        A folder, or a recording: then the page opens it in its folder.
+    model : Path or None
+        As ``--model``.
+    port : int
+        0: any free one.
+    browser : bool
+        Open the page in the user's browser.
+    show, say : callable
+        Called with the address, and with lines for standard error.
+
+    Raises
+    ------
+    InputError
+        There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
+    """
+    _check_installed()
+    import uvicorn
+
+    from speechctc.studio.guard import Guard
+    from speechctc.studio.microphone import Microphone, recover
+    from speechctc.studio.server import build_app
+    from speechctc.studio.studio import Studio
+
+    folder, opened = _folder(place)
+    if model is not None and not model.exists() and str(model) != "english":
+        raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
+    listening = listen(port)
+    for path in recover(folder):
+        say(f"recovered {path}, which was being recorded when the studio was ended")
+    studio = Studio(folder, model, say=say)
+    try:
+        for note in studio.folder.notes:
+            say(note)
+        number = int(listening.getsockname()[1])
+        app = Guard(build_app(studio, Microphone(studio)), number)
+        address = f"http://{HOST}:{number}/?token={app.token}" + (f"#{quote(opened)}" if opened else "")
+        count = len(studio.folder.recordings)
+        show(
+            f"{folder}: {count} recording{'s' if count > 1 else ''}; corrections are saved at once. Open in a browser:"
+        )
+        show(f"    {address}")
+        say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")
+        if browser:
+            import webbrowser
+
+            webbrowser.open(address)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
+        with suppress(KeyboardInterrupt):  # the way to end the studio
+            uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        studio.close()
+        if studio.training.is_running():
+            say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
+
+
+def _check_installed() -> None:
+    for name in ("starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise InputError(f"the studio needs {name}, which is not installed", "pip install 'speechctc[studio]'")
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on this machine only.
+
+    Raises
+    ------
+    InputError
+        The port is in use, or may not be used.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"port {port}: {reason}", "name another with --port, or leave it out") from None
+    return listening
+
+
+def _folder(place: Path) -> tuple[Path, str]:
+    """Return the folder to show, and the recording in it to open."""
+    if place.is_dir():
+        return place, ""
+    if place.is_file():
+        return place.parent, place.name
+    raise InputError(f"{place}: no such folder", "check the path")

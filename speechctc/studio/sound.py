@@ -1,0 +1,193 @@
+"""The samples of a recording for the page: any part of it quickly, as numbers or as a WAV file."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.audio import stream
+from speechctc.audio.opening import open_with_libsndfile
+from speechctc.audio.sound_file import info
+from speechctc.errors import InputError
+
+Samples = NDArray[np.float32]
+
+SEEKABLE = ("WAV", "WAVEX", "RF64", "AIFF", "AU", "CAF", "NIST", "W64", "RAW")
+"""Formats in which libsndfile finds any sample at once; others are decoded to a temporary file first."""
+PLAIN = ("PCM_16", "PCM_24", "PCM_32", "PCM_S8", "PCM_U8", "FLOAT", "DOUBLE", "ULAW", "ALAW")
+HEADER = 44  # bytes of a WAV file before its samples
+BLOCK = 1 << 16  # samples to read at a time
+SUMMARY = 256  # samples of which one pair of lowest and highest is kept
+
+
+class Sound:
+    """A recording whose parts can be read, mono, at its own rate. Its methods may be called from several threads.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    rate : int
+        Hz.
+    frames : int
+        Samples.
+
+    Raises
+    ------
+    InputError
+        It cannot be read as audio.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path
+        self._copy: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._summary: NDArray[np.int16] | None = None
+        self._summing = threading.Lock()
+        file = open_with_libsndfile(path)
+        if file is None or file.format not in SEEKABLE or file.subtype not in PLAIN:
+            self._decode()
+            file = soundfile.SoundFile(self._file)
+        with file:
+            self.rate, self.frames = int(file.samplerate), int(file.frames)
+            self._is_plain = file.subtype == "PCM_16" and file.channels == 1
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration, s."""
+        return self.frames / self.rate
+
+    def _decode(self) -> None:
+        """Decode the recording to a temporary file, which the system removes with the process."""
+        rate = info(self.path).rate
+        self._copy = tempfile.NamedTemporaryFile(prefix="speechctc-", suffix=".wav")
+        self._file = Path(self._copy.name)
+        with (
+            stream.opened(self.path, rate) as blocks,
+            soundfile.SoundFile(self._copy.name, "w", rate, 1, "PCM_16", format="RF64") as out,
+        ):
+            for block in blocks:
+                out.write(np.clip(block, -1, 1))
+
+    def close(self) -> None:
+        """Remove the temporary file, if there is one."""
+        if self._copy is not None:
+            self._copy.close()
+
+    def read(self, start: int, stop: int) -> Samples:
+        """Return samples, the mean of the channels; outside of the recording they are 0.
+
+        Parameters
+        ----------
+        start, stop : int
+            Numbers of samples; may be negative, or beyond the end.
+
+        Returns
+        -------
+        ndarray, float32, shape = (stop - start,)
+
+        Raises
+        ------
+        InputError
+            The file is damaged there, or was removed.
+        """
+        first, last = max(start, 0), min(stop, self.frames)
+        found = np.zeros(max(stop - start, 0), dtype=np.float32)
+        if last > first:
+            try:
+                with soundfile.SoundFile(self._file) as file:
+                    file.seek(first)
+                    block = file.read(last - first, dtype="float32", always_2d=True)
+            except (soundfile.SoundFileError, OSError) as error:
+                raise InputError(f"{self.path}: cannot be read now ({error})", "check that it is still there") from None
+            mono = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+            found[first - start : first - start + len(mono)] = np.nan_to_num(mono)
+        return found
+
+    @property
+    def wav_size(self) -> int:
+        """Return the size of the recording as a WAV file, bytes."""
+        return HEADER + 2 * self.frames
+
+    def wav_bytes(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes of the recording as a WAV file of 16 bits, from `start` up to, not including, `stop`."""
+        if start < HEADER:
+            yield self._header()[start:stop]
+        at = max(start - HEADER, 0)
+        end = max(min(stop, self.wav_size) - HEADER, 0)
+        while at < end:
+            first, last = at // 2, min(at // 2 + BLOCK, -(-end // 2))
+            data = (np.clip(self.read(first, last), -1, 32767 / 32768) * 32768).astype("<i2").tobytes()
+            yield data[at - 2 * first : end - 2 * first]
+            at = 2 * last
+
+    def _header(self) -> bytes:
+        size = min(2 * self.frames, 0xFFFFFFFF - HEADER)
+        form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, self.rate, 2 * self.rate, 2, 16)
+        return struct.pack("<4sI4s", b"RIFF", size + HEADER - 8, b"WAVE") + form + struct.pack("<4sI", b"data", size)
+
+    def extremes(self, start: float, stop: float, columns: int) -> NDArray[np.int16]:
+        """Return the lowest and the highest sample of each column of a picture of the waveform.
+
+        Parameters
+        ----------
+        start, stop : float
+            Seconds.
+        columns : int
+
+        Returns
+        -------
+        ndarray, int16, shape = (columns, 2)
+            From -32767 to 32767, full scale.
+        """
+        edges = np.linspace(start * self.rate, stop * self.rate, columns + 1).round().astype(np.int64)
+        if (stop - start) * self.rate < 4 * SUMMARY * columns:
+            samples = _to_int16(self.read(int(edges[0]), max(int(edges[-1]), int(edges[0]) + 1)))
+            pairs = np.stack([samples, samples], axis=1)
+            edges = edges - edges[0]
+        else:
+            pairs, edges = self._summed(), edges // SUMMARY
+        starts = np.clip(edges[:-1], 0, len(pairs) - 1)
+        low = np.minimum.reduceat(pairs[:, 0], starts)
+        high = np.maximum.reduceat(pairs[:, 1], starts)
+        found = np.stack([low, high], axis=1)
+        found[edges[:-1] >= len(pairs)] = 0
+        last = int(edges[-1])
+        if 0 < last < len(pairs):  # reduceat takes the last column up to the end of the array
+            tail = pairs[starts[-1] : max(last, int(starts[-1]) + 1)]
+            found[-1] = tail[:, 0].min(), tail[:, 1].max()
+        return found
+
+    def _summed(self) -> NDArray[np.int16]:
+        """Return the lowest and highest of each `SUMMARY` samples, computed once."""
+        with self._summing:
+            if self._summary is None:
+                step = BLOCK * SUMMARY // 16
+                pieces = []
+                for first in range(0, self.frames, step):
+                    block = self._whole_numbers(first, min(first + step, self.frames))
+                    rows = np.pad(block, (0, -len(block) % SUMMARY), mode="edge").reshape(-1, SUMMARY)
+                    pieces.append(np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1))
+                self._summary = np.concatenate(pieces) if pieces else np.zeros((1, 2), np.int16)
+            return self._summary
+
+    def _whole_numbers(self, start: int, stop: int) -> NDArray[np.int16]:
+        """Return samples within the recording as int16; the usual files need no arithmetic for that."""
+        if not self._is_plain:
+            return _to_int16(self.read(start, stop))
+        with soundfile.SoundFile(self._file) as file:
+            file.seek(start)
+            return np.asarray(file.read(stop - start, dtype="int16"))
+
+
+def _to_int16(samples: Samples) -> NDArray[np.int16]:
+    return np.asarray(np.clip(np.rint(samples * 32767), -32767, 32767).astype(np.int16))

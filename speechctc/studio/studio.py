@@ -1,0 +1,284 @@
+"""The studio: a folder, a model and its training, together; what the server's routes call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from speechctc.errors import InputError
+from speechctc.inference.formats import ENDINGS
+from speechctc.phones.matching import ipa, is_arpabet
+from speechctc.studio.document import Document
+from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
+from speechctc.studio.folder import Folder
+from speechctc.studio.phones import DIGITS, Phone, Splice
+from speechctc.studio.training import Training
+
+WAIT = 600.0  # seconds that a request waits for the model
+TOUCH = 0.0002  # seconds between phones that count as touching
+LONGEST = 60.0  # seconds that are aligned at a time
+
+
+class Studio:
+    """What the page works with.
+
+    Parameters
+    ----------
+    path : Path
+        The folder of recordings.
+    model : Path, optional
+        As ``--model``; by default that of the last round of training, or else the latest run or the bundled model.
+    launch : callable
+    say : callable
+        Called with lines for standard error.
+
+    Raises
+    ------
+    InputError
+        There are no recordings in the folder.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: Path | None = None,
+        launch: Launch = launch_process,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.folder = Folder(path)
+        self.training = Training(path)
+        self.first_model = model
+        self.message = ""  # the last thing that the training has to say
+        self.engine = Engine(model or self.training.chosen, launch, say)
+        self.recognitions = Recognitions(self.engine, self.folder.put_recognised)
+
+    def overview(self) -> dict[str, Any]:
+        """Return what the page shows besides the recording that is open; takes a new model into use."""
+        self._take_new_model()
+        status = self.training.status()
+        return {
+            "folder": str(self.folder.path),
+            "recordings": self.folder.rows(),
+            "notes": self.folder.notes,
+            "model": {**self.engine.about, "problem": self.engine.problem, "rounds": self.training.models()},
+            "ipa": ipa_of(self.engine.about.get("phones", ())),
+            "formats": list(ENDINGS),
+            "recognising": self.recognitions.status(),
+            "problems": dict(self.recognitions.problems),
+            "training": {key: value for key, value in status.items() if key not in ("process",)},
+            "message": self.message,
+        }
+
+    def _take_new_model(self) -> None:
+        if (new := self.training.new_model()) is None:
+            return
+        model, self.message = new
+        current = Path(self.engine.about.get("folder", ""))
+        inside = current.is_relative_to(self.training.folder)
+        self.training.choose(model or (current if inside else None))
+        if model is not None:
+            self.engine.load(model)
+
+    def recording(self, name: str) -> dict[str, Any]:
+        """Return the labels of a recording, read again if another program changed them."""
+        document = self.folder.document(name, again=True)
+        kept = [tier for tier in document.grid.others if any(entry.label for entry in tier.entries)]
+        tiers = [{"name": t.name, "points": t.points, "entries": [list(e) for e in t.entries if e.label]} for t in kept]
+        return {
+            "name": name,
+            "seconds": document.seconds,
+            "textgrid": document.grid_path.name,
+            "tier": document.grid.name,
+            "tiers": tiers,
+            "note": document.note,
+            "unknown": self.unknown(document),
+            **self.labels(document),
+        }
+
+    def labels(self, document: Document) -> dict[str, Any]:
+        """Return the revision and all phones of a document."""
+        undo, redo = document.undoable()
+        phones = [phone.to_list() for phone in document.phones]
+        return {"revision": document.revision, "phones": phones, "undo": undo, "redo": redo, "state": document.state}
+
+    def unknown(self, document: Document) -> list[str]:
+        """Return the labels of a document that the model does not have."""
+        known = set(self.engine.about.get("phones", ()))
+        return sorted({phone.label for phone in document.phones} - known) if known else []
+
+    def edit(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a change, and return it.
+
+        Raises
+        ------
+        Conflict, InputError
+            As `Document.edit` and `Document.step`.
+        """
+        document, revision = self.folder.document(name), revision_of(request)
+        way = request.get("what")
+        step = document.step(revision, str(way)) if way in ("undo", "redo") else document.edit(revision, request)
+        return self._changed(name, document, step)
+
+    def place(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Place the phones from `first` up to, not including, `last` again.
+
+        Raises
+        ------
+        InputError
+            A label is not the model's, or the phones do not fit.
+        Conflict
+            The labels were changed meanwhile.
+        """
+        document, revision = self.folder.document(name), revision_of(request)
+        first, last = request.get("first", 0), request.get("last", len(document.phones))
+        phones = tuple(document.phones)
+        if type(first) is not int or type(last) is not int or not 0 <= first < last <= len(phones):
+            raise InputError("there are no phones to place", "select some")
+        self._check_known(phones[first:last])
+        new: list[Phone] = []
+        for start, stop in _runs(phones, first, last):
+            floor = new[-1].end if new else phones[start - 1].end if start else 0.0
+            new += self._placed(name, document, phones, (start, stop), floor)
+        return self._changed(name, document, document.replace(revision, first, last, tuple(new), "place again"))
+
+    def _placed(
+        self, name: str, document: Document, phones: tuple[Phone, ...], span: tuple[int, int], floor: float
+    ) -> list[Phone]:
+        """Return phones at the places that the model finds, after `floor`; an edge that touches another phone stays."""
+        first, last = span
+        touched = first > 0 and phones[first].start - phones[first - 1].end < TOUCH
+        touches = last < len(phones) and phones[last].start - phones[last - 1].end < TOUCH
+        start = phones[first].start if touched else floor
+        stop = phones[last - 1].end if touches else phones[last].start if last < len(phones) else document.seconds
+        labels = [phone.label for phone in phones[first:last]]
+        segments = self.engine.ask("align", self.folder.recordings[name], start, stop, labels).result(WAIT)
+        new = [
+            phone._replace(start=round(found.start, DIGITS), end=round(found.end, DIGITS))
+            for phone, found in zip(phones[first:last], segments, strict=True)
+        ]
+        if touched:
+            new[0] = new[0]._replace(start=start)
+        if touches:
+            new[-1] = new[-1]._replace(end=stop)
+        if any(phone.end <= phone.start for phone in new):
+            raise InputError("the model finds no room for every phone there", "place more phones at a time")
+        return new
+
+    def best_boundary(self, name: str, number: int) -> float:
+        """Return where the model places the boundary between a phone and the next.
+
+        Raises
+        ------
+        InputError
+            There is no next phone, or the model does not have the labels.
+        """
+        document = self.folder.document(name)
+        pair = tuple(document.phones[number : number + 2])
+        if number < 0 or len(pair) < 2:
+            raise InputError("there is no boundary", "choose one between two phones")
+        self._check_known(pair)
+        labels = [phone.label for phone in pair]
+        path = self.folder.recordings[name]
+        found = self.engine.ask("align", path, pair[0].start, pair[1].end, labels).result(WAIT)
+        return round(float(found[1].start), DIGITS)
+
+    def _check_known(self, phones: tuple[Phone, ...]) -> None:
+        known = set(self.engine.about.get("phones", ()))
+        if not known:
+            raise InputError(
+                self.engine.problem or "the model is not loaded yet", "wait a moment, or name another model"
+            )
+        if others := sorted({phone.label for phone in phones} - known):
+            what = f"the model does not have the labels {' '.join(others[:8])}{' ...' if len(others) > 8 else ''}"
+            raise InputError(what, f"its phones are: {' '.join(sorted(known))}; or train a model on your labels")
+
+    def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
+        self.folder.changed(name)
+        undo, redo = document.undoable()
+        return {
+            "revision": document.revision,
+            "at": splice.at,
+            "remove": len(splice.old),
+            "phones": [phone.to_list() for phone in splice.new],
+            "what": splice.what,
+            "undo": undo,
+            "redo": redo,
+            "state": document.state,
+        }
+
+    def recognise(self, names: list[str]) -> None:
+        """Recognise recordings that nobody has corrected, in the background."""
+        for name in names:
+            document = self.folder.document(name)
+            if document.state == "corrected":
+                if len(names) == 1:
+                    raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")
+                continue
+            self.recognitions.add(name, document.recording)
+
+    def train(self, minutes: float) -> None:
+        """Train again from all corrected recordings.
+
+        Raises
+        ------
+        InputError
+            As `Training.start`, or there is no model to go on from.
+        """
+        if not self.engine.about:
+            raise InputError(self.engine.problem or "the model is not loaded yet", "wait a moment")
+        self.message = ""
+        names = [row["name"] for row in self.folder.rows() if row["state"] == "corrected"]
+        documents = {name: self.folder.document(name) for name in sorted(names)}
+        about = self.engine.about
+        self.training.start(documents, Path(about["folder"]).resolve(), about["phones"], minutes)
+
+    def choose_model(self, number: int) -> None:
+        """Use the model of a round from now on, or with 0 the one that the studio began with."""
+        model = None
+        if number:
+            found = [Path(each["folder"]) for each in self.training.models() if each["round"] == number]
+            if not found:
+                raise InputError(f"there is no model of round {number}", "choose one of the list")
+            model = found[0]
+        self.engine.load(model or self.first_model)
+        self.training.choose(model)
+
+    def close(self) -> None:
+        """Write what is not written yet, and end the model's process. A training goes on."""
+        self.folder.settle()
+        self.engine.close()
+
+
+def ipa_of(phones: Sequence[str]) -> dict[str, str]:
+    """Return the IPA of each label of an ARPABET set, for those who read IPA; ``{}`` for other sets."""
+    return {label: ipa(label, True)[0] for label in phones} if is_arpabet(phones) else {}
+
+
+def _runs(phones: tuple[Phone, ...], first: int, last: int) -> list[tuple[int, int]]:
+    """Cut a range of phones into runs that are short enough to align, at the longest pauses near their ends."""
+    runs = []
+    while first < last:
+        end = first + 1
+        while end < last and phones[end].end - phones[first].start <= LONGEST:
+            end += 1
+        if end < last:
+            near = range(max(first + 1, end - 100), end + 1)
+            end = max(near, key=lambda k: phones[k].start - phones[k - 1].end)
+        runs.append((first, end))
+        first = end
+    return runs
+
+
+def revision_of(request: Mapping[str, Any]) -> int:
+    """Return the revision that a request was made for.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    revision = request.get("revision")
+    if type(revision) is not int:
+        raise InputError("the request has no revision", "open the page again")
+    return revision

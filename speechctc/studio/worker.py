@@ -1,0 +1,222 @@
+"""The process that holds the model: it recognises and aligns what the server asks for.
+
+The server stays small and answers at once, as torch is loaded here only. Requests and answers go through a pipe; the
+process ends when the other end of the pipe is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.audio.resampling import resample_blocks
+from speechctc.errors import InputError
+from speechctc.studio.sound import Sound
+
+if TYPE_CHECKING:
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.result import Recognition
+    from speechctc.inference.segmenter import Segment
+
+ALTERNATIVES = 5  # other phones to name for each phone
+LIVE_FRAMES = 50  # static frames at a time from the microphone
+SLOWLY = 5  # how much less important than the server the process is
+
+
+class Answer(NamedTuple):
+    """What the process sends: the number of the request, its kind, and its value.
+
+    The kinds are ``"done"``, ``"error"`` with an `InputError`, and ``"progress"`` with a share from 0 to 1.
+    """
+
+    request: int
+    kind: str
+    value: Any
+
+
+def serve(pipe: Connection, model: Path | None) -> None:
+    """Load a model, send what it is as the answer to request 0, and answer requests until the pipe is closed."""
+    worker = Worker(pipe)
+    with suppress(EOFError, OSError):
+        worker.answer(0, "load", (model,))
+        while True:
+            worker.answer(*pipe.recv())
+
+
+def serve_process(pipe: Connection, model: Path | None) -> None:
+    """Call `serve` in a process that was started for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
+    if sys.platform != "win32":
+        os.nice(SLOWLY)
+    serve(pipe, model)
+
+
+class Worker:
+    """Answers requests with a model, one at a time; short ones also while a long one is under way.
+
+    Parameters
+    ----------
+    pipe : Connection
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._recogniser: Recogniser | None = None
+        self._sound: Sound | None = None
+        self._live: Live | None = None
+
+    def answer(self, request: int, name: str, arguments: Sequence[Any]) -> None:
+        """Do what is asked, and send the result or the error."""
+        try:
+            value = getattr(self, f"do_{name}")(*arguments, request)
+        except InputError as error:
+            self._pipe.send(Answer(request, "error", error))
+        except (RuntimeError, MemoryError, ValueError) as error:
+            what = f"the recogniser failed ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+            self._pipe.send(Answer(request, "error", InputError(what, "try again, or with another model")))
+        else:
+            self._pipe.send(Answer(request, "done", value))
+
+    def do_load(self, model: Path | None, request: int) -> dict[str, Any]:
+        """Load a model, which replaces the one before; return its folder, its phones and a line on it."""
+        from speechctc.inference.recogniser import Recogniser
+        from speechctc.stages.used_model import find_and_describe
+
+        folder, line = find_and_describe(model, or_built_in=True)
+        self._recogniser = Recogniser.load(folder)
+        return {"folder": str(folder), "line": line, "phones": list(self._recogniser.phones)}
+
+    def do_recognise(self, path: Path, request: int) -> Recognition:
+        """Recognise a recording; send its progress, and answer short requests meanwhile."""
+        from speechctc.inference.result import Recognition
+        from speechctc.inference.samples import opened
+
+        recogniser = self._loaded()
+        total = max(self._opened(path).seconds, 1e-9)
+        with opened(path, None, None, recogniser.config.features.sample_rate) as (name, blocks):
+
+            def watched() -> Iterator[NDArray[np.float32]]:
+                for block in blocks:
+                    self._pipe.send(Answer(request, "progress", min(blocks.seconds / total, 1.0)))
+                    while self._pipe.poll():
+                        self.answer(*self._pipe.recv())
+                    yield block
+
+            source = _Source(watched(), lambda: blocks.seconds)
+            segments = tuple(recogniser.segments(source, ALTERNATIVES))
+            return Recognition(name, blocks.seconds, segments)
+
+    def do_align(self, path: Path, start: float, stop: float, labels: Sequence[str], request: int) -> list[Segment]:
+        """Place phones in a part of a recording."""
+        from speechctc.studio.placing import align_part
+
+        return align_part(self._loaded(), self._opened(path), start, stop, labels)
+
+    def do_live_start(self, rate: int, request: int) -> None:
+        """Begin to recognise what a microphone records at a rate, Hz."""
+        if self._live is not None:
+            self._live.finish()
+        self._live = Live(self._loaded(), rate)
+
+    def do_live_block(self, samples: NDArray[np.float32], request: int) -> list[Segment]:
+        """Take samples of the microphone; return the phones that became known since the last call."""
+        if self._live is None:
+            raise InputError("no recording is being made", "begin one")
+        self._live.put(samples)
+        return self._live.take()
+
+    def do_live_stop(self, request: int) -> list[Segment]:
+        """End the recording; return the phones that were not returned yet."""
+        if self._live is None:
+            return []
+        live, self._live = self._live, None
+        live.finish()
+        return live.take()
+
+    def _loaded(self) -> Recogniser:
+        if self._recogniser is None:
+            raise InputError("no model is loaded", "name another with --model")
+        return self._recogniser
+
+    def _opened(self, path: Path) -> Sound:
+        """Return a recording; the last one stays open, as some formats are decoded first."""
+        if self._sound is None or self._sound.path != path:
+            if self._sound is not None:
+                self._sound.close()
+            self._sound = Sound(path)
+        return self._sound
+
+
+class _Source:
+    """Blocks of samples, and the seconds read so far."""
+
+    def __init__(self, blocks: Iterator[NDArray[np.float32]], seconds: Any) -> None:
+        self._blocks, self._seconds = blocks, seconds
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration of the blocks read so far."""
+        return float(self._seconds())
+
+    @seconds.setter
+    def seconds(self, value: float) -> None:
+        raise AttributeError
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return self._blocks
+
+
+class Live:
+    """Phones of a microphone, recognised in a thread while one speaks.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    rate : int
+        Hz.
+    """
+
+    def __init__(self, recogniser: Recogniser, rate: int) -> None:
+        self.seconds = 0.0
+        self._rate, self._model_rate = rate, recogniser.config.features.sample_rate
+        self._samples: queue.Queue[NDArray[np.float32] | None] = queue.Queue()
+        self._phones: queue.Queue[Segment] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, args=(recogniser,), daemon=True)
+        self._thread.start()
+
+    def _run(self, recogniser: Recogniser) -> None:
+        for segment in recogniser.segments(self, 0, LIVE_FRAMES):
+            self._phones.put(segment)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the samples at the model's rate, when they come."""
+        return resample_blocks(iter(self._samples.get, None), self._rate, self._model_rate)
+
+    def put(self, samples: NDArray[np.float32]) -> None:
+        """Take the next samples."""
+        self.seconds += len(samples) / self._rate
+        self._samples.put(samples)
+
+    def take(self) -> list[Segment]:
+        """Return the phones that became known since the last call."""
+        found = []
+        with suppress(queue.Empty):
+            while True:
+                found.append(self._phones.get_nowait())
+        return found
+
+    def finish(self) -> None:
+        """Wait until all samples are recognised."""
+        self._samples.put(None)
+        self._thread.join()

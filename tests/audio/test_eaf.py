@@ -1,0 +1,135 @@
+"""Files of ELAN that pympi-ling wrote are read: times, symbolic tiers, media; and damaged ones are one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from pympi import Elan
+
+from speechctc.audio.eaf import Media, find_media, read_eaf
+from speechctc.errors import InputError
+from tests.corpora.eaf_files import letters, write_eaf
+
+
+def symbolic(path: Path) -> Path:
+    """Write a tier of utterances, its subdivision into phones, and an association with words."""
+    eaf = Elan.Eaf()
+    eaf.add_linguistic_type("parts", constraints="Symbolic_Subdivision", timealignable=False)
+    eaf.add_linguistic_type("same", constraints="Symbolic_Association", timealignable=False)
+    eaf.add_tier("said", part="Anna")
+    eaf.add_tier("phones", ling="parts", parent="said", part="Anna")
+    eaf.add_tier("words", ling="same", parent="said")
+    for start, text in ((1000, "kat"), (5000, "a")):
+        eaf.add_annotation("said", start, start + 900, text)
+        eaf.add_ref_annotation("words", "said", start, text.upper())
+        previous = None
+        for letter in text:
+            eaf.add_ref_annotation("phones", "said", start, letter, prev=previous)
+            previous = max(eaf.tiers["phones"][1], key=lambda id: int(id[1:]))
+    eaf.to_file(str(path))
+    return path
+
+
+def test_times_labels_and_participants_are_as_another_library_wrote_them(tmp_path: Path) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": letters("xɡã", 250), "empty": []}, {"p": "Ana María"})
+    tiers = {tier.name: tier for tier in read_eaf(path).tiers}
+    assert [tuple(each) for each in sorted(tiers["p"].entries)] == [
+        (0.25, 0.35, "x"),
+        (0.35, 0.45, "ɡ"),
+        (0.45, 0.55, "ã"),
+    ]
+    assert tiers["p"].speaker == "Ana María" and tiers["p"].timed and not tiers["empty"].entries
+
+
+def test_symbolic_tiers_lie_in_the_time_of_their_parents(tmp_path: Path) -> None:
+    tiers = {tier.name: tier for tier in read_eaf(symbolic(tmp_path / "a.eaf")).tiers}
+    found = [(round(each.start, 3), round(each.end, 3), each.label) for each in sorted(tiers["phones"].entries)]
+    assert found == [(1.0, 1.3, "k"), (1.3, 1.6, "a"), (1.6, 1.9, "t"), (5.0, 5.9, "a")]
+    assert not tiers["phones"].timed and tiers["words"].timed
+    assert [each.label for each in sorted(tiers["words"].entries)] == ["KAT", "A"]
+
+
+def test_the_order_of_a_subdivision_is_that_of_its_chain(tmp_path: Path) -> None:
+    path = symbolic(tmp_path / "a.eaf")
+    text = path.read_text(encoding="utf-8")
+    start, end = (
+        text.index("<ANNOTATION>", text.index('TIER_ID="phones"')),
+        text.index("</TIER>", text.index('"phones"')),
+    )
+    parts = text[start:end].split("</ANNOTATION>")
+    path.write_text(text[:start] + "</ANNOTATION>".join(parts[-2::-1]) + "</ANNOTATION>" + text[end:], encoding="utf-8")
+    phones = next(tier for tier in read_eaf(path).tiers if tier.name == "phones")
+    assert [each.label for each in sorted(phones.entries)] == ["k", "a", "t", "a"]
+
+
+def test_slots_without_a_time_are_spread_between_their_neighbours(tmp_path: Path) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": [(0, 400, "a"), (400, 500, "b"), (500, 900, "c")]})
+    text = path.read_text(encoding="utf-8")
+    for old, new in (('REF1="ts4"', 'REF1="ts3"'), ('REF1="ts6"', 'REF1="ts5"')):
+        text = text.replace(old, new)  # neighbours share a slot, as in ELAN
+    path.write_text(text.replace(' TIME_VALUE="400"', "").replace(' TIME_VALUE="500"', ""), encoding="utf-8")
+    (tier,) = read_eaf(path).tiers
+    found = [(round(each.start, 3), round(each.end, 3), each.label) for each in sorted(tier.entries)]
+    assert found == [(0.0, 0.3, "a"), (0.3, 0.6, "b"), (0.6, 0.9, "c")] and not tier.timed
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[:-30], "not a file of ELAN"),
+        (lambda text: text.replace("ANNOTATION_DOCUMENT", "TEI"), "XML, but not a file of ELAN"),
+        (lambda text: text.replace('TIME_SLOT_ID="ts2"', 'TIME_SLOT_ID="ts99"'), "refers to 'ts2', which it does not"),
+        (lambda text: text.replace('TIME_VALUE="250"', 'TIME_VALUE="soon"'), "damaged: invalid literal"),
+        (lambda text: text.replace("<HEADER", '<HEADER TIME_UNITS="PAL-frames"'), "times in PAL-frames"),
+        (lambda text: "<!DOCTYPE x [<!ENTITY a 'b'>]>" + text[text.index("<ANN") :], "it has a document type"),
+    ],
+)
+def test_damage_is_one_line_and_changes_nothing(tmp_path: Path, change: object, said: str) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": letters("xy", 250)})
+    assert callable(change)
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=said) as caught:
+        read_eaf(path)
+    assert "\n" not in str(caught.value) and path.read_bytes() == before
+
+
+def test_entities_are_not_expanded(tmp_path: Path) -> None:
+    lol = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 12))
+    (tmp_path / "a.eaf").write_text(
+        f'<!DOCTYPE x [<!ENTITY l0 "lol">{lol}]><ANNOTATION_DOCUMENT>&l11;</ANNOTATION_DOCUMENT>'
+    )
+    with pytest.raises(InputError, match="document type"):
+        read_eaf(tmp_path / "a.eaf")
+
+
+def test_annotations_in_a_circle_are_one_line(tmp_path: Path) -> None:
+    path = symbolic(tmp_path / "a.eaf")
+    text = path.read_text(encoding="utf-8").replace('ANNOTATION_REF="a2"', 'ANNOTATION_REF="a4"')
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="in a circle"):
+        read_eaf(path)
+
+
+def test_media_are_found_where_they_are_now(tmp_path: Path) -> None:
+    folder = tmp_path / "my talks"
+    (folder / "sound").mkdir(parents=True)
+    for name in ("a b.wav", "sound/c.wav", "STORY.WAV", "x.wav"):
+        soundfile.write(folder / name, np.zeros(800), 8000)
+    eaf = folder / "x.eaf"
+
+    def found(*media: Media) -> tuple[str, float]:
+        audio, origin = find_media(eaf, media)
+        return audio.relative_to(folder).as_posix(), origin
+
+    assert found(Media((folder / "a b.wav").as_uri(), "", 0.0)) == ("a b.wav", 0.0)
+    assert found(Media("file:///D:/old/a%20b.wav", "", 1.5)) == ("a b.wav", 1.5)
+    assert found(Media("file:///gone/c.wav", "./sound/c.wav", 0.0)) == ("sound/c.wav", 0.0)
+    assert found(Media("file:///gone/story.mpg", "", 0.0)) == ("STORY.WAV", 0.0), "the sound of the video"
+    assert found(Media("file:///gone/v.mp4", "", 2.0), Media("file:///gone/a%20b.wav", "", 0.5)) == ("a b.wav", 0.5)
+    assert found() == ("x.wav", 0.0) == found(Media("file:///gone/none.wav", "", 3.0)), "the file's own name"
+    with pytest.raises(InputError, match=r"y.eaf: no recording: it names none.wav, which is not beside it"):
+        find_media(folder / "y.eaf", [Media("file:///gone/none.wav", "", 0.0)])

@@ -1,0 +1,72 @@
+"""A headless Chromium for tests of pages; they skip, with the reason, where it is absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = (("chromium", "chromium-browser", "google-chrome"), ("chromedriver", "chromium.chromedriver"))
+WAIT = 30  # seconds at most; a test ends as soon as it can
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Give a driver of Chromium."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, of the extra dev, is not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    program, driver = (next(filter(None, map(shutil.which, names)), None) for names in PROGRAMS)
+    if not program or not driver:
+        pytest.skip("no Chromium with its driver here (Debian's packages chromium and chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    arguments = ["--headless=new", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"]
+    for argument in [*arguments, *(["--no-sandbox"] if os.geteuid() == 0 else [])]:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        opened.set_script_timeout(120)
+        yield opened
+    finally:
+        opened.quit()
+
+
+def console(driver: Any) -> list[str]:
+    """Return what the page wrote to the console: errors of scripts, of the policy, of what could not be loaded."""
+    return [entry["message"] for entry in driver.get_log("browser")]
+
+
+def set_screen(driver: Any, width: int, dark: bool) -> None:
+    """Set the width of the window, in pixels of CSS, and the colours that the user prefers."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def wait_until(driver: Any, condition: str, *arguments: Any) -> None:
+    """Wait until a condition in JavaScript holds."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(driver, WAIT, 0.05).until(lambda it: it.execute_script(f"return {condition}", *arguments), condition)
+
+
+def serious_faults(driver: Any) -> list[str]:
+    """Return what axe-core finds on the page that is serious or worse; `AXE_CORE` names its file axe.min.js."""
+    source = os.environ.get("AXE_CORE", "")
+    if not source or not Path(source).is_file():
+        pytest.skip("the environment variable AXE_CORE names no axe.min.js (npm pack axe-core)")
+    driver.execute_script(Path(source).read_text(encoding="utf-8"))
+    run = (
+        "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then((found) => done(JSON.stringify(found)))"
+    )
+    found = json.loads(driver.execute_async_script(run))["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]

@@ -1,0 +1,242 @@
+"""A clean corpus of tones, and faults to plant in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from tests.tones import PHONES, RATE, speak
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Tones:
+    """The rows of a corpus by split; `write` writes its tables and a config."""
+
+    folder: Path
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {"train": [], "dev": [], "test": []})
+
+    def add(self, split: str, id: str, samples: NDArray[Any] | None, phones: list[str], **more: Any) -> Path:
+        """Add an utterance; without samples, its recording is written by the caller."""
+        path = self.folder / f"{id}.wav"
+        if samples is not None:
+            soundfile.write(path, samples, RATE)
+        row = {"id": id, "audio": path.name, "phones": phones, "speaker": f"{split}-{len(self.rows[split]) % 3}"}
+        self.rows[split].append({**row, **more})
+        return path
+
+    def write(self) -> Path:
+        """Write everything; return the config."""
+        tables = {}
+        for split, rows in self.rows.items():
+            tables[split] = str(self.folder / f"{split}.jsonl")
+            Path(tables[split]).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        config = {
+            "run": str(self.folder / "run"),
+            "corpus": {"kind": "table", "tables": tables},
+            "data": {"dir": str(self.folder / "features")},
+            "features": {"mels": 20},
+            "model": {"convs": [4], "dense": [4], "time_stride": 2, "dropout": 0.0},
+            "train": {"device": "cpu", "epochs": 1, "lr": 0.01, "curves": False},
+        }
+        (self.folder / "c.yaml").write_text(json.dumps(config), encoding="utf-8")
+        return self.folder / "c.yaml"
+
+
+def clean(folder: Path) -> Tones:
+    """Return a corpus without faults: every phone ten times in train, and in dev and test."""
+    tones, rng = Tones(folder), np.random.default_rng(7)
+    for split, count in (("train", 12), ("dev", 3), ("test", 3)):
+        for number in range(count):
+            phones = [PHONES[(number + k) % len(PHONES)] for k in range(5)]
+            tones.add(split, f"{split}{number}", 0.5 * speak(phones, rng), phones)
+    return tones
+
+
+SONG = ["low", "mid", "high", "top", "low"]
+
+
+def song(seed: int) -> NDArray[np.float32]:
+    """Return the tones of `SONG`, never twice the same samples."""
+    return 0.5 * speak(SONG, np.random.default_rng(100 + seed))
+
+
+def _clipped(tones: Tones) -> None:
+    tones.add("train", "clipped", np.clip(20 * song(1), -0.9, 0.9), SONG)
+
+
+def _silent(tones: Tones) -> None:
+    tones.add("train", "silent", 1e-5 * song(2), SONG)
+
+
+def _quiet(tones: Tones) -> None:
+    tones.add("train", "quiet", 0.004 * song(3), SONG)
+
+
+def _offset(tones: Tones) -> None:
+    tones.add("train", "offset", song(4) + 0.1, SONG)
+
+
+def _empty(tones: Tones) -> None:
+    tones.add("train", "empty", None, SONG).write_bytes(b"")
+
+
+def _text(tones: Tones) -> None:
+    tones.add("train", "text", None, SONG).write_text("not a recording")
+
+
+def _nan(tones: Tones) -> None:
+    samples = song(5)
+    samples[1000] = np.nan
+    soundfile.write(tones.add("train", "nan", None, SONG), samples, RATE, subtype="FLOAT")
+
+
+def _cut(tones: Tones) -> None:
+    path = tones.add("train", "cut", song(6), SONG)
+    path.write_bytes(path.read_bytes()[:-4000])
+
+
+def _missing(tones: Tones) -> None:
+    tones.add("train", "missing", None, SONG)
+
+
+def _low_rate(tones: Tones) -> None:
+    samples = speak(["low", "mid", "high", "mid", "low"], np.random.default_rng(8), 8000)
+    soundfile.write(tones.add("train", "lowrate", None, SONG), 0.5 * samples, 8000)
+
+
+def _telephone(tones: Tones) -> None:
+    spectrum = np.fft.rfft(song(9).astype(np.float64))
+    spectrum[int(len(spectrum) * 3900 / 8000) :] = 0
+    soundfile.write(tones.add("train", "phoned", None, SONG), np.fft.irfft(spectrum), RATE, subtype="FLOAT")
+
+
+def _channels(tones: Tones) -> None:
+    a, b = song(10), speak(["top", "high", "mid", "low", "top"], np.random.default_rng(11))
+    size = min(len(a), len(b))
+    tones.add("train", "stereo", np.stack([a[:size], b[:size]], axis=1), SONG)
+
+
+def _long(tones: Tones) -> None:
+    tones.add("train", "long", np.tile(song(12), 80), SONG * 80)
+
+
+def _twice(tones: Tones) -> None:
+    for name in ("one", "two"):
+        tones.add("train", name, song(13), SONG)
+
+
+def _across(tones: Tones) -> None:
+    for split in ("train", "dev"):
+        tones.add(split, f"across-{split}", song(14), SONG)
+
+
+def _differ(tones: Tones) -> None:
+    for name, phones in (("this", SONG), ("that", SONG[::-1][:-1] + ["top"])):
+        tones.add("train", name, song(15), phones)
+
+
+def _speaker(tones: Tones) -> None:
+    for k, split in enumerate(("train", "test")):
+        tones.add(split, f"kim-{split}", song(16 + k), SONG, speaker="kim")
+
+
+def _nameless(tones: Tones) -> None:
+    tones.add("train", "nameless", song(18), SONG, speaker="")
+
+
+def _rare(tones: Tones) -> None:
+    for k, split in enumerate(("train", "dev", "test")):
+        tones.add(split, f"rare-{split}", song(19 + k), ["low", "once", "high", "top", "low"])
+
+
+def _only_train(tones: Tones) -> None:
+    for k in range(6):
+        tones.add("train", f"hidden{k}", song(22 + k), ["low", "hidden", "high", "top", "low"])
+
+
+def _only_dev(tones: Tones) -> None:
+    tones.add("dev", "new", song(28), ["low", "unheard", "high", "top", "low"])
+
+
+def _spelling(tones: Tones) -> None:
+    for k, split in enumerate(("train",) * 12 + ("dev", "test") * 2):
+        tones.add(split, f"spelt{k}", song(29 + k), ["low", "g" if k % 2 else "ɡ", "high", "top", "low"])
+
+
+def _pause(tones: Tones) -> None:
+    for k, split in enumerate(("train",) * 5 + ("dev", "test")):
+        tones.add(split, f"pause{k}", song(45 + k), ["low", "<pause>", "high", "top", "low"])
+
+
+def _unclear(tones: Tones) -> None:
+    for k, split in enumerate(("train",) * 5 + ("dev", "test")):
+        tones.add(split, f"unclear{k}", song(52 + k), ["low", "xxx", "high", "top", "low"])
+
+
+def _short(tones: Tones) -> None:
+    tones.add("train", "short", song(59)[:1600], SONG * 2)
+
+
+def _unlabelled(tones: Tones) -> None:
+    tones.add("train", "unlabelled", song(60), [])
+
+
+def _half_labelled(tones: Tones) -> None:
+    tones.add("train", "half", np.tile(song(61), 6), ["low"])
+
+
+def _malformed(tones: Tones) -> None:
+    tones.add("train", "malformed", song(62), SONG, channel="left")
+
+
+def _same_id(tones: Tones) -> None:
+    tones.add("train", "train0", None, SONG)
+
+
+def _one_label(tones: Tones) -> None:
+    for k in range(12):
+        tones.add("train", f"filler{k}", song(63 + k), ["low"] * 5)
+
+
+FAULTS: dict[str, tuple[Callable[[Tones], None], str, str]] = {
+    "a clipped recording": (_clipped, "clipped", "clipped.wav"),
+    "a silent recording": (_silent, "silent", "silent.wav"),
+    "a very quiet recording": (_quiet, "quiet", "quiet.wav"),
+    "an offset": (_offset, "offset", "offset.wav"),
+    "an empty file": (_empty, "unreadable", "empty.wav"),
+    "text for audio": (_text, "unreadable", "text.wav"),
+    "a sample that is no number": (_nan, "unreadable", "nan.wav"),
+    "a file cut short": (_cut, "cut-short", "cut.wav"),
+    "a missing recording": (_missing, "left-out", "missing"),
+    "a low sample rate": (_low_rate, "low-rate", "lowrate.wav"),
+    "telephone speech": (_telephone, "telephone", "phoned.wav"),
+    "two speakers in two channels": (_channels, "channels-differ", "stereo.wav"),
+    "a recording of a minute": (_long, "long", "long.wav"),
+    "a recording twice": (_twice, "duplicates", "one (train) = two (train)"),
+    "a recording in two splits": (_across, "duplicates-across", "across-dev (dev)"),
+    "a recording with two transcripts": (_differ, "duplicates-differ", "this (train)"),
+    "a speaker in two splits": (_speaker, "speakers-shared", "kim (test, train)"),
+    "an utterance without a speaker": (_nameless, "no-speaker", "nameless"),
+    "a rare phone": (_rare, "rare-phones", "once (1)"),
+    "a phone that is never scored": (_only_train, "one-split", "hidden (6)"),
+    "a phone that is never trained": (_only_dev, "left-out", "unheard"),
+    "two spellings": (_spelling, "spellings", "U+0261"),
+    "pauses as phones": (_pause, "pauses", "<pause> (7)"),
+    "unclear speech as a phone": (_unclear, "unclear", "xxx (7)"),
+    "too few frames": (_short, "too-short", "short (10 phones"),
+    "sound without labels": (_unlabelled, "no-phones", "unlabelled"),
+    "labels for a part": (_half_labelled, "speech-rate", "half"),
+    "a malformed row": (_malformed, "left-out", "malformed"),
+    "an id twice": (_same_id, "left-out", "train0"),
+    "a label for everything": (_one_label, "one-label", "low ("),
+}
+"""Each fault: what plants it, the kind of finding it must give, and what the places of that finding must name."""

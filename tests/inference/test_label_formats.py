@@ -1,0 +1,155 @@
+"""Results in the formats of ELAN, Audacity, EMU and BAS, opened again by other libraries."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import soundfile
+from pympi import Elan
+
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf_text import eaf_text
+from speechctc.inference.formats import ENDINGS, Source, whole
+from speechctc.inference.label_formats import emu_text, par_text
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+
+PHONES = ("t͡ʃ", "ã", '<&">', "ɡʰ")
+SCHEMA = os.environ.get("SPEECHCTC_EAF_SCHEMA", "")
+
+
+def result(audio: Path) -> Recognition:
+    """Return four phones: two that touch, a gap, two that touch; the last is named by one alternative less."""
+    soundfile.write(audio, np.zeros(22050 * 2), 22050)
+    times = ((0.0, 0.1234), (0.1234, 0.5), (1.0, 1.25), (1.25, 2.0))
+    segments = [Segment(p, *t, 0.5, (("a", 0.3),)) for p, t in zip(PHONES, times, strict=True)]
+    return Recognition(str(audio), 2.0, (*segments[:3], segments[3]._replace(alternatives=())), score=-1.0)
+
+
+def written(form: str, audio: Path, place: Path) -> str:
+    found = result(audio)
+    return whole(form, Source(found.file, "id"), found, place)  # type: ignore[arg-type]
+
+
+def test_pympi_opens_a_file_for_elan_with_its_tiers_times_and_media(tmp_path: Path) -> None:
+    (tmp_path / "my talks").mkdir()
+    place, audio = tmp_path / "a.eaf", tmp_path / "my talks" / "ä b.wav"
+    place.write_text(written("eaf", audio, place), encoding="utf-8")
+    eaf = Elan.Eaf(str(place))
+    assert list(eaf.get_tier_names()) == ["phones", "confidence", "alternative 1", "score"]
+    found = eaf.get_annotation_data_for_tier("phones")
+    assert [row[:3] for row in sorted(found)] == [
+        (0, 123, "t͡ʃ"),
+        (123, 500, "ã"),
+        (1000, 1250, '<&">'),
+        (1250, 2000, "ɡʰ"),
+    ]
+    beside = eaf.get_ref_annotation_data_for_tier("alternative 1")
+    assert [(row[0], row[2]) for row in sorted(beside)] == [(0, "a 0.30"), (123, "a 0.30"), (1000, "a 0.30")]
+    assert eaf.get_parameters_for_tier("confidence")["PARENT_REF"] == "phones"
+    (media,) = eaf.get_linked_files()
+    assert (
+        media["MIME_TYPE"] in ("audio/x-wav", "audio/wav")
+        and media["RELATIVE_MEDIA_URL"] == "./my%20talks/%C3%A4%20b.wav"
+    )
+    moved = tmp_path / "away"
+    (tmp_path / "my talks").rename(moved)
+    audio = moved / audio.name
+    assert find_media(moved / "a.eaf", read_eaf(place).media) == (audio, 0.0)
+
+
+def test_our_reader_finds_what_was_written(tmp_path: Path) -> None:
+    place = tmp_path / "a.eaf"
+    place.write_text(written("eaf", tmp_path / "a.wav", place), encoding="utf-8")
+    phones, confidence, *_ = read_eaf(place).tiers
+    assert tuple(each.label for each in sorted(phones.entries)) == PHONES and phones.timed and confidence.timed
+    assert [each[:2] for each in sorted(confidence.entries)] == [each[:2] for each in sorted(phones.entries)]
+
+
+def test_a_file_for_elan_keeps_the_rules_of_its_schema(tmp_path: Path) -> None:
+    root = ElementTree.fromstring(written("eaf", tmp_path / "a.wav", tmp_path / "a.eaf"))
+    order = ["HEADER", "TIME_ORDER", "TIER", "LINGUISTIC_TYPE", "CONSTRAINT"]
+    assert [tag for k, tag in enumerate(each.tag for each in root) if k == 0 or root[k - 1].tag != tag] == order
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+]00:00", root.attrib["DATE"])
+    assert {"AUTHOR", "VERSION", "FORMAT"} < set(root.attrib)
+    slots = [slot.attrib for slot in root.iter("TIME_SLOT")]
+    times = [int(slot["TIME_VALUE"]) for slot in slots]
+    assert times == sorted(times) and len({slot["TIME_SLOT_ID"] for slot in slots}) == len(slots)
+    aligned = list(root.iter("ALIGNABLE_ANNOTATION"))
+    used = {each.attrib[f"TIME_SLOT_REF{k}"] for each in aligned for k in (1, 2)}
+    assert used == {slot["TIME_SLOT_ID"] for slot in slots}
+    ids = [each.attrib["ANNOTATION_ID"] for each in root.findall("TIER/ANNOTATION/*")]
+    assert len(set(ids)) == len(ids)
+    assert {each.attrib["ANNOTATION_REF"] for each in root.iter("REF_ANNOTATION")} <= {
+        e.attrib["ANNOTATION_ID"] for e in aligned
+    }
+    types = {each.attrib["LINGUISTIC_TYPE_ID"]: each.get("CONSTRAINTS") for each in root.iter("LINGUISTIC_TYPE")}
+    assert {tier.attrib["LINGUISTIC_TYPE_REF"] for tier in root.iter("TIER")} <= set(types)
+    assert set(types.values()) - {None} <= {each.attrib["STEREOTYPE"] for each in root.iter("CONSTRAINT")}
+
+
+@pytest.mark.skipif(not SCHEMA, reason="SPEECHCTC_EAF_SCHEMA does not name ELAN's schema EAFv3.0.xsd")
+def test_a_file_for_elan_fits_its_schema(tmp_path: Path) -> None:
+    xmlschema = pytest.importorskip("xmlschema", reason="xmlschema is not installed")
+    schema = xmlschema.XMLSchema(SCHEMA)
+    schema.validate(written("eaf", tmp_path / "a.wav", tmp_path / "a.eaf"))
+    words = {"phones": [Interval(0, 0.2, "a"), Interval(0.2, 1, "b")], "words": [Interval(0, 1, "ab")], "none": []}
+    schema.validate(eaf_text(words, None))
+
+
+def test_labels_of_audacity_are_a_table(tmp_path: Path) -> None:
+    text = written("audacity", tmp_path / "a.wav", tmp_path)
+    table = pandas.read_csv(io.StringIO(text), sep="\t", header=None, quoting=3)
+    assert tuple(table[2]) == PHONES and list(table[0]) == [0.0, 0.1234, 1.0, 1.25] and list(table[1])[-1] == 2.0
+
+
+def test_a_bundle_of_emu_fills_the_recording_in_samples(tmp_path: Path) -> None:
+    bundle = json.loads(written("emu", tmp_path / "a b.wav", tmp_path))
+    assert (bundle["name"], bundle["annotates"], bundle["sampleRate"]) == ("a b", "a b.wav", 22050)
+    (level,) = bundle["levels"]
+    items = level["items"]
+    assert [item["labels"][0]["value"] for item in items] == ["t͡ʃ", "ã", "", '<&">', "ɡʰ"]
+    assert [item["labels"][1]["value"] for item in items] == ["0.50", "0.50", "", "0.50", "0.50"]
+    ends = [item["sampleStart"] + item["sampleDur"] + 1 for item in items]
+    assert ends == [item["sampleStart"] for item in items[1:]] + [44100], "each begins after the last sample of another"
+    assert len({item["id"] for item in items}) == 5 and bundle["links"] == [] and level["type"] == "SEGMENT"
+
+
+def test_words_are_levels_and_links_where_there_are_some() -> None:
+    tiers = {
+        "phones": [Interval(0, 0.1, "k"), Interval(0.1, 0.2, "a"), Interval(0.5, 0.6, "x")],
+        "words": [Interval(0, 0.2, "Ka")],
+    }
+    assert [level["name"] for level in json.loads(emu_text(tiers, Path("a.wav"), 16000, 1.0))["levels"]] == [
+        "phones",
+        "words",
+    ]
+    lines = [line.split(maxsplit=4) for line in par_text(tiers, 16000, 1).splitlines()]
+    assert [line[1:] for line in lines if line[0] == "MAU:"] == [
+        ["0", "1599", "0", "k"],
+        ["1600", "1599", "0", "a"],
+        ["8000", "1599", "-1", "x"],
+    ]
+    assert ["ORT:", "0", "Ka"] in lines
+
+
+def test_a_partitur_has_its_header_and_samples(tmp_path: Path) -> None:
+    text = written("par", tmp_path / "a.wav", tmp_path)
+    keys = [line.partition(":")[0] for line in text.splitlines()]
+    assert keys == "LHD REP SNB SAM SBF SSB NCH SPN LBD".split() + ["MAU"] * 4 and "SAM: 22050\n" in text
+    assert text.splitlines()[-1] == f"MAU: {round(1.25 * 22050)} {44100 - round(1.25 * 22050) - 1} -1 ɡʰ"
+
+
+def test_every_format_writes_every_result(tmp_path: Path) -> None:
+    for form in ENDINGS:
+        for each in (Recognition("-", 0.0, ()), Recognition("gone.wav", 1.0, (Segment("a", 0.0, 1.0, 1.0),))):
+            assert isinstance(whole(form, Source(each.file, "id"), each, tmp_path / "x"), str)

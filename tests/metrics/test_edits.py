@@ -1,0 +1,66 @@
+"""Alignments against brute force and against their own definition."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from functools import cache
+
+import pytest
+
+from speechctc.metrics.edits import align, cheapest_edits
+from speechctc.metrics.per import edit_counts
+from speechctc.phones.folding import parse_folding
+
+FOLDING = parse_folding("timit39")
+
+
+def test_indices_are_those_before_the_folding() -> None:
+    reference, hypothesis = "q sh ix q d s".split(), "sh ih q t aa".split()
+    assert [tuple(edit) for edit in align(reference, hypothesis, FOLDING)] == [
+        ("right", 1, 0), ("right", 2, 1), ("substituted", 4, 3), ("substituted", 5, 4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "hypothesis"), [("", ""), ("aa", ""), ("", "aa b"), ("q", "q q"), ("aa b", "b")])
+def test_edge_cases_have_the_counts_of_the_per(reference: str, hypothesis: str) -> None:
+    edits = align(reference.split(), hypothesis.split(), FOLDING)
+    counts = edit_counts(FOLDING.apply(reference.split()), FOLDING.apply(hypothesis.split()))
+    kinds = [edit.kind for edit in edits]
+    assert [kinds.count(kind) for kind in ("substituted", "deleted", "inserted")] == [
+        counts.substitutions, counts.deletions, counts.insertions
+    ]  # fmt: skip
+
+
+def test_every_kept_phone_is_in_the_alignment_once_and_in_order() -> None:
+    rng = random.Random(5)
+    for _ in range(50):
+        ours, theirs = ([rng.choice("aa b q sh".split()) for _ in range(rng.randint(0, 12))] for _ in range(2))
+        edits = align(ours, theirs, FOLDING)
+        for side, phones in ((1, ours), (2, theirs)):
+            found = [edit[side] for edit in edits if edit[side] is not None]
+            assert found == [k for k, phone in enumerate(phones) if phone != "q"]
+        assert all(
+            (e.kind == "right") == (ours[e.reference or 0] == theirs[e.hypothesis or 0]) for e in edits if None not in e
+        )
+
+
+def test_cheapest_edits_against_all_alignments() -> None:
+    rng = random.Random(7)
+    for n, m in itertools.product(range(4), range(4)):
+        deletions, insertions = ([rng.choice((0.5, 1.0, 2.0)) for _ in range(k)] for k in (n, m))
+        table = [[rng.choice((0.0, 0.25, 1.5)) for _ in range(m)] for _ in range(n)]
+
+        @cache
+        def least(i: int, j: int, n: int = n, m: int = m) -> float:
+            ways = [least(i + 1, j + 1) + table[i][j]] if i < n and j < m else []  # noqa: B023
+            ways += [least(i + 1, j) + deletions[i]] if i < n else []  # noqa: B023
+            return min([*ways, least(i, j + 1) + insertions[j]] if j < m else ways, default=0.0)  # noqa: B023
+
+        cost, pairs = cheapest_edits(deletions, insertions, lambda i, j: table[i][j])  # noqa: B023
+        assert cost == pytest.approx(least(0, 0))
+        paid = [deletions[i] if j is None else insertions[j] if i is None else table[i][j] for i, j in pairs]  # type: ignore[index]
+        assert sum(paid) == pytest.approx(cost)
+        assert [i for i, _ in pairs if i is not None] == [*range(n)] and [j for _, j in pairs if j is not None] == [
+            *range(m)
+        ]

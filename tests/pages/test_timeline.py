@@ -1,0 +1,76 @@
+"""A recording on a page: where its lines are cut, where cells lie, and a sound that reads back."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.pages.sound import ogg_opus
+from speechctc.pages.timeline import LONGEST_STRIP, Cell, Tier, cuts, make_timeline, pixels_per_second
+
+RATE = 8000
+
+
+def tone(seconds: float, rate: int = RATE) -> NDArray[np.float32]:
+    return (0.3 * np.sin(2 * np.pi * 440 * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000])
+def test_sound_has_its_length_and_its_pitch_after_reading(rate: int) -> None:
+    read, found = soundfile.read(io.BytesIO(ogg_opus(tone(1.5, rate), rate)), dtype="float32")
+    assert len(read) / found == pytest.approx(1.5, abs=0.001)
+    spectrum = np.abs(np.fft.rfft(read))
+    assert np.argmax(spectrum) / 1.5 == pytest.approx(440, abs=2)
+
+
+def test_a_moment_of_the_sound_stays_where_it_was() -> None:
+    samples = np.zeros(16000, dtype=np.float32)
+    samples[8000:9600] = tone(0.1, 16000)
+    read, found = soundfile.read(io.BytesIO(ogg_opus(samples, 16000)), dtype="float32")
+    loud = np.flatnonzero(np.abs(read) > 0.1) / found
+    assert loud[0] == pytest.approx(0.5, abs=0.005) and loud[-1] == pytest.approx(0.6, abs=0.005)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0, 10.0, 10.5, 47.3])
+def test_lines_cover_the_recording_and_are_cut_where_phones_start(seconds: float) -> None:
+    starts = [0.7 * k for k in range(100) if 0.7 * k < seconds]
+    places = cuts(seconds, starts)
+    assert places[0] == 0 and places[-1] == seconds
+    assert all(0 <= b - a <= LONGEST_STRIP for a, b in itertools.pairwise(places))
+    assert set(places[1:-1]) <= set(starts)
+
+
+def test_without_phones_lines_have_the_longest_duration() -> None:
+    assert cuts(25.0, []) == [0.0, 10.0, 20.0, 25.0]
+
+
+def test_cells_lie_in_every_line_that_they_touch() -> None:
+    cells = (Cell(0, 4.9, "a"), Cell(4.9, 12.4, "long", "right", "about"), Cell(12.4, 13, "b"))
+    line = make_timeline("x", "name", tone(13), RATE, [Tier("phones", cells)])
+    found = [
+        [(cell.label, round(cell.start, 3), round(cell.end, 3)) for cell in strip.tiers[0].cells]
+        for strip in line.strips
+    ]
+    assert found == [[("a", 0, 4.9), ("long", 4.9, 10)], [("long", 10, 12.4), ("b", 12.4, 13)]]
+    second = line.strips[1]
+    assert second.percent(11.5) == "50.000%" and second.percent_wide(second.tiers[0].cells[1]) == "20.000%"
+    assert second.ticks == (10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0)
+
+
+def test_a_page_holds_the_sound_and_the_pictures() -> None:
+    line = make_timeline("x", "name", tone(1), RATE, [])
+    sound, found = soundfile.read(io.BytesIO(base64.b64decode(line.sound.partition(",")[2])))
+    assert len(sound) / found == pytest.approx(1) and line.strips[0].picture.startswith("data:image/png;base64,")
+    assert line.frequencies[0] == ("1 kHz", "81.82%")
+
+
+def test_short_phones_with_long_labels_widen_the_scale() -> None:
+    assert pixels_per_second([Cell(0, 1, "a")]) == 150 == pixels_per_second([])
+    assert pixels_per_second([Cell(0, 0.1, "tcl")]) == 315
+    assert pixels_per_second([Cell(0, 0.0, "tcl")]) == 400

@@ -1,0 +1,161 @@
+"""The plugins, run as ELAN and Praat run them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from speechctc.plugins.elan import read_parameters, read_spans, write_tier
+from speechctc.plugins.install import ELAN, PRAAT, install
+from tests.tiny_model import write_song
+
+ROOT = Path(__file__).parent.parent.parent
+SONG = ["low", "mid", "high", "low", "top"]
+PARAM = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<PARAM xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+    'xsi:noNamespaceSchemaLocation="file:avatech-call.xsd">\n{}</PARAM>\n'
+)
+
+
+def parameters(values: dict[str, str]) -> bytes:
+    lines = "".join(f'<param name="{name}">{value}</param>\n' for name, value in values.items())
+    return PARAM.format(lines).encode()
+
+
+def described(folder: Path) -> tuple[str, dict[str, str]]:
+    """Read a .cmdi as ELAN does: the command for Linux, and the default of each parameter by its name."""
+    (path,) = (folder / ELAN).glob("*.cmdi")
+    found: dict[str, str] = {}
+    command = ""
+    for element in ElementTree.parse(path).iter():
+        kind = element.tag.rpartition("}")[2]
+        if kind == "recognizer":
+            assert element.get("recognizerType") == "local" and element.get("runWin") and element.get("runMac")
+            command = element.attrib["runLinux"]
+        elif kind in ("input", "output", "textparam"):
+            assert element.get("level") in ("basic", "advanced") and element.get("info") and element.text
+            choices = element.get("convoc", "").split()
+            assert not choices or element.get("default") in choices
+            found[element.text.strip()] = element.get("default", "")
+    return command, found
+
+
+def run_recogniser(folder: Path, values: dict[str, str]) -> list[str]:
+    """Run the command with ELAN's environment: hardly any variables; return its lines."""
+    command, _ = described(folder)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LC_ALL": "C", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command.split(),
+        cwd=folder / ELAN,
+        input=parameters(values),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+    )
+    return done.stdout.decode("utf-8").splitlines()
+
+
+@pytest.mark.slow
+def test_elan_gets_tiers_of_phones(tmp_path: Path, tiny_model: Path) -> None:
+    folder = tmp_path / "my plugins"
+    install(folder, str(tiny_model))
+    _, defaults = described(folder)
+    audio, out, symbols = tmp_path / "a ü & b.wav", tmp_path / "out.xml", tmp_path / "own.tsv"
+    times = write_song(audio, SONG)
+    symbols.write_text("low\tɡã\nhigh\t<&>\n", encoding="utf-8")
+    escaped = str(audio).replace("&", "&amp;")
+    lines = run_recogniser(folder, {**defaults, "source": escaped, "phones": str(out), "symbols": str(symbols)})
+    assert lines[-1] == "RESULT: DONE.", lines
+    progress = [float(line.split()[1]) for line in lines if line.startswith("PROGRESS:")]
+    assert progress == sorted(progress) and 0 < progress[0] and progress[-1] <= 1
+    root = ElementTree.parse(out).getroot()
+    assert root.tag == "TIER" and root.attrib["columns"].split() == ["phones", "confidence"]
+    spans = [(span.attrib, [value.text for value in span]) for span in root]
+    assert [values[0] for _, values in spans] == ["ɡã", "mid", "<&>", "ɡã", "top"]
+    assert all(abs(int(at["start"]) / 1000 - start) < 0.06 for (at, _), (start, _) in zip(spans, times, strict=True))
+
+
+@pytest.mark.slow
+def test_elan_is_told_why_it_failed(tmp_path: Path) -> None:
+    install(tmp_path, "english")
+    lines = run_recogniser(tmp_path, {"source": "gone.wav", "phones": str(tmp_path / "out.xml"), "model": "english"})
+    assert lines[-1] == "RESULT: FAILED." and "ERROR: gone.wav: no such file; check the path" in lines
+    assert not any("Traceback" in line for line in lines) and not (tmp_path / "out.xml").exists()
+
+
+def test_parameters_and_tiers_are_read_as_elan_writes_them(tmp_path: Path) -> None:
+    assert read_parameters(parameters({"source": "C:\\a &amp; b.wav", "empty": ""})) == {
+        "source": "C:\\a & b.wav",
+        "empty": "",
+    }
+    assert read_parameters(PARAM.format('<param name="s">é.wav</param>').encode("cp1252"))["s"].endswith(".wav")
+    for wrong in (b"", b"<PARAM><param></PARAM>", b'<!DOCTYPE x [<!ENTITY a "b">]><PARAM>&a;</PARAM>'):
+        with pytest.raises(InputError, match="standard input"):
+            read_parameters(wrong)
+    tier = tmp_path / "in.xml"
+    tier.write_text(
+        '<TIER columns="a"><span start="17.5" end="18.25"><v>x</v></span><span start="900" end="1500"/></TIER>'
+    )
+    assert read_spans(tier) == [(0.9, 1.5), (17.5, 18.25)]
+    write_tier(tier, [])
+    assert read_spans(tier) == []
+    tier.write_text("<TIER>")
+    with pytest.raises(InputError, match="not a tier of ELAN"):
+        read_spans(tier)
+
+
+def test_what_a_person_changed_in_a_plugin_is_kept(tmp_path: Path) -> None:
+    install(tmp_path, "english")
+    install(tmp_path, "english")
+    changed = tmp_path / PRAAT / "recognise.praat"
+    changed.write_text(changed.read_text() + "# mine\n")
+    with pytest.raises(InputError, match=r"recognise.praat: exists and was made or changed by hand"):
+        install(tmp_path, "english")
+    assert changed.read_text().endswith("# mine\n")
+
+
+def test_paths_are_quoted_as_each_language_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/o'neil's \"py\"/python")
+    install(tmp_path, 'a "b" & <c>')
+    shell = (tmp_path / ELAN / "speechctc.sh").read_text().splitlines()[-1]
+    assert shlex.split(shell)[1] == "/o'neil's \"py\"/python"
+    assert described(tmp_path)[1]["model"] == 'a "b" & <c>'
+    assert '"/o\'neil\'s ""py""/python"' in (tmp_path / PRAAT / "recognise.praat").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("praat") is None, reason="Praat is not installed")
+def test_praat_opens_the_phones_of_the_selected_sound(tmp_path: Path, tiny_model: Path) -> None:
+    install(tmp_path, str(tiny_model))
+    write_song(tmp_path / "a.wav", SONG)
+    script = tmp_path / "try.praat"
+    lines = [
+        f'Read from file: "{tmp_path}/a.wav"',
+        'Shift times to: "start time", 3.0',
+        f'runScript: "{tmp_path}/{PRAAT}/recognise.praat", "{tiny_model}", "own"',
+        'selectObject: "TextGrid a"',
+        "count = Get number of intervals: 1",
+        "for k to count",
+        "    label$ = Get label of interval: 1, k",
+        "    start = Get start time of interval: 1, k",
+        '    if label$ <> ""',
+        "        appendInfoLine: label$, tab$, start",
+        "    endif",
+        "endfor",
+        'selectObject: "Sound a"',
+        f'runScript: "{tmp_path}/{PRAAT}/recognise.praat", "{tmp_path}/none", "own"',
+    ]
+    script.write_text("\n".join(lines) + "\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["praat", "--run", script], capture_output=True, env=environment)
+    told = done.stdout.decode("utf-8", "replace").splitlines()
+    assert [line.split("\t")[0] for line in told] == SONG, done.stderr
+    assert 3.0 <= float(told[0].split("\t")[1]) < 3.1, "in the time of the sound"
+    assert b"speechctc: " in done.stderr and b"/none: no such" in done.stderr

@@ -1,0 +1,224 @@
+"""The report of a model: its numbers against the scores, and the page in a browser."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from speechctc.inference.recogniser import Recogniser
+from speechctc.metrics.per import edit_counts
+from speechctc.pages.charts import matrix, reliability_bins
+from speechctc.stages import report_examples, report_tables
+from speechctc.stages.evaluate import evaluation_of, score
+from speechctc.stages.report import write_report
+from speechctc.stages.split_scoring import ScoredSplit
+from tests.browser import browser, console, serious_faults, set_screen, wait_until
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.train_helpers import Recorder
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> Recogniser:
+    return Recogniser.load(tiny_model, "cpu")
+
+
+@pytest.fixture(scope="module")
+def scored(model: Recogniser) -> ScoredSplit:
+    """Return a decoded split in which some phones are wrong, with speakers and their sex."""
+    found = score(model, "test", [], Recorder())[0]
+    changed = ScoredSplit(
+        tuple(
+            each.__class__(each.id, each.audio, each.phones, f"s{k % 4}", traits=(("sex", "fm"[k % 2]),))
+            for k, each in enumerate(found.utterances)
+        ),
+        found.protocol,
+        found.folding,
+    )
+    for number, result in enumerate(found.results):
+        segments = result.segments[1:] if number % 3 == 1 else result.segments
+        if number % 3 == 2:
+            segments = (segments[0]._replace(phone="top" if segments[0].phone != "top" else "low"), *segments[1:])
+        changed.add(number, segments)
+    return changed
+
+
+@pytest.fixture(scope="module")
+def page(model: Recogniser, scored: ScoredSplit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    evaluation = evaluation_of(scored, "test", model)
+    file.write_text(write_report(scored, evaluation, model, "A model", 2, Recorder()), encoding="utf-8")
+    return file
+
+
+def test_groups_add_up_to_the_whole(scored: ScoredSplit) -> None:
+    tables = dict(report_tables.groups(scored))
+    assert list(tables) == ["sex", "length", "speaker"]
+    for bars in tables.values():
+        assert sum(bar.errors for bar in bars) == scored.counts.errors
+        assert sum(bar.phones for bar in bars) == scored.counts.reference_phones
+        assert sum(bar.utterances for bar in bars) == len(scored.results)
+    assert [bar.name for bar in tables["sex"]] == ["f", "m"]
+    rates = [bar.rate for bar in tables["speaker"]]
+    assert rates == sorted(rates, reverse=True)
+    first = [result.counts for result in scored.results if result.utterance.speaker == "s0"]
+    bar = next(bar for bar in tables["speaker"] if bar.name == "s0")
+    assert bar.rate == pytest.approx(100 * sum(c.errors for c in first) / sum(c.reference_phones for c in first))
+
+
+def test_the_matrix_has_every_phone_once(scored: ScoredSplit) -> None:
+    found = report_tables.confusion_matrix(report_tables.confusions(scored))
+    counts = {
+        (row, column): cell.count
+        for row, cells in zip(found.rows, found.cells, strict=True)
+        for column, cell in zip(found.columns, cells, strict=True)
+    }
+    totals = dict(zip(found.rows, found.totals, strict=True))
+    assert sum(totals.values()) == scored.counts.reference_phones + scored.counts.insertions
+    assert sum(count for (row, _), count in counts.items() if row == "inserted") == scored.counts.insertions
+    assert sum(count for (_, column), count in counts.items() if column == "deleted") == scored.counts.deletions
+    wrong = sum(
+        count for (row, column), count in counts.items() if row != column and row != "inserted" and column != "deleted"
+    )
+    assert wrong == scored.counts.substitutions
+
+
+def test_examples_are_the_worst_the_best_and_those_between(scored: ScoredSplit) -> None:
+    chosen = report_examples.choose(scored, 3)
+    numbers = [result.number for results in chosen.values() for result in results]
+    assert len(set(numbers)) == len(numbers) == 9
+    rates = {key: [result.counts.per for result in results] for key, results in chosen.items()}
+    others = [result.counts.per for result in scored.results if result.number not in numbers]
+    assert min(rates["worst"]) >= max([*others, *rates["typical"], *rates["best"]])
+    assert max(rates["best"]) <= min([*others, *rates["typical"]])
+    assert all(len(results) == 8 for results in report_examples.choose(scored, 100).values())
+
+
+def test_confidences_in_bins() -> None:
+    bins = reliability_bins(np.array([0.05, 0.95, 1.0, 0.97]), np.array([0.0, 1.0, 1.0, 0.0]))
+    assert [each.count for each in bins] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 3]
+    assert bins[9].confidence == pytest.approx(0.97333, abs=1e-5) and bins[9].right == pytest.approx(2 / 3)
+    assert matrix(Counter({("a", "a"): 1}), ["a", "b"], ["a"]).cells[1][0].shade == 0
+
+
+def test_the_page_has_the_scores_and_escapes_what_it_shows(page: Path, scored: ScoredSplit, model: Recogniser) -> None:
+    html = page.read_text(encoding="utf-8")
+    assert f"{scored.counts.per:.1f} % PER" in html and "A model." in html
+    assert len(re.findall(r"<audio ", html)) == 6 and len(html) < 500_000
+    assert not re.search(r"(src|href)=\"(?!data:|#)", html)
+    evaluation = evaluation_of(scored, "<b>test</b>", model)
+    nasty = write_report(scored, evaluation, model, "<i>model</i>", 0, Recorder())
+    assert "<b>" not in nasty and "<i>" not in nasty and "<audio" not in nasty
+
+
+def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_told(
+    model: Recogniser, scored: ScoredSplit, tmp_path: Path
+) -> None:
+    good = scored.results[0]
+    gone = good._replace(utterance=good.utterance.__class__("gone", tmp_path / "gone.wav", good.utterance.phones))
+    example, error = report_examples.show([good, gone], model, scored.folding)
+    assert "gone.wav" in str(error) and isinstance(example, report_examples.Example)
+    reference, recognised = example.timeline.strips[0].tiers
+    assert [cell.label for cell in reference.cells] == list(good.utterance.phones)
+    assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(reference.cells))
+    kinds = [cell.kind for cell in reference.cells]
+    counts = edit_counts(good.utterance.phones, good.phones)
+    assert kinds.count("substituted") == counts.substitutions and kinds.count("deleted") == counts.deletions
+    assert [cell.label for cell in recognised.cells] == good.phones and ", confidence " in recognised.cells[0].about
+
+
+def test_by_the_command_line_a_page_is_kept_that_a_person_changed(
+    speechctc: Command, here: Path, tiny_model: Path
+) -> None:
+    command = ("evaluate", "--report", "rep", "--examples", 1, "--json", "e.json")
+    done = speechctc(*command)
+    assert done.status == 0 and "wrote rep/report.html" in done.out
+    page, scores = Path("rep/report.html"), json.loads(Path("e.json").read_text())
+    assert [each["name"] for each in scores["protocols"]] == ["raw"] and scores["protocols"][0]["per"] == scores["per"]
+    assert scores["features"] is None and "not IPA: high, low, mid, top" in done.out
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<audio ") == 3 and "dev PER" not in html and "4 phones (found)" in html
+    page.write_text("my notes")
+    assert (
+        "rep/report.html: exists and was made" in one_line_error(speechctc(*command)) and page.read_text() == "my notes"
+    )
+
+
+@pytest.mark.slow
+def test_in_a_browser_the_sound_plays_from_a_phone_and_nothing_is_wrong(page: Path) -> None:
+    with browser() as driver:
+        driver.get(page.as_uri())
+        check_page(driver)
+        faults = []
+        for width, dark in itertools.product((1400, 390), (False, True)):
+            set_screen(driver, width, dark)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+            faults += serious_faults(driver)
+        assert not faults and not console(driver)
+
+
+WATCH_SEEKS = """
+    const own = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "currentTime");
+    window.seeks = [];
+    Object.defineProperty(arguments[0], "currentTime", {
+      get: own.get, set(seconds) { seeks.push(seconds); own.set.call(this, seconds); },
+    });
+"""
+
+
+def check_page(driver: Any) -> None:
+    """Click on a phone, then go on by keyboard; check pictures and console."""
+    from selenium.webdriver.common.keys import Keys
+
+    for part in driver.find_elements("css selector", "details"):
+        driver.execute_script("arguments[0].open = true", part)
+    audio = driver.find_element("css selector", ".timeline audio")
+    driver.execute_script(WATCH_SEEKS, audio)
+    cells = driver.find_elements("css selector", ".timeline .tier:nth-of-type(2) .cell")
+    starts = [float(cell.get_attribute("data-start")) for cell in cells]
+    is_there = "seeks.includes(arguments[0])"
+    cells[1].click()
+    wait_until(driver, is_there, starts[1])
+    has_played = "arguments[0].played.length && arguments[0].played.end(0) > arguments[1] + 0.05"
+    wait_until(driver, has_played, audio, starts[1])
+    driver.execute_script("arguments[0].pause()", audio)
+    cells[1].send_keys(Keys.ARROW_RIGHT)
+    assert driver.switch_to.active_element == cells[2]
+    cells[2].send_keys(Keys.ENTER)
+    wait_until(driver, is_there, starts[2])
+    assert driver.execute_script(
+        "return [...document.images].every((it) => it.complete && it.naturalWidth > 1 && it.alt)"
+    )
+    assert not console(driver)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_the_report_of_the_bundled_model_on_real_speech(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "speechocean-adults" / "dev"
+    with open(source / "utterances.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::35]
+    lines = [f"{row['id']}\t{row['speaker']}\t{row['sex']}\t{source / row['audio']}\t{row['phones']}\n" for row in rows]
+    (tmp_path / "few.tsv").write_text("id\tspeaker\tsex\taudio\tphones\n" + "".join(lines), encoding="utf-8")
+    model = Recogniser.load("english", "cpu")
+    table = tmp_path / "few.tsv"
+    settings = ["corpus.kind=table", *(f"corpus.tables.{split}={table}" for split in ("train", "dev", "test"))]
+    found, evaluation = score(model, "dev", settings, Recorder())
+    html = write_report(found, evaluation, model, "The bundled model", 1, Recorder())
+    (tmp_path / "report.html").write_text(html, encoding="utf-8")
+    assert "By sex" in html and html.count("<audio ") == 3
+    with browser() as driver:
+        driver.get((tmp_path / "report.html").as_uri())
+        check_page(driver)
+        assert not serious_faults(driver)

@@ -1,0 +1,182 @@
+"""Documents: journal and TextGrid agree, a user's TextGrid is kept, undo reaches back over a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.textgrids import read_tiers
+from speechctc.errors import InputError
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+from speechctc.storage import written
+from speechctc.studio.document import Conflict, Document
+from tests.studio.folders import write_labelled
+from tests.tiny_model import write_song
+
+WORDS = [Interval(0.0, 0.1, 'a "word"'), Interval(0.1, 0.25, "two words")]
+
+
+def seen(document: Document) -> list[tuple[float, float, str]]:
+    return [(phone.start, phone.end, phone.label) for phone in document.phones]
+
+
+def grid(document: Document) -> list[tuple[float, float, str]]:
+    return [(each.start, each.end, each.label) for each in read_textgrid(document.grid_path, "phones")]
+
+
+def relabel(document: Document, phone: int, label: str) -> None:
+    document.edit(document.revision, {"what": "relabel", "phone": phone, "label": label})
+
+
+def recognised(path: Path) -> Recognition:
+    times = write_song(path, ["low", "top"])
+    segments = (
+        Segment(n, *t, 0.62, (("mid", 0.25), ("high", 0.1))) for n, t in zip(("low", "top"), times, strict=True)
+    )
+    return Recognition(str(path), times[-1][1] + 0.04, tuple(segments))
+
+
+def test_opening_changes_nothing(tmp_path: Path) -> None:
+    phones = write_labelled(tmp_path / "a.wav", ["ʃ", "a"], words=WORDS)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    document = Document(tmp_path / "a.wav")
+    document.write_grid()
+    assert seen(document) == [phone[:3] for phone in phones]
+    assert (document.state, document.undoable()) == ("corrected", (False, False))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_users_textgrid_is_kept_and_its_other_tiers_stay(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a"], words=WORDS)
+    brought = (tmp_path / "a.TextGrid").read_bytes()
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 1, "ã")
+    document.write_grid()
+    assert (tmp_path / "a.TextGrid.original").read_bytes() == brought
+    assert grid(document) == seen(document) and seen(document)[1][2] == "ã"
+    tiers = read_tiers(document.grid_path).tiers
+    assert [tier.name for tier in tiers] == ["words", "phones"]
+    assert [tuple(entry) for entry in tiers[0].entries if entry.label] == [tuple(word) for word in WORDS]
+    relabel(document, 0, "s")
+    document.write_grid()
+    assert [path.name for path in tmp_path.glob("*.original*")] == ["a.TextGrid.original"]
+
+
+def test_points_and_boundaries_of_other_tiers_stay(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low", "mid"])
+    text = textgrid_text(0.4, {"sounds": [Interval(0.05, 0.15, "l"), Interval(0.15, 0.3, "m")]})
+    head, _, rest = text.partition("size = 1")
+    points = """
+    item [2]:
+        class = "TextTier"
+        name = "clicks"
+        xmin = 0
+        xmax = 0.4
+        points: size = 1
+        points [1]:
+            number = 0.123
+            mark = "!"
+"""
+    (tmp_path / "a.TextGrid").write_text(head + "size = 2" + rest.rstrip() + points, encoding="utf-8")
+    document = Document(tmp_path / "a.wav")
+    assert seen(document) == [(0.05, 0.15, "l"), (0.15, 0.3, "m")]
+    relabel(document, 0, "x")
+    document.write_grid()
+    sounds, clicks = read_tiers(document.grid_path).tiers
+    assert (sounds.name, clicks.name, clicks.points) == ("sounds", "clicks", True)
+    assert [tuple(entry) for entry in clicks.entries] == [(0.123, 0.123, "!")]
+
+
+def test_a_kill_before_the_textgrid_is_written_loses_nothing(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a", "b"])
+    document = Document(tmp_path / "a.wav")
+    for label in ("x", "y", "z"):
+        relabel(document, 1, label)
+    with open(document.journal.path, "ab") as file:
+        file.write(b'{"what": "relabel", "at": 0, "ol')
+    again = Document(tmp_path / "a.wav")
+    assert seen(again) == seen(document) and seen(again)[1][2] == "z" and not again.note
+    again.write_grid()
+    assert grid(again) == seen(again)
+
+
+def test_undo_and_redo_reach_back_over_restarts(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a", "b"])
+    states = [seen(document := Document(tmp_path / "a.wav"))]
+    for number, label in enumerate("xyz"):
+        relabel(document, number, label)
+        states.append(seen(document))
+        document.write_grid()
+    for state in reversed(states[:-1]):
+        document = Document(tmp_path / "a.wav")
+        document.step(document.revision, "undo")
+        assert seen(document) == state
+    assert document.undoable() == (False, True)
+    with pytest.raises(InputError, match="nothing to undo"):
+        document.step(document.revision, "undo")
+    for state in states[1:]:
+        document = Document(tmp_path / "a.wav")
+        document.step(document.revision, "redo")
+        assert seen(document) == state
+
+
+def test_recognised_labels_stay_replaceable_until_someone_corrects_them(tmp_path: Path) -> None:
+    result = recognised(tmp_path / "a.wav")
+    document = Document(tmp_path / "a.wav")
+    assert document.state == "new"
+    document.put_recognised(result)
+    assert document.state == "recognised" and not written.changed([document.grid_path])
+    assert document.phones[0].confidence == 0.62 and document.phones[0].alternatives == (("mid", 0.25), ("high", 0.1))
+    document.put_recognised(result)
+    document.edit(document.revision, {"what": "confirm", "phone": 0})
+    document.write_grid()
+    assert document.state == "corrected" and written.changed([document.grid_path])
+    assert not list(tmp_path.glob("*.original*"))
+    with pytest.raises(InputError, match="corrected by hand"):
+        document.put_recognised(result)
+    assert Document(tmp_path / "a.wav").phones[0].checked
+
+
+def test_another_programs_textgrid_is_shown_and_undo_brings_the_corrections_back(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a"])
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    mine = seen(document)
+    other = textgrid_text(0.4, {"phones": [Interval(0.1, 0.2, "praat")]})
+    document.grid_path.write_text(other, encoding="utf-8")
+    relabel(document, 0, "y")
+    with pytest.raises(InputError, match="changed by another program"):
+        document.write_grid()
+    assert document.grid_path.read_text(encoding="utf-8") == other
+    again = Document(tmp_path / "a.wav")
+    assert seen(again) == [(0.1, 0.2, "praat")] and "undo brings yours" in again.note
+    again.step(again.revision, "undo")
+    assert seen(again) == [(mine[0][0], mine[0][1], "y"), mine[1]]
+    again.write_grid()
+    assert (tmp_path / "a.TextGrid.original-2").read_text(encoding="utf-8") == other
+
+
+def test_the_second_of_two_programs_is_told(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a"])
+    one, other = Document(tmp_path / "a.wav"), Document(tmp_path / "a.wav")
+    relabel(one, 0, "x")
+    with pytest.raises(Conflict):
+        relabel(other, 1, "y")
+    assert seen(other) == seen(one)
+    relabel(other, 1, "y")
+    assert [label for *_, label in seen(Document(tmp_path / "a.wav"))] == ["x", "y"]
+
+
+def test_a_journal_that_does_not_fit_is_said_and_left(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a"])
+    relabel(Document(tmp_path / "a.wav"), 0, "x")
+    journal = tmp_path / "a.wav.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[1:]))
+    with pytest.raises(InputError, match="line 2: does not fit"):
+        Document(tmp_path / "a.wav")
+    assert journal.read_bytes() == b"".join(lines[1:])

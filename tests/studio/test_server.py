@@ -1,0 +1,310 @@
+"""The server: who may ask, what leaves the folder, what each request does, and every bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import struct
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from starlette.testclient import TestClient
+
+from speechctc.audio.annotations import read_textgrid
+from speechctc.errors import InputError
+from speechctc.studio.folder import Folder
+from speechctc.studio.server import PAGE
+from speechctc.studio.studio import Studio
+from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
+from tests.tiny_model import write_song
+
+TILE = {"window": 0.005, "highest": 5500, "range": 50}
+ASKED = {"level": 1, "number": 0, "phone": 0, "start": 0, "stop": 0.1, "columns": 9, **TILE}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a labelled recording, a new one, and one that is none."""
+    place = tmp_path / "talks"
+    (place / "ann").mkdir(parents=True)
+    write_labelled(place / "ann" / "a b.wav", ["ʃ", "a", "b"])
+    write_song(place / "new.wav", SONG)
+    (place / "text.wav").write_text("no sound")
+    (tmp_path / "secret.wav").write_bytes((place / "new.wav").read_bytes())
+    return place
+
+
+def until(studio: Studio, name: str, state: str) -> None:
+    """Wait until a recording has a state."""
+    for _ in range(600):
+        if next(row for row in studio.folder.rows() if row["name"] == name)["state"] == state:
+            return
+        time.sleep(0.05)
+    raise AssertionError(studio.overview())
+
+
+@pytest.mark.parametrize(
+    ("headers", "path"),
+    [
+        ({}, "/api/overview"),
+        ({}, "/"),
+        ({}, "/?token=wrong"),
+        ({}, "/api/overview?token=secret"),
+        ({"Cookie": "speechctc-8000=wrong"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Origin": "http://evil.example"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Origin": "null"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Origin": "http://localhost:8000"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Host": "evil.example:8000"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Host": "127.0.0.1:8001"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Sec-Fetch-Site": "same-site"}, "/api/overview"),
+        ({"Cookie": "speechctc-8000=secret", "Sec-Fetch-Site": "cross-site"}, "/api/audio?recording=new.wav"),
+    ],
+)
+def test_strangers_are_refused(folder: Path, headers: dict[str, str], path: str) -> None:
+    with client_of(folder) as (client, _):
+        with TestClient(client.app, base_url=f"http://127.0.0.1:{PORT}") as stranger:
+            answer = stranger.get(path, headers=headers)
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers
+        assert "talks" not in answer.text and "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_pages_of_this_server_are_let_in(folder: Path) -> None:
+    with client_of(folder) as (client, _):
+        answer = client.get(
+            "/api/overview", headers={"Origin": f"http://127.0.0.1:{PORT}", "Sec-Fetch-Site": "same-origin"}
+        )
+        assert answer.status_code == 200
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+        assert client.get("/page/main.js").headers["content-type"].startswith("text/javascript")
+        assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret.wav", "ann/../../secret.wav", "/etc/passwd", "ann", "", "new.wav\x00", "link.wav", "NEW.wav", "text"],
+)
+def test_no_path_leaves_the_folder(folder: Path, name: str) -> None:
+    (folder / "link.wav").symlink_to(folder.parent / "secret.wav")
+    with client_of(folder) as (client, studio):
+        assert any("outside" in note for note in studio.folder.notes)
+        for route in ("recording", "audio", "tile", "wave", "export", "boundary"):
+            answer = client.get(f"/api/{route}", params={"recording": name, **ASKED})
+            assert answer.status_code == 404, route
+        for route in ("edit", "place"):
+            assert post(client, route, name, revision=0, what="confirm", phone=0)[0] == 404
+        assert client.get("/page/..%2fserver.py").status_code == 404
+        assert client.get("/page/%2e%2e/server.py").status_code == 404
+
+
+def test_the_list_has_states_and_problems(folder: Path) -> None:
+    with client_of(folder) as (client, _):
+        rows = {row["name"]: row for row in client.get("/api/overview").json()["recordings"]}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "ann/a b.wav": "corrected",
+        "new.wav": "new",
+        "text.wav": "unreadable",
+    }
+    assert "text.wav" in rows["text.wav"]["problem"]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 10), (40, 50), (43, 45), (101, 5000), (None, 99), (200, None)])
+def test_audio_by_ranges(folder: Path, start: int | None, stop: int | None) -> None:
+    with client_of(folder) as (client, _):
+        whole = client.get("/api/audio", params={"recording": "new.wav"}).content
+        asked = f"bytes={'' if start is None else start}-{'' if stop is None else stop}"
+        part = client.get("/api/audio", params={"recording": "new.wav"}, headers={"Range": asked})
+        beyond = client.get("/api/audio", params={"recording": "new.wav"}, headers={"Range": "bytes=9999999-"})
+    samples, rate = soundfile.read(io.BytesIO(whole), dtype="int16")
+    expected, _ = soundfile.read(folder / "new.wav", dtype="int16")
+    assert rate == 16000 and np.array_equal(samples, expected)
+    first = len(whole) - 99 if start is None else start
+    last = len(whole) if stop is None or start is None else min(stop + 1, len(whole))
+    assert (part.status_code, part.content) == (206, whole[first:last])
+    assert part.headers["content-range"] == f"bytes {first}-{last - 1}/{len(whole)}"
+    assert beyond.status_code == 416
+
+
+def test_tiles_and_waveform(folder: Path) -> None:
+    with client_of(folder) as (client, studio):
+        query: dict[str, str | float] = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
+        tile = client.get("/api/tile", params=query)
+        wave = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1, "columns": 512})
+        wrongs: list[dict[str, str | float]] = [
+            {"number": 99},
+            {"number": -1},
+            {"level": 12},
+            {"window": 9},
+            {"highest": "nan"},
+            {"range": ""},
+        ]
+        for wrong in wrongs:
+            answer = client.get("/api/tile", params=query | wrong)
+            assert answer.status_code == 400 and "\n" not in answer.json()["error"]
+        long = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1e9, "columns": 512})
+    width, height = struct.unpack(">II", tile.content[16:24])
+    assert (width, height) == (512, 256)
+    pairs = np.frombuffer(wave.content, "<i2").reshape(-1, 2)
+    samples, _ = soundfile.read(folder / "new.wav")
+    assert len(pairs) == 512 and abs(pairs[:, 1].max() / 32767 - samples[:16000].max()) < 1e-4
+    assert long.status_code == 400
+
+
+def test_edits_are_saved_and_the_later_page_is_told(folder: Path) -> None:
+    name = "ann/a b.wav"
+    with client_of(folder) as (client, studio):
+        found = client.get("/api/recording", params={"recording": name}).json()
+        status, change = post(client, "edit", name, revision=found["revision"], what="relabel", phone=1, label="ɑ")
+        assert (status, change["phones"][0][2], change["undo"]) == (200, "ɑ", True)
+        status, refused = post(client, "edit", name, revision=found["revision"], what="relabel", phone=1, label="e")
+        assert status == 409 and "newest" in refused["error"]
+        assert post(client, "edit", name, revision=change["revision"], what="undo")[0] == 200
+        assert post(client, "edit", name, revision=change["revision"] + 1, what="redo")[0] == 200
+    labels = [each.label for each in read_textgrid(folder / "ann" / "a b.TextGrid", "phones")]
+    assert labels == ["ʃ", "ɑ", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b"[" * 100000, 400),
+        (b'{"what": "relabel", "phone": 0, "label": "x"}', 400),
+        (b'{"revision": "0", "what": "confirm", "phone": 0}', 400),
+        (b'{"revision": 1, "what": "move", "phone": 0, "edge": "end", "time": NaN}', 400),
+        (b'{"revision": 1, "what": "move", "phone": 0, "edge": "end", "time": 1e999}', 400),
+        (b'{"revision": 1, "what": "relabel", "phone": 0, "label": "\\ud800"}', 400),
+        (b'{"revision": 7, "what": "confirm", "phone": 0}', 409),
+    ],
+)
+def test_bad_requests_change_nothing(folder: Path, body: bytes, status: int) -> None:
+    with client_of(folder) as (client, _):
+        answer = client.post("/api/edit", params={"recording": "ann/a b.wav"}, content=body)
+        assert answer.status_code == status and answer.json()["error"]
+    assert not list(folder.rglob("*.journal")) and not list(folder.rglob("*.original"))
+
+
+def test_a_request_that_is_too_large_is_refused(folder: Path) -> None:
+    with client_of(folder) as (client, _):
+        answer = client.post("/api/edit", params={"recording": "ann/a b.wav"}, content=bytes(5_000_000))
+        assert answer.status_code == 413
+
+
+def test_an_unreadable_textgrid_is_left_and_said(folder: Path) -> None:
+    (folder / "new.TextGrid").write_text("File type = nonsense")
+    with client_of(folder) as (client, studio):
+        row = next(row for row in studio.folder.rows() if row["name"] == "new.wav")
+        assert row["state"] == "unreadable" and "new.TextGrid" in row["problem"] and row["seconds"] > 0.5
+        answer = client.get("/api/recording", params={"recording": "new.wav"})
+        assert answer.status_code == 400 and "not a TextGrid" in answer.json()["error"]
+        assert client.get("/api/audio", params={"recording": "new.wav"}).status_code == 200
+    assert (folder / "new.TextGrid").read_text() == "File type = nonsense"
+
+
+def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    name = "ann/a b.wav"
+    with client_of(folder) as (client, studio):
+        with monkeypatch.context() as patch:
+            patch.setattr("speechctc.studio.journal.os.fsync", full)
+            status, refused = post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")
+        assert status == 507 and "No space left" in refused["error"]
+        assert post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")[0] == 200
+        with monkeypatch.context() as patch:
+            patch.setattr("speechctc.storage.files.os.replace", lambda a, b: full(0))
+            studio.folder.settle()
+        assert "journal" in studio.folder.problems[name]
+    assert read_textgrid(folder / "ann" / "a b.TextGrid", "phones")[1].label == "x"
+
+
+def test_recognise_place_again_and_snap(folder: Path, tiny_model: Path) -> None:
+    with client_of(folder, tiny_model) as (client, studio):
+        assert client.post("/api/recognise", json={}).status_code == 200
+        until(studio, "new.wav", "recognised")
+        found = client.get("/api/recording", params={"recording": "new.wav"}).json()
+        assert [phone[2] for phone in found["phones"]] == SONG
+        assert all(phone[3] is not None and len(phone[4]) == 3 for phone in found["phones"])
+        truth = [phone[0] for phone in found["phones"]]
+        wrong = found["phones"][3][0] + 0.03
+        status, moved = post(
+            client, "edit", "new.wav", revision=found["revision"], what="move", phone=2, edge="end", time=wrong
+        )
+        best = client.get("/api/boundary", params={"recording": "new.wav", "phone": 2}).json()["time"]
+        assert abs(best - truth[3]) < 0.021
+        status, placed = post(client, "place", "new.wav", revision=moved["revision"], first=1, last=6)
+        assert status == 200 and [phone[2] for phone in placed["phones"]] == SONG[1:6]
+        assert np.abs(np.array([phone[0] for phone in placed["phones"]]) - truth[1:6]).max() < 0.025
+        assert post(client, "place", "new.wav", revision=placed["revision"], first=3, last=3)[0] == 400
+
+
+def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> None:
+    with client_of(folder, tiny_model) as (client, studio):
+        studio.engine.ask("live_stop").result(60)
+        found = client.get("/api/recording", params={"recording": "ann/a b.wav"}).json()
+        assert found["unknown"] == ["a", "b", "ʃ"]
+        status, refused = post(client, "place", "ann/a b.wav", revision=1)
+        assert status == 400 and "does not have the labels a b ʃ" in refused["error"]
+        assert post(client, "recognise", "", names=["ann/a b.wav"])[0] == 400
+
+
+def test_export(folder: Path) -> None:
+    with client_of(folder) as (client, studio):
+        name = "ann/a b.wav"
+        post(client, "edit", name, revision=1, what="relabel", phone=1, label="x,y")
+        for form in studio.overview()["formats"]:
+            answer = client.get("/api/export", params={"recording": name, "format": form})
+            assert answer.status_code == 200 and "a%20b" in answer.headers["content-disposition"], form
+        table = client.get("/api/export", params={"recording": name, "format": "csv"}).text
+        assert client.get("/api/export", params={"recording": name, "format": "xls"}).status_code == 400
+        packed = zipfile.ZipFile(io.BytesIO(client.get("/api/zip").content))
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["phone"] for row in rows] == ["ʃ", "x,y", "b"] and rows[0]["file"] == name
+    assert packed.testzip() is None
+    assert sorted(packed.namelist()) == sorted([name, "ann/a b.TextGrid", "new.wav", "text.wav", "phones.csv"])
+    assert packed.read("new.wav") == (folder / "new.wav").read_bytes()
+    assert "x,y" in packed.read("ann/a b.TextGrid").decode("utf-8")
+
+
+def test_a_folder_with_nothing_to_hear(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no recordings in this folder"):
+        Folder(tmp_path)
+
+
+def test_no_address_of_another_machine(folder: Path) -> None:
+    """Every address in the page's files is relative."""
+    for path in PAGE.iterdir():
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in text and "//cdn" not in text, path
+
+
+def test_many_pages_at_once_lose_nothing(folder: Path) -> None:
+    """Ten pages confirm and relabel at the same time; each repeats what was refused, and all of it is there."""
+    name = "ann/a b.wav"
+    with client_of(folder) as (client, studio):
+
+        def page(number: int) -> None:
+            while True:
+                revision = studio.folder.document(name).revision
+                request = {"revision": revision, "what": "relabel", "phone": number % 3, "label": f"l{number}"}
+                try:
+                    studio.edit(name, request)
+                    return
+                except Exception:
+                    time.sleep(0.001)
+
+        pages = [threading.Thread(target=page, args=(number,)) for number in range(10)]
+        for each in pages:
+            each.start()
+        for each in pages:
+            each.join()
+        journal = studio.folder.document(name).journal.read()
+    assert sorted(entry["new"][0][2] for entry in journal if entry.get("what") == "relabel") == sorted(
+        f"l{number}" for number in range(10)
+    )

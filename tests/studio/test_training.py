@@ -1,0 +1,117 @@
+"""Train again: what becomes the corpus, what is held out, and a whole round in its own process."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from speechctc.config.load import parse_config
+from speechctc.corpora.registry import read_corpus
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.studio.corpus import ENOUGH, choose_held_out, pieces, write_corpus
+from speechctc.studio.document import Document
+from speechctc.studio.phones import Phone
+from speechctc.studio.training import Training
+from tests.studio.folders import SONG, write_labelled
+from tests.tiny_model import write_song
+
+
+def labelled(folder: Path, count: int) -> dict[str, Document]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        write_labelled(folder / f"s{number}.wav", SONG[: 4 + number % 4], seed=number)
+    return {path.name: Document(path) for path in sorted(folder.glob("*.wav"))}
+
+
+def test_held_out_recordings_are_whole_and_stay_held_out() -> None:
+    names = [f"r{number}" for number in range(20)]
+    assert choose_held_out(names[: ENOUGH - 1], names, [], []) == []
+    assert choose_held_out(names, [], [], []) == []
+    first = choose_held_out(names[:10], names[:10], [], [])
+    assert len(first) == 2
+    trained = [name for name in names[:10] if name not in first]
+    second = choose_held_out(names, names, first, trained)
+    assert set(first) < set(second) and len(second) == 4 and not set(second) & set(trained)
+    assert sorted(choose_held_out(names[:10], names[:10], first, trained)) == sorted(first)
+
+
+def test_long_recordings_are_cut_at_pauses_and_only_corrected_pieces_are_used(tmp_path: Path) -> None:
+    times = [0.1 + 0.2 * k + 0.5 * (k // 30) for k in range(120)]
+    phones = [Phone(round(t, 4), round(t + 0.2, 4), "a", 0.5) for t in times]
+    cut = list(pieces(phones, 40.0))
+    assert sum((piece.phones for piece in cut), ()) == tuple(phones)
+    assert all(piece.end - piece.start < 7 for piece in cut) and len(cut) == 4
+    assert all(left.end <= right.start for left, right in zip(cut, cut[1:], strict=False))
+    assert list(pieces(phones[:3], 2.0))[0][:2] == (0.0, 2.0) and not list(pieces([], 2.0))
+
+    soundfile.write(tmp_path / "long.wav", [0.0] * 16000 * 40, 16000)
+    document = Document(tmp_path / "long.wav")
+    document.replace(0, 0, 0, tuple(phones), "recognised")
+    document.edit(document.revision, {"what": "relabel", "phone": 65, "label": "x"})
+    found = write_corpus({"long.wav": document}, [], tmp_path / "corpus")
+    assert (found.pieces, found.phones, found.checked) == (1, 30, 1)
+
+
+def test_the_corpus_can_be_read_and_has_the_labels(tmp_path: Path) -> None:
+    documents = labelled(tmp_path / "talks", 6)
+    found = write_corpus(documents, ["s1.wav", "s2.wav"], tmp_path / "corpus")
+    assert found.held_out == ["s1.wav", "s2.wav"] and len(found.recordings) == 4
+    values = {"kind": "textgrid", "root": str(tmp_path / "corpus"), "phones": "found"}
+    corpus = read_corpus(parse_config({"corpus": values}, "test").corpus)
+    labels = sorted(each.phones for split in ("train", "dev") for each in corpus.splits[split])
+    expected = [tuple(p.label for p in documents[name].phones) for name in found.recordings]
+    assert labels == sorted(expected)
+    assert len(corpus.splits["test"]) == 2
+
+
+def test_too_few_corrections_are_said(tmp_path: Path, tiny_model: Path) -> None:
+    training = Training(tmp_path / "talks")
+    with pytest.raises(InputError, match="1 corrected recordings, and training needs 2"):
+        training.start(labelled(tmp_path / "talks", 1), tiny_model / "best", SONG, 1.0)
+    with pytest.raises(InputError, match="minutes of training"):
+        training.start(labelled(tmp_path / "talks", 2), tiny_model / "best", SONG, 0.0)
+    assert not training.folder.exists() and training.status() == {}
+
+
+@pytest.mark.slow
+def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model: Path) -> None:
+    """The recordings have labels that the first model does not know; the new one learns them. No file is changed."""
+    documents = labelled(tmp_path / "talks", 10)
+    before = {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()}
+    training = Training(tmp_path / "talks")
+    training.start(documents, tiny_model / "best", sorted(set(SONG)), 0.1)
+    with pytest.raises(InputError, match="a training is running"):
+        training.start(documents, tiny_model / "best", SONG, 1.0)
+    while training.is_running():
+        time.sleep(0.1)
+    status = training.status()
+    assert status["state"] == "done", status
+    assert len(status["test"]) == 2 and len(status["train"]) == 8 and status["curve"][0]["epoch"] == 1
+    assert status["before"]["recordings"] == 2 and "not reliable" in status["after"]["caution"]
+    again = Training(tmp_path / "talks")
+    new = again.new_model()
+    assert new is not None
+    again.choose(new[0])
+    assert again.new_model() is None and again.chosen == new[0]
+    assert set(Recogniser.load(again.models()[0]["folder"]).phones) == set(SONG)
+    assert {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()} == before
+
+
+@pytest.mark.slow
+def test_a_round_that_fails_says_why(tmp_path: Path) -> None:
+    documents = labelled(tmp_path / "talks", 3)
+    training = Training(tmp_path / "talks")
+    training.start(documents, tmp_path / "no-model", SONG, 1.0)
+    while training.is_running():
+        time.sleep(0.1)
+    status = training.status()
+    assert status["state"] == "failed" and "no-model" in status["line"]
+
+
+def test_an_unlabelled_recording_is_none(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    assert not Document(tmp_path / "a.wav").is_whole
