@@ -233,7 +233,9 @@ def test_recognise_place_again_and_snap(folder: Path, tiny_model: Path) -> None:
         assert all(phone[3] is not None and len(phone[4]) == 3 for phone in found["phones"])
         truth = [phone[0] for phone in found["phones"]]
         wrong = found["phones"][3][0] + 0.03
-        status, moved = post(client, "edit", "new.wav", revision=found["revision"], what="move", phone=2, edge="end", time=wrong)
+        status, moved = post(
+            client, "edit", "new.wav", revision=found["revision"], what="move", phone=2, edge="end", time=wrong
+        )
         best = client.get("/api/boundary", params={"recording": "new.wav", "phone": 2}).json()["time"]
         assert abs(best - truth[3]) < 0.021
         status, placed = post(client, "place", "new.wav", revision=moved["revision"], first=1, last=6)
