@@ -57,7 +57,7 @@ corpus:
 data: {{dir: {folder}/features}}
 features: {{mels: 20}}
 model: {{convs: [12, 12], dense: [32], time_stride: 2, dropout: 0.0, norm: layer}}
-train: {{epochs: 12, lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, device: cpu}}
+train: {{epochs: 12, lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, device: cpu, curves: false}}
 """,
         encoding="utf-8",
     )

@@ -24,7 +24,7 @@ REACH = (1500, 400)
 """How far a band reaches from its middle line at first, in frames and in states."""
 PER_PHONE = 0.5
 """What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
-FIRST = Costs(2.5, 1000.0)
+FIRST = Costs(2.0, 1000.0)
 """Costs of the pass from whose scores the others are learned: no unit is left out."""
 FEWEST = 20  # units to learn costs from
 LEAST_MISSING, SPREADS = 3.0, 3.0

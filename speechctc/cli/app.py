@@ -24,10 +24,13 @@ app = typer.Typer(
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
 app.command("doctor")(seeing.doctor_command)
+app.command("check-labels")(seeing.check_labels_command)
 app.command("extract")(training.extract_command)
 app.command("train")(training.train_command)
+app.command("plot")(seeing.plot_command)
 app.command("sweep")(training.sweep_command)
 app.command("evaluate")(scoring.evaluate_command)
+app.command("compare")(scoring.compare_command)
 app.command("decode")(recognition.decode_command)
 app.command("align")(recognition.align_command)
 app.command("studio")(studio.studio_command)

@@ -192,11 +192,55 @@ TranscriptsOption = Annotated[
         " .TextGrid, in this order.",
     ),
 ]
+WordsOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--words",
+        metavar="PLACE",
+        help="Words instead of phones: a text file of a single recording; a folder of .lab, .txt or .TextGrid files"
+        " named like the recordings; or a table with the columns id, audio and words. Needs --language or"
+        " --dictionary.",
+    ),
+]
+LanguageOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.",
+    ),
+]
+DictionaryOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--dictionary",
+        metavar="FILE",
+        help="The pronunciations of words, in the format of CMU or of the Montreal Forced Aligner.",
+    ),
+]
+MisfitsOption = Annotated[
+    Optional[bool],  # noqa: UP045
+    typer.Option(
+        "--misfits/--no-misfits",
+        help="Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every"
+        " word or phone. Default: with --words.",
+    ),
+]
+SilenceOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--silence",
+        metavar="PHONES",
+        help='Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of'
+        ' silence, else none; "" for none.',
+    ),
+]
 TierOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--tier",
         metavar="NAME",
-        help="Read the phones only from TextGrids, from this tier. Default: the tier phones, and other files too.",
+        help="Read the phones only from TextGrids, from this tier. Default: the tier phones (words with --words),"
+        " and other files too.",
     ),
 ]

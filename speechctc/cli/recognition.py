@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -16,21 +16,26 @@ from speechctc.cli.options import (
     ClusterOption,
     Device,
     DeviceOption,
+    DictionaryOption,
     FormatOption,
     JobsOption,
+    LanguageOption,
     LmOption,
     LmWeightOption,
     MinModulationOption,
+    MisfitsOption,
     ModelOrBundledOption,
     NbestOption,
     OutOption,
     OverwriteOption,
     PhonesOption,
     RawOption,
+    SilenceOption,
     SkipOption,
     SymbolsOption,
     TierOption,
     TranscriptsOption,
+    WordsOption,
 )
 from speechctc.errors import InputError
 
@@ -107,7 +112,12 @@ def align_command(
     ] = None,
     phones: PhonesOption = None,
     transcripts: TranscriptsOption = None,
+    words: WordsOption = None,
+    language: LanguageOption = None,
+    dictionary: DictionaryOption = None,
     tier: TierOption = None,
+    misfits: MisfitsOption = None,
+    silence: SilenceOption = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -118,20 +128,29 @@ def align_command(
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Find the times of known phones in recordings.
+    """Find the times of known phones or words in recordings of any length.
 
-    If the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found.
+    In phones and words, * stands for any stretch of sound, (a|b c) for alternatives, (a|) for what may be missing. If
+    the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
+    exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
+    if all failed.
     """
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
-    from speechctc.stages.align import align, find_tasks
+    from speechctc.stages.align import align, choose_placing
+    from speechctc.stages.align_tasks import find_tasks
 
+    if words is not None and (phones is not None or transcripts is not None):
+        raise InputError("--words are given, and phones too", "give one of them")
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
     options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
-    tasks = find_tasks(audio or (), phones, transcripts, tier, Reporter())
+    labels: Literal["phones", "words"] = "phones" if words is None else "words"
+    tasks = find_tasks(audio or (), phones, words or transcripts, tier, Reporter(), labels)
     recogniser = load_recogniser(model, device)
-    if status := align(recogniser, tasks, _with_symbols(options, recogniser, symbols), Reporter()):
+    options = _with_symbols(options, recogniser, symbols)
+    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
+    if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
 
 

@@ -1,4 +1,4 @@
-"""Commands that measure: evaluate, calibrate, score-boundaries."""
+"""Commands that measure: evaluate, compare, calibrate, score-boundaries."""
 
 from __future__ import annotations
 
@@ -73,6 +73,37 @@ def evaluate_command(
         page.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(page, html, overwrite)
         show(f"wrote {page}")
+
+
+def compare_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN [RUN]... [KEY=VALUE]...", help="Two or more models; settings.")
+    ],
+    split: Annotated[Split, typer.Option("--split", help="The part of the corpus to score.")] = Split.test,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    device: DeviceOption = Device.auto,
+) -> None:
+    """Compare models on the same utterances.
+
+    Prints the PER of each, the difference of each pair with its 95 % interval, and whether chance may explain it: by
+    the paired bootstrap over speakers, and by the matched-pairs test. Runs that differ in train.seed only are one
+    system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
+    """
+    from speechctc.inference.output import check_place
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.progress import Reporter
+    from speechctc.stages.compare import compare, short_names
+    from speechctc.storage import written
+
+    check_place(json_file, overwrite)
+    settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
+    folders = [run for run in runs if str(run) not in settings]
+    models = [Recogniser.load(find_model(folder), device.value) for folder in folders]
+    result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, Reporter())
+    show(result.to_text())
+    if json_file:
+        written.write_json(json_file, result.to_dict(), overwrite)
 
 
 def calibrate_command(

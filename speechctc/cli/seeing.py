@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.options import OverwriteOption, SettingsArgument
+from speechctc.cli.options import ConfigOption, Device, DeviceOption, OverwriteOption, SettingsArgument, Split
 from speechctc.cli.streams import show
 
 
@@ -49,3 +49,82 @@ def doctor_command(
             written.write_json(json_file, diagnosis.to_dict(), overwrite)
     if not diagnosis.is_possible:
         raise typer.Exit(1)
+
+
+def plot_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The picture to write: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Draw the curves of runs over one another.
+
+    Losses, phone error rate (PER), blank share, entropy, norm of the gradient and learning rate, by epoch.
+    """
+    from speechctc.stages.plot import plot
+
+    for line in plot(runs, out, overwrite):
+        show(line)
+    show(f"curves in {out}")
+
+
+def check_labels_command(
+    config: ConfigOption,
+    settings: SettingsArgument = None,
+    model: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--model",
+            metavar="DIR",
+            help="The model that listens. Default: that of the config's run, else the latest run in runs/, or else the"
+            " bundled model; standard error names it.",
+        ),
+    ] = None,
+    splits: Annotated[
+        Optional[list[Split]],  # noqa: UP045
+        typer.Option("--split", help="The part of the corpus to check; may be given several times. Default: all."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The table to write (TSV): all utterances, ranked.")
+    ] = Path("suspects.tsv"),
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/suspects.html."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option("--examples", metavar="N", min=1, help="How many utterances the page shows.")
+    ] = 40,
+    device: DeviceOption = Device.auto,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Find labels that may be wrong: the utterances of a corpus, the most doubtful first.
+
+    A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
+    more probable that is. Nothing in the corpus is changed.
+    """
+    from speechctc.cli.find_model import load_recogniser, model_line
+    from speechctc.config.load import load_config
+    from speechctc.inference.output import check_place
+    from speechctc.progress import Reporter
+    from speechctc.stages.check_labels import check_labels
+    from speechctc.storage import written
+
+    page = report / "suspects.html" if report else None
+    for place in (out, page):
+        check_place(place, overwrite)
+    loaded = load_config(config, settings or ())
+    model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
+    recogniser = load_recogniser(model, device)
+    chosen = [split.value for split in splits or Split]
+    checked = check_labels(recogniser, loaded, chosen, Reporter())
+    show(checked.to_text())
+    written.write_text(out, checked.to_tsv(), overwrite)
+    show(f"wrote {out}")
+    if page:
+        from speechctc.stages.suspects_page import suspects_page
+
+        html = suspects_page(checked, recogniser, model_line(model), examples, Reporter())
+        page.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(page, html, overwrite)
+        show(f"wrote {page}")

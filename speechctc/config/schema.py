@@ -24,7 +24,7 @@ class ScoreConfig(Section):
     fold: str | dict[str, str] = Field(
         "auto",
         description="phones that count as one: auto (timit39 for TIMIT's sets, else none), none, timit48, timit39,"
-        " cmu37, or a mapping",
+        " cmu37, strip:tone,stress,length,diacritics (any of these classes of marks), or a mapping",
     )
 
 

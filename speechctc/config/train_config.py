@@ -129,6 +129,7 @@ class TrainConfig(Section):
         "auto", description="implementation of the CTC loss; auto: that of the device"
     )
     tensorboard: bool = Field(False, description="write a log for TensorBoard to tensorboard/ in the run's folder")
+    curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
 
     @model_validator(mode="before")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from speechctc.audio import ffmpeg
@@ -16,6 +16,7 @@ from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of,
 from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 from speechctc.phones.marks import KINDS, Kind
+from speechctc.pronunciation.notation import Notation
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
@@ -50,6 +51,8 @@ class CorpusBuilder:
     rejected: dict[str, list[Rejected]] = field(default_factory=_rejected_per_split)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    from_words: Container[str] = ()
+    """Ids of utterances whose phones were read from words: those that training lacks become the nearest it has."""
 
     @classmethod
     def for_config(cls, config: CorpusConfig) -> CorpusBuilder:
@@ -138,12 +141,16 @@ class CorpusBuilder:
         phones = inventory_of(phone for utterance in self.utterances["train"] for phone in utterance.phones)
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
         looks = {spelling_key(phone): phone for phone in phones.phones}
+        nearest = Notation(phones.phones)
         for split in ("dev", "test"):
             known, unknown = [], Counter[str]()
             for utterance in self.utterances[split]:
                 missing = sorted(set(utterance.phones) - set(phones.phones))
                 if not missing:
                     known.append(utterance)
+                    continue
+                if utterance.id in self.from_words and (written := nearest.write(utterance.phones)):
+                    known.append(replace(utterance, phones=written))
                     continue
                 unknown.update(missing)
                 said = [
@@ -159,6 +166,9 @@ class CorpusBuilder:
                     f"split (in how many utterances): {counted(unknown)}"
                 )
             self.utterances[split] = known
+        if nearest.nearest:
+            pairs = some([f"{phone} as {to}" for phone, to in sorted(nearest.nearest.items())], 20)
+            self.notes.append(f"phones of words in dev or test that training lacks are written as the nearest: {pairs}")
         return phones
 
 

@@ -22,7 +22,7 @@ from speechctc.corpora.timit_files import find_files
 from speechctc.errors import InputError
 from speechctc.listing import some
 
-TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson")
+TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 

@@ -65,10 +65,9 @@ def read_tables(config: CorpusConfig) -> Corpus:
         builder.notes.append("test: none, because corpus.tables.test is not set")
     builder.notes += words.notes()
     builder.warnings += words.warnings()
-    corpus = builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev"))
-    return dataclasses.replace(
-        corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)), words=words.words or None
-    )
+    builder.from_words = words.words
+    corpus = words.add_to(builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev")))
+    return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)))
 
 
 def _read(

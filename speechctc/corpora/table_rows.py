@@ -10,6 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from speechctc.corpora import spreadsheet
 from speechctc.errors import InputError
 from speechctc.storage.text_files import read_text
 
@@ -21,7 +22,7 @@ TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+SPREADSHEETS = (".xls", ".ods", ".numbers")
 _SIGNS = "\t,;"
 _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -72,7 +73,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def read_table(path: Path) -> Table:
-    """Read a table: .jsonl with an object on each line, or .tsv and .csv with tabs, commas or semicolons.
+    """Read a table: .jsonl with an object on each line, .tsv and .csv with tabs, commas or semicolons, or .xlsx.
 
     Raises
     ------
@@ -82,12 +83,13 @@ def read_table(path: Path) -> Table:
     """
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
-        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as CSV (UTF-8)")
-    if ending not in DELIMITED and ending not in JSON_LINES:
-        raise InputError(f"{path}: not the ending of a table", f"use one of {', '.join([*DELIMITED, *JSON_LINES])}")
+        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
+    if ending not in (*DELIMITED, *JSON_LINES, spreadsheet.ENDING):
+        endings = ", ".join([*DELIMITED, *JSON_LINES, spreadsheet.ENDING])
+        raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
-    text, note = read_text(path)
+    text, note = spreadsheet.read_sheet(path, REQUIRED) if ending == spreadsheet.ENDING else read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
     rows = _json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path)

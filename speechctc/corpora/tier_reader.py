@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,5 +67,6 @@ class TierReader:
         if words is not None:
             builder.notes += words.notes()
             builder.warnings += words.warnings()
+            builder.from_words = words.words
         corpus = builder.to_corpus(self._config.dev_share, without_dev=not builder.utterances["dev"])
-        return corpus if words is None else dataclasses.replace(corpus, words=words.words)
+        return corpus if words is None else words.add_to(corpus)

@@ -1,10 +1,10 @@
-"""Phones of recordings from transcripts: .PHN files, TextGrids, text files and tables."""
+"""Phones or words of recordings from transcripts: .PHN files, TextGrids, text files and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
@@ -13,28 +13,28 @@ from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
 from speechctc.storage.text_files import read_text
 
-TIER = "phones"
 TEXTS = (".lab", ".txt")
 FILES = (".phn", *TEXTS, ".textgrid")
 """Endings of transcripts; of several for one recording, the first in this order is read."""
-NAMES = ".PHN, .lab, .txt or .TextGrid"
+NAMES = {"phones": ".PHN, .lab, .txt or .TextGrid", "words": ".lab, .txt or .TextGrid"}
+Labels = Literal["phones", "words"]
 
 
 class Transcript(NamedTuple):
-    """The phones of a recording.
+    """The phones or words of a recording.
 
     Attributes
     ----------
-    phones : tuple of str
+    labels : tuple of str
     starts : tuple of float
-        Start of each phone in seconds; empty if not known.
+        Start of each label in seconds; empty if not known.
     file : Path, optional
         The file that they were read from.
     note : str
         What the user should know about how the file was read, or ``""``.
     """
 
-    phones: tuple[str, ...]
+    labels: tuple[str, ...]
     starts: tuple[float, ...] = ()
     file: Path | None = None
     note: str = ""
@@ -44,8 +44,8 @@ TranscriptOrError = Transcript | InputError
 """A transcript, or the reason why there is none."""
 
 
-def read_transcript(file: Path, recording: Path, tier: str | None = None) -> Transcript:
-    """Read the phones of a recording from a file, whose format is told by its ending.
+def read_transcript(file: Path, recording: Path, tier: str | None = None, labels: Labels = "phones") -> Transcript:
+    """Read the phones or words of a recording from a file, whose format is told by its ending.
 
     Parameters
     ----------
@@ -54,7 +54,9 @@ def read_transcript(file: Path, recording: Path, tier: str | None = None) -> Tra
     recording : Path
         The times of a .PHN file are in its samples.
     tier : str, optional
-        Tier of a TextGrid; ``"phones"`` by default.
+        Tier of a TextGrid; ``"phones"`` or ``"words"`` by default.
+    labels : str
+        What to read.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def read_transcript(file: Path, recording: Path, tier: str | None = None) -> Tra
     """
     ending = file.suffix.lower()
     if ending in (".phn", ".textgrid"):
-        intervals = read_phn(file, _rate(recording)) if ending == ".phn" else read_textgrid(file, tier or TIER)
+        intervals = read_phn(file, _rate(recording)) if ending == ".phn" else read_textgrid(file, tier or labels)
         return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), (), file, note)
@@ -76,25 +78,31 @@ def _rate(recording: Path) -> int:
         return PHN_RATE
 
 
-def beside_each(recordings: Sequence[Recording], tier: str | None) -> list[TranscriptOrError]:
+def beside_each(
+    recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
+) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from TextGrids."""
-    return [_first(each, [each.path], f"beside {each.path.name}", tier) for each in recordings]
+    return [_first(each, [each.path], f"beside {each.path.name}", tier, labels) for each in recordings]
 
 
-def in_folder(folder: Path, recordings: Sequence[Recording], tier: str | None) -> list[TranscriptOrError]:
+def in_folder(
+    folder: Path, recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
+) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
     places = [[folder / each.name.parent / each.path.name, folder / each.path.name] for each in recordings]
-    return [_first(each, where, f"in {folder}", tier) for each, where in zip(recordings, places, strict=True)]
+    return [_first(each, where, f"in {folder}", tier, labels) for each, where in zip(recordings, places, strict=True)]
 
 
-def _first(recording: Recording, places: Sequence[Path], where: str, tier: str | None) -> TranscriptOrError:
-    endings = (".textgrid",) if tier else FILES
+def _first(
+    recording: Recording, places: Sequence[Path], where: str, tier: str | None, labels: Labels
+) -> TranscriptOrError:
+    endings = (".textgrid",) if tier else FILES if labels == "phones" else FILES[1:]
     file = next((file for place in places if (file := sibling_file(place, endings)) is not None), None)
     if file is None:
-        names = ".TextGrid" if tier else NAMES
-        return InputError(f"{recording.path}: no {names} file of its name {where}", "write its phones into one")
+        names = ".TextGrid" if tier else NAMES[labels]
+        return InputError(f"{recording.path}: no {names} file of its name {where}", f"write its {labels} into one")
     try:
-        return read_transcript(file, recording.path, tier)
+        return read_transcript(file, recording.path, tier, labels)
     except InputError as error:
         return error
 
@@ -109,7 +117,9 @@ def is_table(file: Path) -> bool:
         return True
 
 
-def in_table(table: Path, recordings: Sequence[Recording] | None) -> list[tuple[Recording, TranscriptOrError]]:
+def in_table(
+    table: Path, recordings: Sequence[Recording] | None, labels: Labels = "phones"
+) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
     A recording gets the channel that its row names.
@@ -117,15 +127,17 @@ def in_table(table: Path, recordings: Sequence[Recording] | None) -> list[tuple[
     Raises
     ------
     InputError
-        The table cannot be read, or a row has no phones.
+        The table cannot be read, or a row has no such labels.
     """
     found, note = read_table(table)
     rows = list(found)
-    if bad := next((row for row in rows if row.problem or row.phones is None), None):
-        raise InputError(f"{table}, line {bad.line}: {bad.problem or 'no phones'}", "correct the line")
+    read = [row.phones if labels == "phones" else tuple(row.words.split()) or None for row in rows]
+    for each, those in zip(rows, read, strict=True):
+        if each.problem or those is None:
+            raise InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
 
     def transcript(row: Row) -> Transcript:
-        return Transcript(row.phones or (), (), table, note)
+        return Transcript(row.phones or () if labels == "phones" else tuple(row.words.split()), (), table, note)
 
     if recordings is None:
         return [(Recording(table.parent / row.audio, Path(row.id), row.channel), transcript(row)) for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
+from speechctc.corpora.corpus import Corpus
 from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import FOUND, named_inventory
@@ -113,7 +115,7 @@ class WordPhones:
         notes = [f"words: {count:,} in {len(self.words):,} utterances, {source}"] if self.words else []
         if near:
             pairs = some([f"{phone} as {to}" for phone, to in sorted(near.items())], 20)
-            notes.append(f"phones that only foreign words have, or only dev or test, become the nearest: {pairs}")
+            notes.append(f"phones that only foreign words have become the nearest: {pairs}")
         return notes + self._pronouncer.notes()
 
     def warnings(self) -> list[str]:
@@ -134,6 +136,14 @@ class WordPhones:
             )
         return warnings
 
+    def add_to(self, corpus: Corpus) -> Corpus:
+        """Return a corpus with its words, in its phone set."""
+        if not self.words:
+            return corpus
+        notation = Notation(corpus.inventory().phones)
+        words = {id: tuple(_rewritten(word, notation) for word in each) for id, each in self.words.items()}
+        return dataclasses.replace(corpus, words=words)
+
     def _all(self, text: str) -> list[Word]:
         if text not in self._read:
             self._read[text] = self._pronouncer.read(text)
@@ -142,12 +152,10 @@ class WordPhones:
     def _written(self, word: Word) -> Word:
         """Return a word in the phone set, without the phones to ignore."""
         ignored = frozenset(self._config.ignore)
-        written = []
-        for reading in word.pronunciations:
-            phones = self._native.write(reading) if self._native else reading
-            if phones and (kept := tuple(phone for phone in phones if phone not in ignored)):
-                written.append(kept)
-        return Word(word.text, tuple(dict.fromkeys(written)))
+        if self._native:
+            word = _rewritten(word, self._native)
+        kept = (tuple(phone for phone in reading if phone not in ignored) for reading in word.pronunciations)
+        return Word(word.text, tuple(dict.fromkeys(reading for reading in kept if reading)))
 
     def _check_rate(self, phones: Sequence[str], audio: Path, seconds: float | None) -> None:
         try:
@@ -174,3 +182,9 @@ class WordPhones:
         if not apart or median(distance for _, distance in apart) > CLOSE:
             return []
         return [id for id, distance in apart if distance > APART]
+
+
+def _rewritten(word: Word, notation: Notation) -> Word:
+    """Return a word in another notation, without pronunciations that cannot be written in it."""
+    written = (notation.write(reading) for reading in word.pronunciations)
+    return Word(word.text, tuple(dict.fromkeys(reading for reading in written if reading)))

@@ -12,12 +12,13 @@ import torch
 
 from speechctc.alignment.placement import Placement, place
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import ANY, Items, Unit, units_of
+from speechctc.alignment.transcript import ANY, Items, Unit, is_plain, units_of
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.timed import Misfit, Word
+from speechctc.phones.inventory import Inventory
 
 
 class Aligned(NamedTuple):
@@ -26,6 +27,22 @@ class Aligned(NamedTuple):
     segments: tuple[Segment, ...]
     words: tuple[Word, ...]
     misfits: tuple[Misfit, ...]
+
+
+def check_phones(file: str, items: Items, silences: Sequence[str], inventory: Inventory) -> None:
+    """Check that all phones of a transcript are phones of the model.
+
+    Raises
+    ------
+    InputError
+        One is not.
+    """
+    try:
+        for phones in (phones for unit in units_of(items) for phones in unit.pronunciations):
+            inventory.encode(phones)
+        inventory.encode(silences)
+    except InputError as error:
+        raise InputError(f"{file}: {error.what}", f"the model's are: {' '.join(inventory.phones)}") from None
 
 
 def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> None:
@@ -63,7 +80,7 @@ def recognition(
     posteriors: Posteriors,
     segmenter: Segmenter,
     find_misfits: bool,
-    silences: Sequence[int],
+    silences: Sequence[str],
 ) -> Recognition:
     """Place a transcript in a recording, and return its phones, words and misfits.
 
@@ -86,9 +103,13 @@ def recognition(
     InputError
         The recording is too short, or the transcript cannot be compiled.
     """
-    if not posteriors.frames or not items:
+    if not items:
         return Recognition(name, seconds, (), 0.0)
-    placed = place(items, segmenter.inventory.encode, posteriors, find_misfits, silences)
+    encode = segmenter.inventory.encode
+    if is_plain(items) and not find_misfits:
+        labels = [label for unit in units_of(items) for label in encode(unit.pronunciations[0])]
+        check_fit(name, labels, posteriors.frames, seconds)
+    placed = place(items, encode, posteriors, find_misfits, encode(silences))
     if placed.score == -math.inf:
         raise InputError(
             f"{name}: its {seconds:.2f} s are too short for the transcript", "check that they belong together"
@@ -162,10 +183,10 @@ def _words(
     for unit, group in groupby(pairs, key=lambda pair: pair[0].unit):
         inside = list(group)
         score = -sum(visit.deficit for visit, _ in inside) / len(inside)
-        words.append(Word(units[unit].text, inside[0][1].start, inside[-1][1].end, score))
+        words.append(Word(units[unit].text, inside[0][1].start, inside[-1][1].end, score, unit))
     for stretch in placed.stretches:
         if stretch.wanted:
-            words.append(Word(ANY, _edge(clock, stretch.first, seconds), _edge(clock, stretch.end, seconds), 0.0))
+            words.append(Word(ANY, _edge(clock, stretch.first, seconds), _edge(clock, stretch.end, seconds), 0.0, -1))
     return sorted(words, key=lambda word: (word.start, word.end))
 
 

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import Items, is_plain, parse_phones, units_of
+from speechctc.alignment.transcript import Items, parse_phones
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
-from speechctc.inference.alignment import check_fit, recognition
+from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits
 from speechctc.inference.result import Recognition
@@ -226,15 +226,8 @@ class Recogniser:
         phones : sequence of str
             Phones of the model, in order. ``*`` stands for any stretch of sound, ``(a|b c|)`` for alternatives, of
             which an empty one makes the others optional.
-        rate : int, optional
-            Hz, of samples.
-        channel : int, optional
-            The channel of a file to read, counted from 1; None: the mean of all.
-
-        Returns
-        -------
-        Recognition
-            With a score.
+        rate, channel : int, optional
+            As for `decode`.
 
         Raises
         ------
@@ -259,31 +252,17 @@ class Recogniser:
         recording, rate, channel
             As for `align`.
         items : Items
-            A transcript; see `speechctc.alignment.transcript`.
-        find_misfits : bool
-            Words may be missing from the recording, and the recording may hold what is not in the transcript; both are
-            in the result's `misfits`. What costs nothing is not looked for: without this, every word is placed.
-        silences : sequence of str
-            Phones of the model that may stand between words.
-
-        Raises
-        ------
-        InputError
-            As `align`.
+            The transcript.
+        find_misfits, silences
+            As for `speechctc.alignment.placement.place`; silences by name.
         """
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
-            try:
-                labels = [label for unit in units_of(items) for label in self.inventory.encode(unit.pronunciations[0])]
-                between = self.inventory.encode(silences)
-            except InputError as error:
-                raise InputError(f"{name}: {error.what}", f"the model's are: {' '.join(self.phones)}") from None
+            check_phones(name, items, silences, self.inventory)
             with Posteriors(len(self.phones) + 1) as posteriors:
                 for block in self.logit_blocks(blocks):
                     posteriors.append(log_softmax(block))
-                if is_plain(items) and not find_misfits:
-                    check_fit(name, labels, posteriors.frames, blocks.seconds)
                 segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, between)
+                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

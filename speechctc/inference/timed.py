@@ -20,12 +20,15 @@ class Word(NamedTuple):
     score : float
         How well the word fits: the log probability of its phones less that of the best classes, divided by the number
         of phones; at most 0.
+    number : int
+        Its number in the transcript, from 0; those of all alternatives are counted. -1 for an open stretch.
     """
 
     word: str
     start: float
     end: float
     score: float
+    number: int
 
 
 class Misfit(NamedTuple):

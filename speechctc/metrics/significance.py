@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,19 @@ class PairedTest:
     p_bootstrap: float
     p_matched_pairs: float
     utterances: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON reports."""
+        return asdict(self) | {"is_significant": self.is_significant}
+
+    def to_text(self) -> str:
+        """Return the difference and the tests as text."""
+        said = "they differ" if self.is_significant else "chance may explain it"
+        interval = f"95 % interval {self.low:+.2f} to {self.high:+.2f}, drawn over {self.over}"
+        return (
+            f"{self.difference:+.2f} points ({interval});"
+            f" p = {self.p_bootstrap:.3g} by the bootstrap, {self.p_matched_pairs:.3g} by matched pairs: {said}"
+        )
 
     @property
     def is_significant(self) -> bool:

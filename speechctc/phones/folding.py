@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from speechctc.errors import InputError
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT48, TIMIT61, TIMIT_TO_39, TIMIT_TO_48, Inventory
 from speechctc.phones.labels import nfc
+from speechctc.phones.marks import KINDS, apply_marks
+
+STRIP = "strip:"
+"""What a folding by classes of marks begins with."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def parse_folding(spec: str | Mapping[str, str | None]) -> Folding:
 def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory) -> Folding:
     """Return the folding that a config names; ``"auto"`` is timit39 for TIMIT's sets and none for others.
 
+    ``"strip:tone,length"`` counts phones as one that differ only in these classes of marks (`speechctc.phones.marks`).
+
     Raises
     ------
     InputError
@@ -85,6 +91,8 @@ def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory) -> F
     """
     if spec == "auto":
         spec = "timit39" if phones.name.startswith("timit") else "none"
+    if isinstance(spec, str) and spec.startswith(STRIP):
+        return _without_marks(spec, phones)
     fold = parse_folding(spec)
     if fold.name in _FOLDED:
         others = [phone for phone in phones.phones if phone not in _FOLDED[fold.name] and phone not in SILENCES]
@@ -96,6 +104,17 @@ def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory) -> F
                 "set score.fold=auto, or none, or a mapping of your own phones",
             )
     return fold
+
+
+def _without_marks(spec: str, phones: Inventory) -> Folding:
+    """Return the folding of the phones of a set that leaves classes of marks out."""
+    kinds = [kind for kind in KINDS if kind in spec.removeprefix(STRIP).split(",")]
+    if not kinds or set(kinds) != set(spec.removeprefix(STRIP).split(",")):
+        raise InputError(f"there is no folding {spec!r}", f"name classes of marks: {STRIP}{','.join(KINDS)}")
+    folded = {phone: "".join(apply_marks(phone, dict.fromkeys(kinds, "strip"))) for phone in phones.phones}
+    changed = {phone: to for phone, to in folded.items() if to and to != phone}
+    dropped = frozenset(phone for phone, to in folded.items() if not to)
+    return Folding(spec, changed, dropped, f"phones that differ only in {' and '.join(kinds)} counted as one")
 
 
 def fold_labels(phones: Sequence[str], to: str) -> tuple[list[str], list[int]]:

@@ -14,7 +14,7 @@ from speechctc.phones.articulation import SOUNDS
 _NAMES = dict(
     pair.split(">")
     for pair in (
-        '?>ʔ A>ɑ N>ŋ S>ʃ X>χ dZ>dʒ tS>tʃ l#>l̥ r#>r̥ tl#>tl̥ l->ɫ t[>t̪ e->e u->ʉ u">ʉ tɕh>tɕʰ ph>pʰ s.>ʂ i.>ɨ r.>ɽ n^>ɲ '
+        'A>ɑ N>ŋ S>ʃ X>χ dZ>dʒ tS>tʃ l#>l̥ r#>r̥ tl#>tl̥ l->ɫ t[>t̪ e->e u->ʉ u">ʉ tɕh>tɕʰ ph>pʰ s.>ʂ i.>ɨ r.>ɽ n^>ɲ '
         "k`>kʼ t`>tʼ tʃ`>tʃʼ ss>sː sx>ɧ aa>aː ee>eː nɡ>ŋ inɡ>iŋ Φ>ɸ ε>ɛ"
     ).split()
 )
@@ -22,6 +22,7 @@ _VOWELS = "".join(symbol for symbol, sound in SOUNDS.items() if sound.vowel) + "
 _CONSONANTS = "".join(symbol for symbol, sound in SOUNDS.items() if not sound.vowel) + "ɡɫ"
 # One or two vowels with their modifiers, or anything before the next vowel.
 _PHONE = re.compile(f"(?:[{_VOWELS}][^{_VOWELS}{_CONSONANTS}]*){{1,2}}|[^{_VOWELS}]+")
+_LONG = re.compile("[:ː]+")
 _LANGUAGE = re.compile(r"\((.*)\)")
 _MODIFIERS = ("Lm", "Mn", "Sk")  # Unicode's categories of length, aspiration, diacritics
 
@@ -81,7 +82,7 @@ def pieces(names: Sequence[str], language: str) -> list[Piece]:
 @lru_cache(maxsize=4096)
 def _labels(name: str) -> tuple[str, ...]:
     """Return the labels of one name: usually one, and none for a pause."""
-    name = _NAMES.get(name, name).strip("_ˈˌ").replace(":", "ː")
+    name = _LONG.sub("ː", _NAMES.get(name, name).strip("_ˈˌ").replace("?", "ʔ"))
     letters = unicodedata.normalize("NFD", name).replace("c\u0327", "ç")
     return tuple(unicodedata.normalize("NFC", part) for part in _PHONE.findall(letters))
 

@@ -6,6 +6,7 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
+from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Synthesiser, Voice, WordStart
 from speechctc.pronunciation.ipa import pieces
 from speechctc.pronunciation.languages import find_voice, foreign_script
@@ -43,6 +44,11 @@ class Reader:
         self._speaker = _speaker()
         self._voice = find_voice(language, _voices())
         self.language = self._voice.languages[0]
+        if not self.read("a i u 1 2 3"):
+            raise InputError(
+                f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it",
+                "choose a related language, or give corpus.dictionary alone",
+            )
 
     def read(self, text: str) -> list[SpokenWord]:
         """Return the words of a text in order; words that eSpeak NG joins ("of the") are one."""

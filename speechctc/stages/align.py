@@ -8,64 +8,162 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from speechctc.audio.recordings import Recording, find_recordings, left_out
+from speechctc.alignment.transcript import Items, Unit, parse_phones, parse_words, units_of
 from speechctc.corpora import transcripts
-from speechctc.corpora.transcripts import Transcript, TranscriptOrError
+from speechctc.corpora.transcripts import Labels, Transcript
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
+from speechctc.inference.timed import misfits_text
 from speechctc.inference.writer import Delivery, deliver, left_to_do, say_if_uncalibrated
-from speechctc.phones.inventory import Inventory
+from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.progress import Reporter
+from speechctc.pronunciation.pronouncer import Pronouncer
+from speechctc.stages.align_tasks import Task
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
-EXAMPLES = 8  # phones of the model to name if words were given
+EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation
+MISFITS = 3
+"""Exit status if all recordings were aligned, and some do not fit their transcripts."""
 
 
-class Task(NamedTuple):
-    """A recording and its transcript, or the error that says why there is none."""
+class Placing(NamedTuple):
+    """How transcripts are placed.
 
-    recording: Recording
-    transcript: TranscriptOrError
+    Attributes
+    ----------
+    pronouncer : Pronouncer, optional
+        The transcripts hold words, which this reads; None: they hold phones.
+    find_misfits : bool
+        Mark what is missing from the recordings, and what they hold beyond the transcripts.
+    silences : tuple of str
+        Phones of the model that may stand between words.
+    """
+
+    pronouncer: Pronouncer | None = None
+    find_misfits: bool = False
+    silences: tuple[str, ...] = ()
 
 
-def align(recogniser: Recogniser, tasks: Sequence[Task], options: OutputOptions, reporter: Reporter) -> int:
+def choose_placing(
+    inventory: Inventory,
+    labels: Labels,
+    dictionary: Path | None,
+    language: str | None,
+    misfits: bool | None,
+    silence: str | None,
+) -> Placing:
+    """Return how to place transcripts of phones or words.
+
+    Parameters
+    ----------
+    inventory : Inventory
+        The phones of the model.
+    labels : str
+        What the transcripts hold.
+    dictionary, language : Path, str or None
+        What reads words.
+    misfits : bool or None
+        None: look for misfits where the transcripts hold words.
+    silence : str or None
+        Phones, separated by spaces; None: where the transcripts hold words, all labels of silence.
+
+    Raises
+    ------
+    InputError
+        Words, and nothing to read them; or a dictionary or a language, and no words.
+    """
+    if labels == "phones" and (dictionary or language):
+        raise InputError("--dictionary and --language read words, and there are none", "give the words with --words")
+    if labels == "words" and not (dictionary or language):
+        raise InputError("--words needs pronunciations", "give --language en-us or another, or --dictionary FILE")
+    words = labels == "words"
+    found = [phone for phone in inventory.phones if phone in SILENCES] if words else []
+    silences = tuple(found if silence is None else silence.split())
+    if unknown := [phone for phone in silences if phone not in inventory.phones]:
+        raise InputError(f"--silence {unknown[0]}: not a phone of the model", f"choose of {' '.join(inventory.phones)}")
+    pronouncer = Pronouncer(dictionary, language, inventory) if words else None
+    return Placing(pronouncer, words if misfits is None else misfits, silences)
+
+
+def align(
+    recogniser: Recogniser,
+    tasks: Sequence[Task],
+    options: OutputOptions,
+    reporter: Reporter,
+    placing: Placing | None = None,
+) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
 
-    The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed.
+    The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed, `MISFITS` if all were aligned and
+    some do not fit their transcripts.
 
     Raises
     ------
     InputError
         The output cannot hold the results, or files that a person made or changed would be replaced.
     """
+    placing = placing or Placing()
     check_out([task.recording for task in tasks], options)
     say_if_uncalibrated(recogniser, options, reporter)
     left = {recording.path for recording in left_to_do([task.recording for task in tasks], options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
-    errors: dict[str, float] = {}
-    results = map_in_threads(lambda task: _place(recogniser, task, options.channel), tasks, options.jobs)
-    delivery = Delivery([task.recording for task in tasks], _collect_errors(results, errors), options)
+    seen = _Seen({}, [])
+    # eSpeak NG reads one text at a time: not in the threads
+    prepared = ((task, _items(task, recogniser.inventory, placing.pronouncer)) for task in tasks)
+    results = map_in_threads(lambda each: _place(recogniser, *each, options.channel, placing), prepared, options.jobs)
+    delivery = Delivery([task.recording for task in tasks], seen.collect(results), options)
     status = deliver(delivery, "aligning", reporter, aligned=True)
-    if errors:
-        reporter.note(_errors_text(errors))
-    return status
+    for line in [*(placing.pronouncer.notes() if placing.pronouncer else ()), *seen.lines]:
+        reporter.note(line)
+    if seen.errors:
+        reporter.note(_errors_text(seen.errors))
+    return status or (MISFITS if seen.lines else 0)
 
 
-def _place(recogniser: Recogniser, task: Task, channel: int | None) -> Recognition:
-    """Align one recording; if its transcript has times, compare the boundaries."""
+def _items(task: Task, inventory: Inventory, pronouncer: Pronouncer | None) -> Items | InputError:
+    """Return a transcript to place, or the error that says why there is none."""
     path, transcript = task.recording.path, task.transcript
     if isinstance(transcript, InputError):
-        raise transcript
-    if not transcript.phones:
-        where = f" in {transcript.file}" if transcript.file else ""
-        raise InputError(f"{path}: no phones to align{where}", "give some, separated by spaces")
-    if _look_like_words(transcript.phones, recogniser.inventory):
-        raise _words_error(path, transcript, recogniser.inventory)
-    result = recogniser.align(path, transcript.phones, channel=task.recording.channel or channel)
-    pairs = list(zip(transcript.starts, result.segments, strict=False))[1:]
+        return transcript
+    what = "words" if pronouncer else "phones"
+    where = f" in {transcript.file}" if transcript.file else ""
+    try:
+        if pronouncer is not None:
+            items = parse_words(" ".join(transcript.labels), lambda text: _read(text, pronouncer))
+        else:
+            items = parse_phones(transcript.labels, inventory.phones)
+            if _look_like_words([unit.text for unit in units_of(items)], inventory):
+                return _words_error(path, transcript, inventory)
+    except InputError as error:
+        return InputError(f"{path}: {error.what}{where}", error.fix)
+    return items or InputError(f"{path}: no {what} to align{where}", "give some, separated by spaces")
+
+
+def _read(text: str, pronouncer: Pronouncer) -> list[Unit]:
+    """Return the words of a text with their pronunciations."""
+    words = pronouncer.read(text)
+    if unknown := sorted({word.text for word in words if not word.pronunciations}):
+        named = ", ".join(unknown[:EXAMPLES]) + (" and others" if len(unknown) > EXAMPLES else "")
+        raise InputError(f"no pronunciation for {named}", "add them to the dictionary, or write * in their place")
+    return [Unit(word.text, word.pronunciations) for word in words]
+
+
+def _place(
+    recogniser: Recogniser, task: Task, items: Items | InputError, channel: int | None, placing: Placing
+) -> Recognition:
+    """Align one recording; if its transcript has times, compare the boundaries."""
+    if isinstance(items, InputError):
+        raise items
+    channel = task.recording.channel or channel
+    find = placing.find_misfits
+    result = recogniser.place(task.recording.path, items, channel=channel, find_misfits=find, silences=placing.silences)
+    starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
+    if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
+        return result
+    pairs = list(zip(starts, result.segments, strict=True))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
 
 
@@ -77,7 +175,7 @@ def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:
 
 
 def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
-    some = " ".join(transcript.phones[:6]) + (" ..." if len(transcript.phones) > 6 else "")
+    some = " ".join(transcript.labels[:6]) + (" ..." if len(transcript.labels) > 6 else "")
     where = f"{path}: {transcript.file}" if transcript.file else str(path)
     fix = f"give phones of the model, such as {' '.join(inventory.phones[:EXAMPLES])}"
     text = transcript.file is not None and transcript.file.suffix.lower() in transcripts.TEXTS
@@ -85,14 +183,23 @@ def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> In
     return InputError(f"{where}: these look like words, not phones: {some}", fix + advice)
 
 
-def _collect_errors(
-    results: Iterable[Recognition | InputError], errors: dict[str, float]
-) -> Iterator[Recognition | InputError]:
-    """Yield the results, and collect the errors of given boundaries by file."""
-    for result in results:
-        if isinstance(result, Recognition) and result.given_error is not None:
-            errors[result.file] = result.given_error
-        yield result
+class _Seen(NamedTuple):
+    """What the results say about their transcripts: errors of given boundaries by file, and lines on misfits."""
+
+    errors: dict[str, float]
+    lines: list[str]
+
+    def collect(self, results: Iterable[Recognition | InputError]) -> Iterator[Recognition | InputError]:
+        """Yield the results, and collect from them."""
+        for result in results:
+            if isinstance(result, Recognition):
+                if result.given_error is not None:
+                    self.errors[result.file] = result.given_error
+                if result.misfits:
+                    self.lines.append(f"{result.file}: {misfits_text(result.misfits)}")
+                if result.note:
+                    self.lines.append(result.note)
+            yield result
 
 
 def _errors_text(errors: dict[str, float]) -> str:
@@ -106,66 +213,3 @@ def _errors_text(errors: dict[str, float]) -> str:
         f"the boundaries of the transcripts of {len(errors)} recordings are {middle:.1f} ms from the aligned ones"
         f" (median of the recordings' medians); farthest: {named}"
     )
-
-
-def find_tasks(
-    arguments: Sequence[Path], phones: str | None, given: Path | None, tier: str | None, reporter: Reporter
-) -> list[Task]:
-    """Pair recordings with their phones.
-
-    Parameters
-    ----------
-    arguments : sequence of Path
-        Files, folders, patterns; may be empty if `given` is a table, whose rows then name the recordings.
-    phones : str or None
-        Labels of a single recording, separated by spaces.
-    given : Path or None
-        A table with the columns id, audio and phones; a folder of transcripts named like the recordings; or the
-        transcript of a single recording. If this and `phones` are None, the transcripts are files in the folders of the
-        recordings.
-    tier : str or None
-        The tier of the TextGrids; if it is given, only TextGrids are read.
-    reporter : Reporter
-        Receives the names of files that are left out.
-
-    Raises
-    ------
-    InputError
-        Both `phones` and `given`, no recordings, or a table that cannot be read.
-    """
-    if phones is not None and given is not None:
-        raise InputError("both --phones and --transcripts are given", "give one of them")
-    if given is not None and not given.is_dir() and transcripts.is_table(given):
-        pairs = transcripts.in_table(given, find_recordings(arguments) if arguments else None)
-        return _noted_tasks(pairs, reporter)
-    recordings = find_recordings(arguments)
-    for line in left_out(arguments):
-        reporter.note(line)
-    if not recordings:
-        raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
-        of = "--phones are" if phones is not None else f"{given} is"
-        fix = "use --transcripts with a table or a folder"
-        raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return _noted_tasks(zip(recordings, _known(recordings, phones, given, tier), strict=True), reporter)
-
-
-def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:
-    """Return the pairs as tasks; print each note on how a transcript was read once."""
-    tasks = [Task(*pair) for pair in pairs]
-    notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
-    for note in filter(None, dict.fromkeys(notes)):
-        reporter.warn(note)
-    return tasks
-
-
-def _known(
-    recordings: Sequence[Recording], phones: str | None, given: Path | None, tier: str | None
-) -> list[TranscriptOrError]:
-    if phones is not None:
-        return [Transcript(tuple(phones.split()))]
-    if given is None:
-        return transcripts.beside_each(recordings, tier)
-    if given.is_dir():
-        return transcripts.in_folder(given, recordings, tier)
-    return [transcripts.read_transcript(given, recordings[0].path, tier)]

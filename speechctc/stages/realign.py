@@ -72,10 +72,10 @@ def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> 
                 made.append(utterance)
             splits[split] = tuple(made)
     _report(scored, corpus.words, reporter)
-    words = corpus.words | {
+    chosen = corpus.words | {
         each.utterance.id: _first(corpus.words[each.utterance.id], each.variants) for each in scored
     }
-    return dataclasses.replace(corpus, splits=splits, words=words)
+    return dataclasses.replace(corpus, splits=splits, words=chosen)
 
 
 def _first(words: Sequence[Word], variants: Sequence[int]) -> tuple[Word, ...]:
@@ -111,7 +111,7 @@ class _Scorer:
         """Return the utterance with its best pronunciations; None where its recording cannot be read."""
         rate = self._recogniser.config.features.sample_rate
         try:
-            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel)
+            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
         except InputError:  # extraction skips it and gives the reason
             return None
         logits = self._recogniser.logits(samples, rate)

@@ -13,6 +13,7 @@ from speechctc.metrics.edits import Edit, align
 from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline
 from speechctc.phones.folding import Folding
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance
+from speechctc.stages.utterance_sound import sound_of
 
 PAGE_RATE = 16000  # Hz, of the sound on pages
 _SAID_OF_REFERENCE = {"right": "right", "deleted": "deleted", "substituted": "recognised as"}
@@ -62,7 +63,7 @@ def show(
 
 def _example(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> Example:
     utterance = result.utterance
-    samples, _ = sound_file.read(utterance.audio, PAGE_RATE, utterance.channel)
+    samples, _ = sound_file.read(utterance.audio, PAGE_RATE, utterance.channel, utterance.stretch)
     times, placed = _reference_times(result, recogniser)
     edits = align(utterance.phones, result.phones, folding)
     tiers = [Tier("recognised", tuple(_recognised(result, edits)))]
@@ -78,7 +79,7 @@ def _reference_times(result: ScoredUtterance, recogniser: Recogniser) -> tuple[T
     if utterance.times is not None:
         return utterance.times, "times of the reference as labelled"
     try:
-        found = recogniser.align(utterance.audio, utterance.phones, channel=utterance.channel)
+        found = recogniser.align(phones=utterance.phones, **sound_of(utterance, recogniser))
     except InputError:
         return None, "the reference could not be placed in time"
     return [(each.start, each.end) for each in found.segments], "times of the reference as the model aligns it"

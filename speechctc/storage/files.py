@@ -57,6 +57,11 @@ def write_text(path: Path, text: str) -> None:
     write_file(path, lambda draft: _write_bytes(draft, content))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, as `write_file` does."""
+    write_file(path, lambda draft: _write_bytes(draft, content))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write plain values as JSON; bytes of file names that are not UTF-8 are escaped as lone surrogates."""
     content = (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

@@ -84,6 +84,24 @@ def write_json(path: Path, value: Any, overwrite: bool = False) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n", overwrite)
 
 
+def write_bytes(path: Path, content: bytes, overwrite: bool = False) -> None:
+    """Write a file, a picture for example, and record it.
+
+    Raises
+    ------
+    InputError
+        The file was changed since it was written; see `refuse_changed`.
+    """
+    refuse_changed([path], overwrite)
+    if _is_special(path):
+        path.write_bytes(content)
+        return
+    path = path.resolve() if path.is_symlink() else path
+    with draft_file(path) as draft:
+        draft.write_bytes(content)
+        _put_in_place(draft, path, overwrite)
+
+
 @contextmanager
 def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     """Open a file for writing, which gets its name when it is complete.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,18 +36,12 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
     InputError
         There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
     """
-    try:
-        import uvicorn
+    _check_installed()
+    import uvicorn
 
-        from speechctc.studio.guard import Guard
-        from speechctc.studio.server import build_app
-    except ImportError as error:
-        if error.name not in ("uvicorn", "starlette"):
-            raise
-        raise InputError(
-            f"the studio needs {error.name}, which is not installed", "pip install 'speechctc[studio]'"
-        ) from None
+    from speechctc.studio.guard import Guard
     from speechctc.studio.microphone import Microphone, recover
+    from speechctc.studio.server import build_app
     from speechctc.studio.studio import Studio
 
     folder, opened = _folder(place)
@@ -79,6 +74,12 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
         studio.close()
         if studio.training.is_running():
             say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
+
+
+def _check_installed() -> None:
+    for name in ("starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise InputError(f"the studio needs {name}, which is not installed", "pip install 'speechctc[studio]'")
 
 
 def listen(port: int) -> socket.socket:

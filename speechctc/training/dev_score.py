@@ -2,31 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import best_labels
+from speechctc.features.filterbank import frame_mask
 from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.model.net import output_frames
+from speechctc.model.piece_wins import PieceWins, counted_wins
 from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.training.batches import Loader
+from speechctc.training.chunks import Batch
 from speechctc.training.train_step import Learner
 
-BLANK_COLLAPSE = 0.995  # fraction of blank frames on dev from which the output counts as all blank
-PATIENCE_WITH_BLANKS = 4  # such epochs in a row before the warning
+OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
 
 
 @dataclass(frozen=True)
 class DevScore:
-    """Edit counts, loss per phone, and the fraction of frames whose best class is the blank."""
+    """The scores of dev.
+
+    Attributes
+    ----------
+    counts : EditCounts
+    loss : float
+        Per phone.
+    blank_share : float
+        Fraction of frames whose best class is the blank.
+    entropy : float
+        Mean entropy of the output of a frame, nats.
+    dead_phones : tuple of str
+        Phones that occur at least ten times in dev, and are the best class of no frame.
+    dead_pieces : float or None
+        Share of maxout pieces that never win in the first batch; None for a net without maxout.
+    """
 
     counts: EditCounts
     loss: float
     blank_share: float
+    entropy: float = 0.0
+    dead_phones: tuple[str, ...] = ()
+    dead_pieces: float | None = None
+
+
+class _FrameSums:
+    """Sums over the frames of dev, on the device until they are read.
+
+    Attributes
+    ----------
+    totals : Tensor, shape = (3,), float64
+        Blank frames, frames, and the sum of their entropies in nats.
+    best : Tensor, shape = (classes,), int64
+        Frames for which each class is the best.
+    """
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self.totals = torch.zeros(3, dtype=torch.float64, device=device)
+        self.best = torch.zeros(classes, dtype=torch.int64, device=device)
+
+    def add(self, logits: Tensor, inside: Tensor) -> None:
+        """Add the frames of a batch, (n_batch, max_frames, classes), where `inside` is true."""
+        best, log_p = logits.argmax(2), logits.log_softmax(2)
+        entropy = torch.special.entr(log_p.exp()).sum(2)
+        new = ((best == 0) & inside).sum(), inside.sum(), torch.where(inside, entropy, 0.0).sum()
+        self.totals += torch.stack([value.double() for value in new])
+        self.best.index_add_(0, best.flatten(), inside.flatten().long())
 
 
 @torch.inference_mode()
@@ -40,19 +85,18 @@ def score_dev(
 ) -> DevScore | None:
     """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
     learner.net.eval()
-    ranks = learner.ranks
-    counts, sums = EditCounts(), [0.0, 0.0, 0.0, 0.0]
+    ranks, classes = learner.ranks, len(inventory.phones) + 1
+    counts, sums, frame_sums = EditCounts(), [0.0, 0.0], _FrameSums(classes, learner.device)
+    wins = PieceWins()
     for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
         if batch is None or stopped():
             break
-        logits, frames = learner.forward(batch)
+        logits, frames, wins = _forward(learner, batch, wins)
         losses = learner.losses(logits, frames, batch).double().cpu()
         feasible = losses.isfinite()
-        inside = torch.arange(logits.shape[1], device=logits.device) < frames[:, None]
-        blanks = ((logits.argmax(2) == 0) & inside).sum()
         labels = torch.from_numpy(batch.counts)[feasible].sum()
-        new = (losses[feasible].sum(), labels, blanks, frames.sum())
-        sums = [total + float(value) for total, value in zip(sums, new, strict=True)]
+        sums = [total + float(value) for total, value in zip(sums, (losses[feasible].sum(), labels), strict=True)]
+        frame_sums.add(logits, torch.arange(logits.shape[1], device=logits.device) < frames[:, None])
         for index, path in zip(batch.indices.tolist(), best_labels(logits, frames, lm, learner.config), strict=True):
             reference = inventory.decode(loader.split.labels(index).tolist())
             counts += edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
@@ -60,24 +104,35 @@ def score_dev(
     if any(ranks.max([float(stopped())])):
         return None
     edits = (counts.substitutions, counts.deletions, counts.insertions, counts.reference_phones, counts.utterances)
-    *edits_of_all, loss, phones, blank, seen = ranks.sum([*edits, *sums])
-    return DevScore(EditCounts(*map(int, edits_of_all)), loss / max(phones, 1), blank / max(seen, 1))
+    loss, phones, blank, seen, entropy, *rest = ranks.sum(
+        [*sums, *frame_sums.totals.tolist(), *edits, *frame_sums.best.tolist()]
+    )
+    return DevScore(
+        EditCounts(*map(int, rest[:5])),
+        loss / max(phones, 1),
+        blank / max(seen, 1),
+        entropy / max(seen, 1),
+        _dead_phones(loader, inventory, rest[5:]),
+        float(wins.dead_share()) if wins.layers else None,
+    )
 
 
-class BlankWatch:
-    """Warns when the net outputs blanks only, for longer than the usual first epochs."""
+def _forward(learner: Learner, batch: Batch, wins: PieceWins) -> tuple[Tensor, Tensor, PieceWins]:
+    """Return logits and output frames of a batch; of the first, also the wins of the maxout pieces."""
+    if wins.layers or learner.config.model.activation != "maxout":
+        return *learner.forward(batch), wins
+    ends = torch.as_tensor(output_frames(batch.frames, learner.config.model))
+    last = int(output_frames(int(batch.lengths.max()), learner.config.model))
+    with counted_wins(learner.net, frame_mask(ends, last)) as wins:
+        return *learner.forward(batch), wins
 
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-        self.epochs = 0
 
-    def see(self, dev: DevScore) -> None:
-        """Take an epoch's score."""
-        self.epochs = self.epochs + 1 if dev.blank_share > BLANK_COLLAPSE else 0
-        if self.epochs == 1:
-            self.reporter.note("  the net answers blank nearly everywhere; that is usual for the first epochs")
-        if self.epochs == PATIENCE_WITH_BLANKS:
-            self.reporter.warn(
-                f"{self.epochs} epochs of nothing but blanks: if the loss no longer falls, raise train.lr"
-                " or lower it tenfold, set model.norm=none, or check that labels and recordings belong together"
-            )
+def _dead_phones(loader: Loader, inventory: Inventory, best: Sequence[float]) -> tuple[str, ...]:
+    """Return the phones that are frequent in dev, and the best class of none of its frames."""
+    labels = torch.cat([shard.labels for shard in loader.split.shards])
+    there = torch.bincount(labels, minlength=len(best)).tolist()
+    return tuple(
+        phone
+        for phone, count, frames in zip(inventory.phones, there[1:], best[1:], strict=True)
+        if count >= OFTEN and not frames
+    )

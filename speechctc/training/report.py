@@ -38,16 +38,23 @@ def bar_text(progress: Progress, rate: float) -> str:
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(progress: Progress, dev: DevScore, loss: float, rate: float) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learner) -> dict[str, Any]:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
+    mean = loss / max(progress.phones, 1)
     return {
         "epoch": progress.epoch + 1,
         "step": progress.step,
-        "loss": loss / max(progress.phones, 1),
+        "loss": mean,
         "dev_loss": dev.loss,
+        "dev_gap": dev.loss - mean,
         "dev_per": dev.counts.per,
         "blank_share": dev.blank_share,
-        "lr": rate,
+        "entropy": dev.entropy,
+        "dead_phones": len(dev.dead_phones),
+        "dead_phone_names": " ".join(dev.dead_phones),
+        **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
+        **learner.norms.summary(),
+        "lr": learner.optimizer.param_groups[0]["lr"],
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
         "seconds": progress.seconds,
         "waited": progress.waited,

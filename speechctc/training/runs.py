@@ -3,6 +3,7 @@
 config.yaml      the config as resolved
 run.json         that config, seed, versions, hardware, command lines, data fingerprint
 metrics.jsonl    one line per epoch
+curves.png       the epochs as curves, if matplotlib is installed and train.curves=true
 best/ last/      checkpoints: the lowest dev PER, and the last state saved; best/calibration.json is written last
 tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 """
@@ -26,6 +27,7 @@ from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST
 from speechctc.storage import files
 from speechctc.storage.drafts import draft_folder
+from speechctc.training.curves_file import CurvesFile
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -39,6 +41,7 @@ MAY_CHANGE = (
     "train.keep_best",  # removed, as is the next: an old run may hold any value
     "train.average_best",
     "train.tensorboard",
+    "train.curves",
     "train.device",
     "train.finetune",
     "decode",
@@ -66,6 +69,7 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
         self._board: SummaryWriter | None = None
+        self._curves = CurvesFile(folder / "curves.png", wanted=False)
         self._begun = False
         self._latest_before: Path | None = None
 
@@ -93,10 +97,10 @@ class Run:
             self._stored_record()
             self.epochs()
 
-    def begin(self, config: Config, record: dict[str, Any]) -> None:
+    def begin(self, config: Config, record: dict[str, Any]) -> str:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
 
-        A resumed run keeps its record; the new session is added.
+        A resumed run keeps its record; the new session is added. Returns where the curves are, or why there are none.
 
         Raises
         ------
@@ -117,6 +121,8 @@ class Run:
         point_latest(self.folder)
         if config.train.tensorboard:
             self._board = _open_board(self.folder / "tensorboard")
+        self._curves = CurvesFile(self.folder / "curves.png", config.train.curves)
+        return self._curves.note
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.
@@ -169,12 +175,16 @@ class Run:
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
+        self._curves.update(lines)
         if self._board is not None:
             for name, value in line.items():
-                self._board.add_scalar(name, value, line["step"])
+                if isinstance(value, int | float):
+                    self._board.add_scalar(name, value, line["step"])
 
     def close(self) -> None:
-        """Flush and close the TensorBoard log."""
+        """Draw the last curves; flush and close the TensorBoard log."""
+        if self._begun:
+            self._curves.update(self.epochs(), last=True)
         if self._board is not None:
             self._board.close()
 

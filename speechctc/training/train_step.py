@@ -20,6 +20,7 @@ from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
 from speechctc.training.distributed import Ranks
+from speechctc.training.gradient_norms import GradientNorms
 from speechctc.training.optimise import (
     Stage,
     WeightEMA,
@@ -48,6 +49,8 @@ class Learner:
         Precision of the net's matrix products.
     ema : WeightEMA or None
         Exponential moving average of the weights, if ``train.ema`` asks for one.
+    norms : GradientNorms
+        Of the epoch so far.
     clock : Clock
         Times the parts of a step.
     """
@@ -62,6 +65,7 @@ class Learner:
         self.ema: WeightEMA | None = None
         self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
+        self.norms = GradientNorms(self.device, config.train.clip)
         self.clock = Clock()
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
@@ -84,8 +88,7 @@ class Learner:
             self.ranks.sum_gradients(self.net.parameters())
         with self.clock("optimiser"):
             self.scaler.unscale_(self.optimizer)
-            if self.config.train.clip:
-                torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.train.clip)
+            self.norms.clip(self.net.parameters())
             self.scaler.step(self.optimizer)
             self.scaler.update()
             if self.ema is not None:
@@ -136,11 +139,14 @@ class Learner:
         """Return the state of everything that a step changes, except the net."""
         scale = self.scaler.state_dict()
         state = optimizer_tensors(self.optimizer) | (self.ema.to_tensors() if self.ema else {})
+        state["norms"] = self.norms.totals
         return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Load what `to_tensors` returned."""
         restore_optimizer(self.optimizer, tensors)
+        if "norms" in tensors:  # earlier versions did not save them
+            self.norms.totals.copy_(tensors["norms"])
         if self.ema is not None:
             self.ema.restore(tensors)
         scale = {name[7:]: value.item() for name, value in tensors.items() if name.startswith("scaler.")}

@@ -17,7 +17,7 @@ from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpo
 from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.data import TrainingData
-from speechctc.training.dev_score import BlankWatch, DevScore, score_dev
+from speechctc.training.dev_score import DevScore, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices
 from speechctc.training.initialise import first_net
@@ -28,6 +28,7 @@ from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import Progress, ResumeState
 from speechctc.training.runs import Run
+from speechctc.training.sentinel import Net, news
 from speechctc.training.train_step import Learner
 
 
@@ -74,7 +75,7 @@ class Trainer:
         self.progress = Progress()
         self.remaining: Indices = self.data.train.members  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
-        self.blanks = BlankWatch(reporter)
+        self.net_facts = Net.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
@@ -86,7 +87,7 @@ class Trainer:
         self._introduce()
         record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
         if self.ranks.is_main:
-            self.run.begin(self.config, record)
+            self.reporter.note(self.run.begin(self.config, record))
         dev = None
         while self.progress.epoch < self.last_epoch and not (self._out_of_time() and self._is_scored()):
             self._enter_stage()
@@ -191,17 +192,21 @@ class Trainer:
             self._stop(int(status))
         assert dev is not None
         (loss,) = self.ranks.sum([progress.loss])
-        line = epoch_record(progress, dev, loss, self.learner.optimizer.param_groups[0]["lr"])
+        line = epoch_record(progress, dev, loss, self.learner)
+        alarms = news(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
+        line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.per)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
+            self.learner.norms.reset()
             self.remaining = self.data.train.members
         if self.ranks.is_main:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
         self._save_last(line)
         self.reporter.note(epoch_text(line, self.last_epoch, better))
-        self.blanks.see(dev)
+        for alarm in alarms:
+            (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
         return dev
 
     def _record_epoch(self, line: dict[str, Any], better: bool) -> None:

@@ -29,7 +29,7 @@ def test_no_label_is_lost_and_no_two_utterances_overlap() -> None:
     rng = np.random.default_rng(4)
     for limit in (0.0, 0.3, 2.0, None):
         edges = np.cumsum(rng.exponential(0.4, size=400))
-        spans = [Span(*map(float, pair), pause=bool(rng.random() < 0.1)) for pair in edges.reshape(-1, 2)]
+        spans = [Span(float(a), float(b), bool(rng.random() < 0.1)) for a, b in edges.reshape(-1, 2)]
         pieces = cut(spans, float(edges[-1]) + 3.0, limit, 12.0)
         covered = [k for piece in pieces for k in range(piece.first, piece.last + 1)]
         assert sorted(set(covered)) == list(range(200))

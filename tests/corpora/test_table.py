@@ -6,6 +6,7 @@ import pytest
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.table_rows import read_table
 from speechctc.errors import InputError
 
 HEADER = "id\taudio\tphones\n"
@@ -52,6 +53,14 @@ def test_other_columns_any_order_and_spaces_do_not_matter(recordings: Path) -> N
     table = 'words, Phones ,seconds,AUDIO,id\n"A, B",x  y ,3.1, a.wav,1\n,x,1,b.wav,2\n'
     corpus = read(recordings, train_csv=table, dev_csv=table.replace("1\n", "3\n").replace("2\n", "4\n"))
     assert [(entry.id, entry.phones) for entry in corpus.splits["train"]] == [("1", ("x", "y")), ("2", ("x",))]
+
+
+def test_traits_of_speakers_are_read_where_they_are_given(recordings: Path) -> None:
+    header = "id\taudio\tphones\tSex\tage\tdialect\n"
+    rows = "1\ta.wav\tx\tf\t21\tRhenish\n2\tb.wav\tx\t\t30\t\n"
+    corpus = read(recordings, train_tsv=header + rows, dev_tsv=HEADER + "3\tc.wav\tx\n")
+    assert [each.traits for each in corpus.splits["train"]] == [(("sex", "f"), ("dialect", "Rhenish")), ()]
+    assert corpus.splits["dev"][0].traits == ()
 
 
 def test_a_byte_order_mark_and_windows_lines_are_accepted(recordings: Path) -> None:
@@ -142,7 +151,8 @@ def test_silence_is_said_not_left_out(recordings: Path) -> None:
         ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
         ("train_csv", "sep=;\n\n", "line 1: no column id and no audio and no phones or words among: sep="),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
-        ("train_xlsx", HEADER, "train.xlsx: a spreadsheet, .*; save it as CSV"),
+        ("train_ods", HEADER, "train.ods: a spreadsheet, .*; save it as .xlsx or as CSV"),
+        ("train_xlsx", HEADER, "train.xlsx: not an Excel workbook"),
         ("train_doc", HEADER, "train.doc: not the ending of a table"),
     ],
 )
@@ -308,3 +318,24 @@ def test_a_name_too_long_for_a_file_is_a_missing_recording(tmp_path: Path) -> No
     (tmp_path / "t.tsv").write_text(f"id\taudio\tphones\nu1\t{'a' * 3000}.wav\ta\n")
     with pytest.raises(InputError, match="no such recording"):
         read_corpus(CorpusConfig(kind="table", phones="found", tables=TablesConfig(train=tmp_path / "t.tsv")))
+
+
+def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    rows = [["ID", "audio", "phones", "speaker", None], [1, "a.wav", "t͡ʃ ã", 'Anna "A"', None], [None] * 5]
+    rows += [[2.0, "b.wav", "ã", "Otto\nB", None], [3, "gone.wav", "x", None, None]]
+    book = openpyxl.Workbook()
+    book.active.title = "remarks"
+    book.active.append(["nothing here"])
+    sheet = book.create_sheet("data")
+    for row in rows:
+        sheet.append(row)
+    book.save(recordings / "train.xlsx")
+    table = read_table(recordings / "train.xlsx")
+    found = [(row.line, row.id, row.phones, row.speaker) for row in table.rows]
+    assert found == [
+        (2, "1", ("t͡ʃ", "ã"), 'Anna "A"'),
+        (4, "2", ("ã",), "Otto B"),
+        (5, "3", ("x",), ""),
+    ]
+    assert table.note.endswith("the sheet 'data' is read, of 2")

@@ -52,6 +52,14 @@ def test_either_case_any_depth_any_container(
     assert {utterance.speaker for utterance in found} == {"fabc0"}
 
 
+def test_sex_and_dialect_are_in_the_names_of_the_folders(tmp_path: Path) -> None:
+    write_utterance(tmp_path / "TRAIN" / "DR7" / "MABC0", "SX1")
+    write_utterance(tmp_path / "TRAIN" / "own" / "x1", "SX1")
+    corpus = read_timit(tmp_path)
+    found = {each.speaker: each.traits for split in SPLITS for each in corpus.splits[split]}
+    assert found == {"mabc0": (("sex", "male"), ("dialect", "dr7")), "x1": ()}
+
+
 def test_of_doubled_endings_the_plain_one_is_read(tmp_path: Path) -> None:
     for wav in (".WAV.wav", ".WAV"):
         write_utterance(tmp_path / "TRAIN/DR1/FABC0", "SX1", wav=wav)

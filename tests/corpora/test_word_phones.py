@@ -44,10 +44,11 @@ def test_words_become_phones(recordings: Path) -> None:
 
 def test_phones_that_training_lacks_become_the_nearest(recordings: Path) -> None:
     train = table(recordings, "train", "1\ta.wav\tიყო Windows", "2\tb.wav\tვინდა სად უნდა გზა")
-    corpus = read(train, table(recordings, "dev", "3\tc.wav\tჟურნალი"), language="ka")
+    corpus = read(train, table(recordings, "dev", "3\tc.wav\tჟურნალი სადგურში"), language="ka")
     native = set("i q o v n d a s u z ɡ".split())
     assert all(set(utterance.phones) <= native for split in corpus.splits.values() for utterance in split)
     assert corpus.splits["dev"] and any("become the nearest" in note and "əʊ as o" in note for note in corpus.notes)
+    assert corpus.words and all(set(each) <= native for words in corpus.words.values() for w in words for each in w[1])
 
 
 def test_a_row_of_phones_among_rows_of_words(recordings: Path) -> None:

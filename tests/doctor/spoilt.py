@@ -45,7 +45,7 @@ class Tones:
             "data": {"dir": str(self.folder / "features")},
             "features": {"mels": 20},
             "model": {"convs": [4], "dense": [4], "time_stride": 2, "dropout": 0.0},
-            "train": {"device": "cpu", "epochs": 1, "lr": 0.01},
+            "train": {"device": "cpu", "epochs": 1, "lr": 0.01, "curves": False},
         }
         (self.folder / "c.yaml").write_text(json.dumps(config), encoding="utf-8")
         return self.folder / "c.yaml"

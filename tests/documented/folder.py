@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, read_phn, textgrid_text
+from speechctc.audio.eaf_text import eaf_text
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.demo.build import make_demo
 from speechctc.phones.folding import parse_folding
@@ -38,6 +40,16 @@ def write_grid(recording: Path, target: Path) -> None:
     target.with_suffix(".TextGrid").write_text(text, encoding="utf-8")
 
 
+def write_interview(recording: Path, target: Path, speakers: tuple[str, ...]) -> None:
+    """Write a recording with a file of ELAN that has a tier of phones for each speaker."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(target, *soundfile.read(recording))
+    labels = phones(recording)
+    half = len(labels) // len(speakers)
+    tiers = {f"phones@{name}": labels[k * half : (k + 1) * half] for k, name in enumerate(speakers)}
+    target.with_suffix(".eaf").write_text(eaf_text(tiers, target), encoding="utf-8")
+
+
 def place(recording: Path, target: Path, labelled: bool = False) -> None:
     """Put a recording somewhere, in the format of the ending, with a TextGrid if it is labelled."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +67,29 @@ def write_table(path: Path, recordings: list[Path], folder: Path) -> None:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
+WELSH = """Dw i eisiau cael fy arian yn ôl
+Mae'r trên yn gadael am naw
+Mae hi'n braf iawn heddiw
+Roedd y ci yn cysgu ar y soffa
+Ble mae'r orsaf agosaf
+Hoffwn i baned o de os gwelwch yn dda""".splitlines()
+
+
+def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
+    """Write a text, tables of words, and the config that docs/languages.md shows."""
+    more = [f"{a} a {b}" for a in WELSH for b in WELSH[:4] if a != b]
+    (folder / "sentences.txt").write_text("\n".join(WELSH + more), encoding="utf-8")
+    for name, recordings in (("transcripts", train), ("test", test)):
+        rows = ["id\tspeaker\taudio\twords"]
+        for number, recording in enumerate(recordings):
+            audio, words = recording.relative_to(folder), WELSH[number % len(WELSH)]
+            rows.append(f"{name}{number}\t{recording.parent.name}\t{audio}\t{words}")
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    shown = re.search(r"```text\n(base: small-data\n.*?)```", (ROOT / "docs" / "languages.md").read_text("utf-8"), re.S)
+    assert shown is not None
+    (folder / "welsh.yaml").write_text(shown[1], encoding="utf-8")
+
+
 def prepare(folder: Path) -> None:
     """Fill a folder."""
     shutil.copytree(ROOT / "configs", folder / "configs")
@@ -66,6 +101,8 @@ def prepare(folder: Path) -> None:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
     for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
+    for number, recording in enumerate(parts["TRAIN"]):
+        write_interview(recording, folder / "interviews" / f"talk{number}.wav", (f"anna{number}", f"otto{number}"))
     for number, recording in enumerate(parts["DEV"]):
         place(recording, folder / "new" / recording.parent.name / f"{recording.stem}.wav")
         for twin in (number, number + 4):  # each twice: a dev utterance must have no phone that training lacks
@@ -77,6 +114,7 @@ def prepare(folder: Path) -> None:
     write_table(folder / "train.tsv", parts["TRAIN"], folder)
     write_table(folder / "dev.tsv", parts["DEV"], folder)
     write_table(folder / "table.tsv", parts["TEST"], folder)
+    write_welsh(folder, parts["TRAIN"], parts["TEST"])
     place(parts["TEST"][0], folder / "a.wav")
     place(parts["TEST"][1], folder / "long.wav")
     left, right = (soundfile.read(recording)[0] for recording in parts["TEST"][:2])

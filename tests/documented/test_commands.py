@@ -25,7 +25,8 @@ APPENDED: list[tuple[str, list[str]]] = [
         r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data-start)\b(?!.*corpus\.kind).*",
         DEMO_SETTINGS,
     ),
-    (r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data|timit|zhang2016).*", SMALL_NET),
+    (r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data|timit|zhang2016|start|welsh).*", SMALL_NET),
+    (r"speechctc (extract|train) --config start .*", ["corpus.espeak.utterances=36"]),
     (r"speechctc train --config configs/zhang2016.yaml.*", ["train.finetune.epochs=1"]),
 ]
 # What stands for a path that is not here: TIMIT is sold by the LDC, and the demo corpus has its layout.
@@ -46,6 +47,7 @@ NOT_RUN = {
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
     r"scripts/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
     r"speechctc decode .*--cluster .*": "tests/test_cluster.py decodes on a cluster",
+    r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",
     r"speechctc lm .*|speechctc decode .*(--lm |vlork).*": "tests/cli/test_lm.py runs these on its files",
 }
 

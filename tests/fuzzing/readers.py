@@ -14,6 +14,7 @@ import torch
 from speechctc.audio import sound_file, stream
 from speechctc.audio.annotations import read_phn, read_textgrid
 from speechctc.audio.channels import channels_differ
+from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import find_recordings, ids, left_out, sibling_file
 from speechctc.audio.textgrids import read_tiers
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
@@ -28,6 +29,9 @@ from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.phones.label_rules import LabelRules, read_map
+from speechctc.phones.notations import from_xsampa, to_xsampa
+from speechctc.plugins.elan import read_spans
 from speechctc.progress import Reporter
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe
@@ -125,6 +129,25 @@ def _textgrid() -> None:
     phone_tier([path])
     tiers = read_tiers(path).tiers
     read_textgrid(path, tiers[0].name if tiers else "phones")
+
+
+def _eaf() -> None:
+    path = Path("a.eaf")
+    with suppress(InputError):
+        find_media(path, read_eaf(path).media)
+    with suppress(InputError):
+        read_spans(path)
+    phone_tier([path])
+    read_corpus(CorpusConfig(kind="elan", root=Path(), tier="*", phones="found", segment="ipa", tone="split"))
+
+
+def _map() -> None:
+    table = read_map(Path("m.tsv")).phones
+    rules = LabelRules(table, "ipa", {"tone": "split", "stress": "split", "length": "strip", "diacritics": "split"})
+    for label in table:
+        rules.phones(label)
+        from_xsampa(label)
+        to_xsampa(label)
 
 
 def _table() -> None:
@@ -276,6 +299,8 @@ READERS: dict[str, Reader] = {
     "raw": Reader(seeds.recordings, lambda: _stdin(8000)),
     "phn": Reader(seeds.phns, _phn, ("h#", "sh", "0 1 aa\n")),
     "textgrid": Reader(seeds.textgrids, _textgrid, GRID),
+    "eaf": Reader(seeds.eaf_files, _eaf, (*"<>&'", "TIER", "ANNOTATION_REF", "ts1", "a1"), given=("a.wav",)),
+    "map": Reader(seeds.maps, _map, ("\t", ";", ",", "ː", "\u0303", "˥", '"')),
     "table": Reader(seeds.tables, _table, ("id", "audio", "phones", "\t", ",", ";", "sep=;", '"'), given=("a.wav",)),
     "transcript": Reader(seeds.transcripts, _transcript, ("\t",), given=("a.wav",)),
     "config": Reader(seeds.configs, _config, CONFIG),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,8 @@ import soundfile
 import torch
 import yaml
 
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf_text import eaf_text
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.decoding.ngram import PhoneLM
@@ -121,6 +124,20 @@ def textgrids() -> list[Files]:
     texts = [LONG, SHORT, CHRONOLOGICAL, LONG.replace("\n", "\r\n")]
     raw = [text.encode() for text in texts] + [BINARY, ("\ufeff" + LONG).encode("utf-16-le"), SHORT.encode("utf-16")]
     return [{"a.TextGrid": each} for each in raw]
+
+
+def eaf_files() -> list[Files]:
+    tiers = {"phones": [Interval(0.0, 0.2, "a"), Interval(0.2, 0.5, "ã<&")], "words": [Interval(0.0, 0.5, "a ã")]}
+    text = eaf_text({**tiers, "confidence": [each._replace(label="0.5") for each in tiers["phones"]]}, Path("a.wav"))
+    text = re.sub('DATE="[^"]*"', 'DATE="2026-01-01T00:00:00Z"', text)
+    text = re.sub('MEDIA_URL="[^"]*"', 'MEDIA_URL="file:///old/a.wav"', text)
+    raw = [text.encode(), text.replace("UTF-8", "UTF-16").encode("utf-16"), text.replace("\n", "\r\n").encode()]
+    return [{"a.eaf": each, "a.wav": recording()} for each in raw]
+
+
+def maps() -> list[Files]:
+    texts = ("r\tɹ\ntʃ\tt ʃ\nsp\t\n", "a;b\n", "a,b\r\nc,d e\r\n", "aa ɑ\nsil\n")
+    return [{"m.tsv": each.encode()} for each in texts] + [{"m.tsv": texts[0].encode("utf-16")}]
 
 
 def tables() -> list[Files]:

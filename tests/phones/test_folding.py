@@ -97,3 +97,13 @@ def test_a_named_folding_of_another_phone_set_is_refused() -> None:
 def test_foldings_are_read_in_the_same_form() -> None:
     fold = parse_folding({"a\u0303": "a", "o\u0303": None})
     assert fold.apply(["\u00e3", "a\u0303", "\u00f5", "x"]) == ["a", "a", "x"]
+
+
+def test_marks_can_be_left_out_of_a_score_by_class() -> None:
+    phones = inventory_of(("a", "aː", "ã˥", "ã", "˥", "t"))
+    fold = choose_folding("strip:tone,length", phones)
+    assert fold.apply(["aː", "ã˥", "˥", "t", "a"]) == ["a", "ã", "t", "a"]
+    assert fold.protocol == "phones that differ only in tone and length counted as one"
+    for wrong in ("strip:", "strip:tone,colour"):
+        with pytest.raises(InputError, match=r"name classes of marks: strip:tone,stress,length,diacritics"):
+            choose_folding(wrong, phones)

@@ -6,6 +6,7 @@ import pytest
 
 from speechctc.errors import InputError
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
+from speechctc.phones.matching import match_phones
 from speechctc.pronunciation.division import divide
 from speechctc.pronunciation.ipa import pieces
 from speechctc.pronunciation.pronouncer import Pronouncer
@@ -109,8 +110,18 @@ def test_a_language_that_is_not_there_names_the_nearest() -> None:
         with pytest.raises(InputError, match="does not speak") as caught:
             Pronouncer(None, wrong)
         assert near in caught.value.fix
+    with pytest.raises(InputError, match="no dictionary of it"):
+        Pronouncer(None, "Faroese")
     with pytest.raises(InputError, match="a dictionary or a language"):
         Pronouncer(None, None)
+
+
+@pytest.mark.parametrize("language", ["it", "tr", "cy", "ka", "vi", "ar", "cmn", "hi", "ru", "da", "am"])
+def test_every_phone_has_an_english_one_to_start_from(language: str) -> None:
+    text = {"ar": "السلام عليكم", "cmn": "你好世界", "hi": "नमस्ते दुनिया", "ru": "здравствуй, мир", "am": "ሰላም"}
+    words = Pronouncer(None, language).read(text.get(language, "") + " 1 2 3 4 5 6 7 8 9 10 20 30 100 1000")
+    phones = sorted({phone for word in words for phone in word.pronunciations[0]})
+    assert len(phones) > 10 and set(match_phones(phones, CMU39)) == set(phones)
 
 
 def test_names_of_espeak_become_phones() -> None:

@@ -75,13 +75,14 @@ def test_a_corpus_without_words_is_refused(extracted: Path, tiny_model: Path) ->
 
 def test_scores_are_those_of_torch() -> None:
     logits = np.random.default_rng(1).standard_normal((12, 5)).astype(np.float32)
-    words = [[(1,), (2, 3)], [(4,)], [(1, 1), (2,), (3, 4)]]
+    words: list[list[tuple[int, ...]]] = [[(1,), (2, 3)], [(4,)], [(1, 1), (2,), (3, 4)]]
     found = choose_variants(logits, words)
 
     def loss(first: int, last: int) -> float:
         labels = torch.tensor([*words[0][first], *words[1][0], *words[2][last]])
         rows = torch.from_numpy(logits).log_softmax(1)
-        return float(torch.nn.functional.ctc_loss(rows, labels, [12], [len(labels)], reduction="sum"))
+        sizes = (torch.tensor([12]), torch.tensor([len(labels)]))
+        return float(torch.nn.functional.ctc_loss(rows, labels, *sizes, reduction="sum"))
 
     first = min((0, 1), key=lambda k: loss(k, 0))
     last = min((0, 1, 2), key=lambda k: loss(first, k))

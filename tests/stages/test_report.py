@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,12 @@ from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.report import write_report
 from speechctc.stages.split_scoring import ScoredSplit
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
 from tests.train_helpers import Recorder
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +138,23 @@ def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_t
     assert [cell.label for cell in recognised.cells] == good.phones and ", confidence " in recognised.cells[0].about
 
 
+def test_by_the_command_line_a_page_is_kept_that_a_person_changed(
+    speechctc: Command, here: Path, tiny_model: Path
+) -> None:
+    command = ("evaluate", "--report", "rep", "--examples", 1, "--json", "e.json")
+    done = speechctc(*command)
+    assert done.status == 0 and "wrote rep/report.html" in done.out
+    page, scores = Path("rep/report.html"), json.loads(Path("e.json").read_text())
+    assert [each["name"] for each in scores["protocols"]] == ["raw"] and scores["protocols"][0]["per"] == scores["per"]
+    assert scores["features"] is None and "not IPA: high, low, mid, top" in done.out
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<audio ") == 3 and "dev PER" not in html and "4 phones (found)" in html
+    page.write_text("my notes")
+    assert (
+        "rep/report.html: exists and was made" in one_line_error(speechctc(*command)) and page.read_text() == "my notes"
+    )
+
+
 @pytest.mark.slow
 def test_in_a_browser_the_sound_plays_from_a_phone_and_nothing_is_wrong(page: Path) -> None:
     with browser() as driver:
@@ -145,6 +168,15 @@ def test_in_a_browser_the_sound_plays_from_a_phone_and_nothing_is_wrong(page: Pa
         assert not faults and not console(driver)
 
 
+WATCH_SEEKS = """
+    const own = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "currentTime");
+    window.seeks = [];
+    Object.defineProperty(arguments[0], "currentTime", {
+      get: own.get, set(seconds) { seeks.push(seconds); own.set.call(this, seconds); },
+    });
+"""
+
+
 def check_page(driver: Any) -> None:
     """Click on a phone, then go on by keyboard; check pictures and console."""
     from selenium.webdriver.common.keys import Keys
@@ -152,16 +184,19 @@ def check_page(driver: Any) -> None:
     for part in driver.find_elements("css selector", "details"):
         driver.execute_script("arguments[0].open = true", part)
     audio = driver.find_element("css selector", ".timeline audio")
+    driver.execute_script(WATCH_SEEKS, audio)
     cells = driver.find_elements("css selector", ".timeline .tier:nth-of-type(2) .cell")
+    starts = [float(cell.get_attribute("data-start")) for cell in cells]
+    is_there = "seeks.includes(arguments[0])"
     cells[1].click()
-    start = float(cells[1].get_attribute("data-start"))
-    wait_until(driver, "!arguments[0].paused && arguments[0].currentTime >= arguments[1]", audio, start)
-    wait_until(driver, "arguments[0].currentTime > arguments[1] + 0.05 || arguments[0].ended", audio, start)
+    wait_until(driver, is_there, starts[1])
+    has_played = "arguments[0].played.length && arguments[0].played.end(0) > arguments[1] + 0.05"
+    wait_until(driver, has_played, audio, starts[1])
     driver.execute_script("arguments[0].pause()", audio)
-    cells[1].send_keys(Keys.ARROW_LEFT)
-    assert driver.switch_to.active_element == cells[0]
-    cells[0].send_keys(Keys.ENTER)
-    wait_until(driver, "!arguments[0].paused && arguments[0].currentTime < arguments[1] + 0.5", audio, start)
+    cells[1].send_keys(Keys.ARROW_RIGHT)
+    assert driver.switch_to.active_element == cells[2]
+    cells[2].send_keys(Keys.ENTER)
+    wait_until(driver, is_there, starts[2])
     assert driver.execute_script(
         "return [...document.images].every((it) => it.complete && it.naturalWidth > 1 && it.alt)"
     )

@@ -121,7 +121,7 @@ class Page:
 
     def errors(self) -> list[str]:
         """Return what the console has of warnings and errors."""
-        log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        log = self.driver.get_log("browser")
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 
     def dark(self, on: bool) -> None:

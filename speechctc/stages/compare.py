@@ -1,0 +1,177 @@
+"""Compare models on the same utterances: whether they differ by more than chance, and by how much runs vary."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.config.schema import Config
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.metrics.significance import PairedTest, compare_errors
+from speechctc.progress import Reporter
+from speechctc.stages.split_scoring import ScoredSplit, score_split
+
+
+@dataclass(frozen=True)
+class System:
+    """Runs that differ in nothing but the seed.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The folders of the runs, as given.
+    pers : tuple of float
+        The PER of each run, per cent.
+    errors : ndarray, shape = (n_utterances,)
+        Mean errors of the runs.
+    """
+
+    names: tuple[str, ...]
+    pers: tuple[float, ...]
+    errors: NDArray[np.float64]
+
+    @property
+    def name(self) -> str:
+        """The first run, and how many others."""
+        return self.names[0] + (f" and {len(self.names) - 1} more seeds" if len(self.names) > 1 else "")
+
+    @property
+    def mean(self) -> float:
+        """Mean PER, per cent."""
+        return statistics.fmean(self.pers)
+
+    def to_text(self) -> str:
+        """Return the PERs in a line."""
+        if len(self.pers) == 1:
+            return f"{self.name}: {self.mean:.2f} %"
+        spread = f"standard deviation {statistics.stdev(self.pers):.2f}, {min(self.pers):.2f} to {max(self.pers):.2f}"
+        return f"{self.name}: mean {self.mean:.2f} % ({spread}; {', '.join(self.names)})"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems on one split, and the test of each pair.
+
+    Attributes
+    ----------
+    split, protocol : str
+    utterances, phones : int
+    systems : tuple of System
+    tests : dict of (int, int) to PairedTest
+        By the places of the two systems.
+    """
+
+    split: str
+    protocol: str
+    utterances: int
+    phones: int
+    systems: tuple[System, ...]
+    tests: dict[tuple[int, int], PairedTest]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        systems = [{"runs": list(each.names), "per": list(each.pers), "mean": each.mean} for each in self.systems]
+        pairs = [{"first": i, "second": j, **test.to_dict()} for (i, j), test in self.tests.items()]
+        facts = {"split": self.split, "protocol": self.protocol, "utterances": self.utterances, "phones": self.phones}
+        return facts | {"systems": systems, "pairs": pairs}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        lines = [f"PER on {self.split}, {self.utterances} utterances, {self.phones} phones; {self.protocol}"]
+        lines += [f"  {system.to_text()}" for system in self.systems]
+        for (i, j), test in self.tests.items():
+            lines += [f"{self.systems[j].name} against {self.systems[i].name}: {test.to_text()}"]
+        if len(self.tests) > 1:
+            lines.append(f"  of {len(self.tests)} tests at the 5 % level, one may be wrong by chance alone")
+        return "\n".join(lines)
+
+
+def compare(
+    recognisers: Sequence[tuple[str, Recogniser]], split: str, overrides: Sequence[str], reporter: Reporter
+) -> Comparison:
+    """Decode a split with each model, and test each pair of systems.
+
+    Parameters
+    ----------
+    recognisers : sequence of (str, Recogniser)
+        Names and models.
+    split : str
+    overrides : sequence of str
+        Settings that replace those of each model's config: another corpus, folding or decoding.
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        There is one model only, the models are scored differently or on different utterances, or a split cannot be
+        decoded.
+    """
+    if len(recognisers) < 2:
+        raise InputError("one run cannot be compared", "name two or more")
+    scored = [score_split(model, split, overrides, reporter, f"{name} on") for name, model in recognisers]
+    names = [name for name, _ in recognisers]
+    _check_alike(names, scored)
+    numbers = sorted(set.intersection(*({result.number for result in each.results} for each in scored)))
+    if left := max(len(each.utterances) for each in scored) - len(numbers):
+        reporter.warn(f"{left} utterances are left out: not every model could decode them")
+    table = [_errors(each, numbers) for each in scored]
+    lengths = {result.number: result.counts.reference_phones for result in scored[0].results}
+    phones = np.array([lengths[number] for number in numbers], dtype=np.float64)
+    speakers = [scored[0].utterances[number].speaker for number in numbers]
+    groups: dict[str, list[int]] = {}
+    for k, (_, model) in enumerate(recognisers):
+        groups.setdefault(_without_seed(model.config), []).append(k)
+    systems = tuple(_system(members, names, table, phones) for members in groups.values())
+    tests = {
+        (i, j): compare_errors(systems[i].errors, systems[j].errors, phones, speakers)
+        for i, j in itertools.combinations(range(len(systems)), 2)
+    }
+    return Comparison(split, scored[0].protocol, len(numbers), int(phones.sum()), systems, tests)
+
+
+def _errors(scored: ScoredSplit, numbers: Sequence[int]) -> NDArray[np.float64]:
+    errors = {result.number: result.counts.errors for result in scored.results}
+    return np.array([errors[number] for number in numbers], dtype=np.float64)
+
+
+def _system(
+    members: Sequence[int], names: Sequence[str], table: Sequence[NDArray[np.float64]], phones: NDArray[np.float64]
+) -> System:
+    errors = [table[k] for k in members]
+    pers = tuple(float(100 * each.sum() / max(phones.sum(), 1)) for each in errors)
+    return System(tuple(names[k] for k in members), pers, np.mean(errors, axis=0))
+
+
+def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
+    """Check that all models are scored on the same labels by the same folding."""
+    first = scored[0]
+    labels = {utterance.id: utterance.phones for utterance in first.utterances}
+    for name, other in zip(names[1:], scored[1:], strict=True):
+        if {utterance.id: utterance.phones for utterance in other.utterances} != labels:
+            what = f"{names[0]} and {name} are scored on different utterances or labels"
+            raise InputError(what, "name one corpus for both: corpus.root=..., or corpus.tables.test=...")
+        if other.folding != first.folding:
+            what = f"{names[0]} is scored by {first.folding.name}, {name} by {other.folding.name}"
+            raise InputError(what, "name one folding for both: score.fold=none")
+
+
+def _without_seed(config: Config) -> str:
+    """Return a text that is equal for configs that differ in the seed and the place of the run only."""
+    values = config.to_dict()
+    values.pop("run", None)
+    values["train"] = {key: value for key, value in values["train"].items() if key != "seed"}
+    return repr(values)
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """Return names that tell the folders apart: their last parts, or the whole paths where these are equal."""
+    last = [folder.name for folder in folders]
+    return last if len(set(last)) == len(last) else [str(folder) for folder in folders]

@@ -1,0 +1,52 @@
+"""Draw the curves of training runs over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from speechctc.errors import InputError
+from speechctc.pictures.canvas import FORMATS, require_matplotlib
+from speechctc.pictures.curves import draw_curves
+from speechctc.storage import written
+from speechctc.training.runs import Run
+
+
+def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[str]:
+    """Draw the runs in these folders; return a line on each.
+
+    Raises
+    ------
+    InputError
+        matplotlib is not installed, a folder holds no epochs, or `out` has another ending than .png, .svg or .pdf, or
+        was made or changed by hand.
+    """
+    form = FORMATS.get(out.suffix.lower())
+    if form is None:
+        raise InputError(f"{out}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
+    require_matplotlib()
+    written.refuse_changed([out], overwrite)
+    runs = {str(folder): _epochs(folder) for folder in dict.fromkeys(folders)}
+    written.write_bytes(out, draw_curves(runs, form), overwrite)
+    return [_line(name, epochs) for name, epochs in runs.items()]
+
+
+def _epochs(folder: Path) -> list[dict[str, Any]]:
+    run = Run(folder)
+    if not run.metrics.exists():
+        what = "no metrics.jsonl in it" if folder.is_dir() else "no such folder"
+        raise InputError(f"{folder}: {what}", "name the folder of a run, such as runs/demo")
+    epochs = run.epochs()
+    needed = {"epoch", "loss", "dev_loss", "dev_per", "blank_share", "lr"}
+    if not epochs:
+        raise InputError(f"{run.metrics}: no epoch in it", "wait for the first epoch to end")
+    for number, epoch in enumerate(epochs, start=1):
+        if not all(isinstance(epoch.get(key), int | float) for key in needed):
+            raise InputError(f"{run.metrics}, line {number}: not an epoch's record", "restore it, or leave the run out")
+    return epochs
+
+
+def _line(name: str, epochs: Sequence[dict[str, Any]]) -> str:
+    best = min(epochs, key=lambda epoch: float(epoch["dev_per"]))
+    return f"{name}: {len(epochs)} epochs, lowest dev PER {best['dev_per']:.2f} % in epoch {best['epoch']}"

@@ -1,0 +1,144 @@
+"""Aligning words and imperfect transcripts as a user would do it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.audio.annotations import read_textgrid
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.tiny_model import sing, write_song
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+
+DICTIONARY = """SCALE  low mid high
+SCALE(2)  low high
+DROP  top low
+DROP  top mid low
+HUM  mid high mid top
+BUZZ  top high top high
+"""
+SPOKEN = {"scale": "low mid high", "drop": "top low", "hum": "mid high mid top"}
+
+
+def write_words(file: str, said: list[str], seed: int = 0) -> list[tuple[float, float]]:
+    """Write a recording of words; return from when to when each word sounds."""
+    Path("d.dict").write_text(DICTIONARY)
+    phones = [phone for word in said for phone in SPOKEN[word].split()]
+    times = write_song(Path(file), phones, seed)
+    ends = np.cumsum([len(SPOKEN[word].split()) for word in said])
+    return [
+        (times[end - len(SPOKEN[word].split())][0], times[end - 1][1]) for end, word in zip(ends, said, strict=True)
+    ]
+
+
+def test_words_in_phones_out(speechctc: Command, here: Path) -> None:
+    times = write_words("a.wav", ["scale", "drop", "hum", "drop"])
+    Path("a.words").write_text("Scale, drop, hum, drop.")
+    Path("a.txt").write_text("Scale, drop, hum, drop.")
+    done = speechctc("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--out", "a.TextGrid")
+    assert done.status == 0, done.err
+    words = read_textgrid(here / "a.TextGrid", "words")
+    assert [word.label.lower() for word in words] == ["scale", "drop", "hum", "drop"]
+    for word, (start, end) in zip(words, times, strict=True):
+        assert abs(word.start - start) < 0.08 and abs(word.end - end) < 0.12
+    phones = read_textgrid(here / "a.TextGrid", "phones")
+    assert [phone.label for phone in phones] == "low mid high top low mid high mid top top low".split()
+    (entry,) = json.loads(
+        speechctc("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--format", "json").out
+    )
+    assert len(entry["words"]) == 4 and all(-1 < word["score"] <= 0 for word in entry["words"])
+    assert "misfits" not in entry
+
+
+def test_the_variant_that_was_said_is_found(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["hum"])
+    write_song(here / "b.wav", "top mid low low high".split())
+    (here / "b.txt").write_text("drop scale")
+    done = speechctc("align", "b.wav", "--words", "b.txt", "--dictionary", "d.dict", "--format", "json")
+    assert done.status == 0 and json.loads(done.out)[0]["phones"] == "top mid low low high".split()
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "kind", "text"),
+    [
+        ("scale drop hum scale hum drop", "scale drop scale hum drop", "extra", ""),
+        ("scale drop scale hum drop", "scale drop hum scale hum drop", "missing", "hum"),
+        ("scale drop scale hum", "scale buzz scale hum", "differs", "buzz"),
+        ("hum drop scale drop hum", "drop scale drop hum", "extra", ""),
+        ("drop scale drop", "drop scale drop hum hum", "missing", "hum hum"),
+    ],
+)
+def test_what_does_not_fit_is_found(
+    speechctc: Command, here: Path, said: str, given: str, kind: str, text: str
+) -> None:
+    times = write_words("a.wav", said.split(), seed=len(said))
+    (here / "a.txt").write_text(given)
+    done = speechctc("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--format", "json")
+    (entry,) = json.loads(done.out)
+    (misfit,) = entry["misfits"]
+    assert done.status == 3 and (misfit["kind"], misfit["text"].lower()) == (kind, text)
+    for word in entry["words"]:  # all words that were said are where they were said
+        middle = (word["start"] + word["end"]) / 2
+        assert any(s < middle < e and w == word["word"].lower() for (s, e), w in zip(times, said.split(), strict=True))
+    assert "a.wav: " in done.err and ("not found: " in done.err) == bool(text)
+    placed = speechctc("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--no-misfits")
+    assert placed.status == 0
+
+
+def test_a_star_stands_for_any_stretch(speechctc: Command, here: Path) -> None:
+    times = write_song(here / "a.wav", "low mid high top low mid top high low".split())
+    done = speechctc("align", "a.wav", "--phones", "low mid * (top|mid) (high|low high) (low|)", "--format", "json")
+    assert done.status == 0, done.err
+    (entry,) = json.loads(done.out)
+    assert entry["phones"] == "low mid top high low".split()
+    starts = [segment["start"] for segment in entry["segments"]]
+    for start, time in zip(starts, [times[k] for k in (0, 1, 6, 7, 8)], strict=True):
+        assert abs(start - time[0]) < 0.08
+    done = speechctc("align", "a.wav", "--phones", "low ( mid")
+    assert done.status == 2 and "a ( without a ) after it" in done.err
+
+
+def test_one_word_between_long_silences(speechctc: Command, here: Path) -> None:
+    samples, times = sing("low mid high".split(), np.random.default_rng(5))
+    quiet = 1e-3 * np.random.default_rng(6).standard_normal((2, 8 * 16000)).astype(np.float32)
+    soundfile.write("a.wav", np.concatenate([quiet[0], samples, quiet[1]]), 16000)
+    done = speechctc("align", "a.wav", "--phones", "low mid high", "--format", "json")
+    segments = json.loads(done.out)[0]["segments"]
+    assert done.status == 0
+    for segment, (start, end) in zip(segments, times, strict=True):
+        assert segment["start"] < 8 + (start + end) / 2 < segment["end"]
+        assert segment["end"] - segment["start"] < 0.4
+    assert segments[0]["start"] > 7.8 and segments[-1]["end"] < 8.2 + times[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a.wav", "--words", "a.txt"), "give --language en-us or another, or --dictionary FILE"),
+        (("a.wav", "--phones", "low", "--dictionary", "d.dict"), "give the words with --words"),
+        (("a.wav", "--words", "a.txt", "--phones", "low"), "--words are given, and phones too"),
+        (("a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--silence", "pau"), "pau: not a phone of the model"),
+    ],
+)
+def test_what_is_wrong_with_words_is_said(
+    speechctc: Command, here: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    write_words("a.wav", ["hum"])
+    (here / "a.txt").write_text("hum")
+    assert said in one_line_error(speechctc("align", *arguments))
+
+
+def test_words_without_a_pronunciation_are_named(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["hum"])
+    (here / "a.txt").write_text("hum whistle")
+    done = speechctc("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict")
+    assert done.status == 2 and "a.wav: no pronunciation for whistle in a.txt" in done.err
+    (here / "t.tsv").write_text("id\taudio\twords\na\ta.wav\thum\n")
+    assert speechctc("align", "--words", "t.tsv", "--dictionary", "d.dict").status == 0

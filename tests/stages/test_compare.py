@@ -1,0 +1,68 @@
+"""Models compared: a damaged one against a good one, runs that differ in the seed, and what cannot be compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from speechctc.config.load import override, parse_config
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.compare import compare, short_names
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.train_helpers import Recorder
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+
+
+def variant(folder: Path, *settings: str, noise: float = 0.0) -> Recogniser:
+    """Return the tiny model with other settings in its config, or with noise on its weights."""
+    model = Recogniser.load(folder, "cpu")
+    config = parse_config(override(model.config.to_dict(), list(settings)), "a test")
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for weights in model.checkpoint.net.parameters():
+            weights.add_(noise * torch.randn_like(weights))
+    return Recogniser(replace(model.checkpoint, config=config), model.device)
+
+
+def test_a_damaged_model_is_worse_and_seeds_are_one_system(tiny_model: Path) -> None:
+    models = [("a", variant(tiny_model)), ("b", variant(tiny_model, "train.seed=9", "run=other"))]
+    models.append(("bad", variant(tiny_model, "train.lr=0.5", noise=0.3)))
+    found = compare(models, "test", [], Recorder())
+    assert [system.names for system in found.systems] == [("a", "b"), ("bad",)] and list(found.tests) == [(0, 1)]
+    test, (good, bad) = found.tests[0, 1], found.systems
+    assert (
+        good.pers[0] == good.pers[1] and test.difference == pytest.approx(bad.mean - good.mean) and test.difference > 5
+    )
+    assert test.is_significant and test.low > 0
+    text = found.to_text()
+    assert "standard deviation 0.00" in text and "bad against a and 1 more seeds: +" in text and "they differ" in text
+    assert found.to_dict()["pairs"][0]["p_matched_pairs"] == test.p_matched_pairs
+
+
+def test_a_model_against_itself(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    done = speechctc("compare", tiny_model, tiny_model / "best", "decode.beam=4", "--json", "c.json")
+    assert done.status == 0 and Path("c.json").exists()
+    assert "standard deviation 0.00" in done.out and "24 utterances" in done.out
+
+
+def test_what_cannot_be_compared(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    assert "one run cannot be compared" in one_line_error(speechctc("compare", tiny_model))
+    assert "nowhere" in one_line_error(speechctc("compare", tiny_model, "nowhere"))
+    other = variant(tiny_model, "score.fold={low: mid}")
+    with pytest.raises(InputError, match="a is scored by none, b by custom; name one folding"):
+        compare([("a", variant(tiny_model)), ("b", other)], "test", [], Recorder())
+    tables = variant(tiny_model, f"corpus.tables.test={tiny_model.parent / '0.tsv'}", "corpus.tables.train=null")
+    with pytest.raises(InputError):
+        compare([("a", variant(tiny_model)), ("b", tables)], "test", [], Recorder())
+
+
+def test_names_tell_runs_apart() -> None:
+    assert short_names([Path("runs/a"), Path("runs/b")]) == ["a", "b"]
+    assert short_names([Path("x/best"), Path("y/best")]) == ["x/best", "y/best"]
