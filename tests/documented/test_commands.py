@@ -44,6 +44,7 @@ NOT_RUN = {
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
     r"scripts/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
+    r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
     r"scripts/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",
     r"speechctc decode .*--cluster .*": "tests/test_cluster.py decodes on a cluster",
