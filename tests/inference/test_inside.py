@@ -25,7 +25,7 @@ def test_maps_posteriors_and_units_are_those_of_the_net(tiny_model: Path) -> Non
     assert list(layers_of(recogniser.checkpoint)) == ["conv1", "conv2", "dense1"] == list(seen.maps)
     assert list(seen.units) == ["conv1", "conv2"]  # dense1 is normalised between its pieces and maxout
     with torch.no_grad():
-        values = recogniser.checkpoint.net.convs[0].conv(_input(recogniser.checkpoint, SAMPLES)[0])[0].flatten(1)
+        values = recogniser.checkpoint.net.convs[0].get_submodule("conv")(_input(recogniser.checkpoint, SAMPLES)[0])[0].flatten(1)
     for unit in seen.units["conv1"]:
         first, second = values[unit.number], values[unit.number + 12]
         (a, b), (m, n) = unit.slopes, unit.means
