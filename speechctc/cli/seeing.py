@@ -107,7 +107,7 @@ def check_labels_command(
     device: DeviceOption = Device.auto,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Rank the utterances of a corpus by how doubtful they are.
+    """Rank utterances by how doubtful their labels are.
 
     A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
     more probable that is. Nothing in the corpus is changed.
