@@ -27,7 +27,7 @@ PER_PHONE = 0.5
 FIRST = Costs(2.0, 1000.0, 1000.0)
 """Costs of the pass from whose scores the others are learned: no unit is left out."""
 FEWEST = 20  # units to learn costs from
-LEAST, SPREADS = 3.0, 3.0
+LEAST, SPREADS = 3.0, 4.0
 
 
 class Visit(NamedTuple):
