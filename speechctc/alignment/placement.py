@@ -139,7 +139,7 @@ def learned_costs(visits: Sequence[Visit]) -> Costs:
         if visit.unit >= 0:
             deficits.setdefault(visit.unit, []).append(visit.deficit)
     means = [float(np.mean(each)) for each in deficits.values()]
-    cost = 2 * LEAST
+    cost = 1.5 * LEAST
     if len(means) >= FEWEST:
         middle, upper = np.percentile(means, (50, 75))
         cost = float(max(upper + SPREADS * (upper - middle), LEAST))
