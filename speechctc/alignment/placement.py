@@ -27,7 +27,7 @@ PER_PHONE = 0.5
 FIRST = Costs(2.0, 1000.0, 1000.0)
 """Costs of the pass from whose scores the others are learned: no unit is left out."""
 FEWEST = 20  # units to learn costs from
-LEAST, SPREADS = 3.0, 3.0
+LEAST, SPREADS = 3.0, 4.0
 
 
 class Visit(NamedTuple):
@@ -139,7 +139,7 @@ def learned_costs(visits: Sequence[Visit]) -> Costs:
         if visit.unit >= 0:
             deficits.setdefault(visit.unit, []).append(visit.deficit)
     means = [float(np.mean(each)) for each in deficits.values()]
-    cost = 2 * LEAST
+    cost = 1.5 * LEAST
     if len(means) >= FEWEST:
         middle, upper = np.percentile(means, (50, 75))
         cost = float(max(upper + SPREADS * (upper - middle), LEAST))
