@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -34,11 +35,14 @@ class Costs(NamedTuple):
     ----------
     extra : float
         To begin a stretch that is not in the transcript; what its frames cost is in their emissions.
+    gap : float
+        To begin to leave units out; several in a row are one gap.
     missing : float
         To leave a unit out, per phone.
     """
 
     extra: float
+    gap: float
     missing: float
 
 
@@ -72,18 +76,28 @@ class CompiledTranscript(NamedTuple):
     spine: NDArray[np.int32]
 
 
+Arc = tuple[int, float, int]
+"""From which state, log weight, number of the unit that is left out or -1."""
+
+
 class _Ends(NamedTuple):
-    """How a part of the graph is left: by phones whose next frame may be another phone, and through nodes."""
+    """How a part of the graph is left: by phones whose next frame may be another phone, through nodes, or in a gap."""
 
     phones: tuple[int, ...]
-    nodes: tuple[tuple[int, float, int], ...]  # state, log weight, unit left out or -1
+    nodes: tuple[Arc, ...]
+    gaps: tuple[Arc, ...] = ()
 
 
 class _Junction(NamedTuple):
-    """The place between two parts: the phones before it, and a state that all the other ways pass through."""
+    """The place between two parts: the phones before it, a state that all other ways pass through, and one in a gap."""
 
     phones: tuple[int, ...]
     through: int
+    gap: int = -1
+
+    def ends(self) -> _Ends:
+        """Return the ends of an empty part."""
+        return _Ends(self.phones, ((self.through, 0.0, -1),), ((self.gap, 0.0, -1),) if self.gap >= 0 else ())
 
 
 def compile_transcript(
@@ -117,20 +131,18 @@ def compile_transcript(
     """
     builder = _Builder(encode, classes, costs, silences)
     builder.sequence(items)
-    kinds, units, places = (np.array(column) for column in zip(*builder.owners, strict=True))
-    most = max(map(len, builder.arcs))
-    if most > MOST_SOURCES:
-        what = f"{most} ways meet between two parts of the transcript; at most {MOST_SOURCES} are possible"
+    counts = np.array(builder.counts, np.int64)
+    if counts.max() > MOST_SOURCES:
+        what = f"{counts.max()} ways meet between two parts of the transcript; at most {MOST_SOURCES} are possible"
         raise InputError(what, "leave out alternatives, or optional parts in a row")
-    graph = StateGraph.build(builder.columns, [[(s, w) for s, w, _ in arcs] for arcs in builder.arcs])
-    out = [unit for arcs in builder.arcs for _, _, unit in arcs]
-    left_out = {arc: unit for arc, unit in enumerate(out) if unit >= 0}
+    out = np.array(builder.left_out, np.int32)
+    columns, sources = np.array(builder.columns, np.int32), np.array(builder.sources, np.int32)
     return CompiledTranscript(
-        graph,
-        kinds.astype(np.int8),
-        units.astype(np.int32),
-        places.astype(np.int32),
-        left_out,
+        StateGraph.from_arrays(columns, counts, sources, np.array(builder.weights, np.float64)),
+        np.array(builder.kinds, np.int8),
+        np.array(builder.owners, np.int32),
+        np.array(builder.places, np.int32),
+        {int(arc): int(out[arc]) for arc in np.flatnonzero(out >= 0)},
         tuple(units_of(items)),
         np.array(builder.spine, np.int32),
     )
@@ -147,10 +159,10 @@ class _Builder:
         silences: Sequence[int],
     ) -> None:
         self.encode, self.any, self.costs, self.silences = encode, classes, costs, silences
-        self.columns: list[int] = []
-        self.arcs: list[list[tuple[int, float, int]]] = []
-        self.owners: list[tuple[Kind, int, int]] = []
-        self.spine: list[int] = []
+        self.columns, self.kinds, self.owners, self.places = array("i"), array("b"), array("i"), array("i")
+        self.counts, self.sources, self.left_out, self.weights = array("i"), array("i"), array("i"), array("d")
+        self.arcs: dict[int, list[Arc]] = {}  # of states that may still get more
+        self.spine = array("i")
         self.units = 0
 
     def sequence(self, items: Sequence[Item]) -> None:
@@ -158,21 +170,33 @@ class _Builder:
         ends = self._items(items, self._junction(_Ends((), ((start, 0.0, -1),))), True)
         last = self._junction(ends)
         self._state(NODE, Kind.node, [(last.through, 0.0, -1), *_free(last.phones)])
+        self._settle()
 
-    def _state(
-        self, column: int, kind: Kind, arcs: list[tuple[int, float, int]], unit: int = -1, place: int = -1
-    ) -> int:
+    def _state(self, column: int, kind: Kind, arcs: list[Arc], unit: int = -1, place: int = -1) -> int:
         self.columns.append(column)
-        self.arcs.append(arcs)
-        self.owners.append((kind, unit, place))
+        self.kinds.append(kind)
+        self.owners.append(unit)
+        self.places.append(place)
+        self.arcs[len(self.columns) - 1] = arcs
         return len(self.columns) - 1
+
+    def _settle(self) -> None:
+        """Store the arcs of all states so far in arrays: as lists, those of a long transcript take much memory."""
+        for arcs in self.arcs.values():
+            self.counts.append(len(arcs))
+            for source, weight, unit in arcs:
+                self.sources.append(source)
+                self.weights.append(weight)
+                self.left_out.append(unit)
+        self.arcs = {}
 
     def _junction(self, ends: _Ends) -> _Junction:
         """Add the states between two parts: a blank, silences, a stretch that is not in the transcript."""
+        self._settle()
         blank = self._state(BLANK, Kind.blank, _free(ends.phones))
         silences = [self._state(label, Kind.silence, self._follow(label, ends.phones)) for label in self.silences]
         self.arcs[blank] += _free(silences)
-        phones = (*ends.phones, *silences)
+        phones, gap = (*ends.phones, *silences), -1
         if not (ends.nodes or self.costs):
             through = blank
         elif not self.costs:
@@ -181,20 +205,22 @@ class _Builder:
         else:
             cost = -self.costs.extra
             extra = self._state(self.any, Kind.extra, [(phone, cost, -1) for phone in ends.phones])
-            through = self._state(NODE, Kind.node, [*_free((blank, extra)), *ends.nodes])
+            gap = self._state(NODE, Kind.node, list(ends.gaps)) if ends.gaps else -1
+            gaps = [gap] if ends.gaps else []
+            through = self._state(NODE, Kind.node, [*_free((blank, extra, *gaps)), *ends.nodes])
             self.arcs[blank].append((through, 0.0, -1))
             self.arcs[extra].append((through, cost, -1))
         for silence in silences:
             self.arcs[silence].append((through, 0.0, -1))
-        return _Junction(phones, through)
+        return _Junction(phones, through, gap)
 
-    def _follow(self, label: int, phones: Sequence[int]) -> list[tuple[int, float, int]]:
+    def _follow(self, label: int, phones: Sequence[int]) -> list[Arc]:
         """Return arcs from phones straight to a phone: CTC needs a blank between two of the same class."""
         return _free(phone for phone in phones if self.columns[phone] != label)
 
     def _items(self, items: Sequence[Item], junction: _Junction, main: bool) -> _Ends:
         """Add items in a row; `main`: their phones belong to the spine."""
-        ends = _Ends(junction.phones, ((junction.through, 0.0, -1),))
+        ends = junction.ends()
         for number, item in enumerate(items):
             at = self._junction(ends) if number else junction
             if isinstance(item, Unit):
@@ -203,13 +229,14 @@ class _Builder:
                 ends = self._choice(item, at, main)
             else:
                 stretch = self._state(self.any, Kind.stretch, [(at.through, 0.0, -1), *_free(at.phones)])
-                ends = _Ends(at.phones, ((stretch, 0.0, -1), (at.through, 0.0, -1)))
+                ends = at.ends()._replace(nodes=((stretch, 0.0, -1), (at.through, 0.0, -1)))
         return ends
 
     def _choice(self, item: Choice, at: _Junction, main: bool) -> _Ends:
         ends = [self._items(option, at, main and not number) for number, option in enumerate(item.options)]
         phones = dict.fromkeys(phone for end in ends for phone in end.phones)
-        return _Ends(tuple(phones), tuple(dict.fromkeys(node for end in ends for node in end.nodes)))
+        nodes = dict.fromkeys(node for end in ends for node in end.nodes)
+        return _Ends(tuple(phones), tuple(nodes), tuple(dict.fromkeys(gap for end in ends for gap in end.gaps)))
 
     def _unit(self, unit: Unit, at: _Junction, main: bool) -> _Ends:
         last = []
@@ -223,14 +250,16 @@ class _Builder:
                 before = [(blank, 0.0, -1), *self._follow(label, [state])] if place else None
                 arcs = before or [(at.through, 0.0, -1), *self._follow(label, at.phones)]
                 state = self._state(label, Kind.phone, arcs, number, place)
-                self.spine += [state] if main and not variant else []
+                if main and not variant:
+                    self.spine.append(state)
             last.append(state)
         if not self.costs:
             return _Ends(tuple(last), ())
         cost = self.costs.missing * min(map(len, encoded))
-        return _Ends(tuple(last), ((at.through, -cost, number),))
+        goes_on = ((at.gap, -cost, number),) if at.gap >= 0 else ()
+        return _Ends(tuple(last), (), ((at.through, -cost - self.costs.gap, number), *goes_on))
 
 
-def _free(states: Iterable[int]) -> list[tuple[int, float, int]]:
+def _free(states: Iterable[int]) -> list[Arc]:
     """Return arcs from states at no cost."""
     return [(state, 0.0, -1) for state in states]

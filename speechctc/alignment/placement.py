@@ -24,10 +24,10 @@ REACH = (1500, 400)
 """How far a band reaches from its middle line at first, in frames and in states."""
 PER_PHONE = 0.5
 """What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
-FIRST = Costs(2.0, 1000.0)
+FIRST = Costs(2.0, 1000.0, 1000.0)
 """Costs of the pass from whose scores the others are learned: no unit is left out."""
 FEWEST = 20  # units to learn costs from
-LEAST_MISSING, SPREADS = 3.0, 3.0
+LEAST, SPREADS = 3.0, 3.0
 
 
 class Visit(NamedTuple):
@@ -129,19 +129,21 @@ def place(
 def learned_costs(visits: Sequence[Visit]) -> Costs:
     """Return costs learned from a path that leaves no unit out.
 
-    A unit should be left out if it fits worse than units of its length usually do: by more than `SPREADS` times the
-    distance of the upper quartile of the deficit per phone from its median. Damage of a tenth or a fifth of the
-    transcript hardly changes these two.
+    A unit should be left out if it fits worse than units usually do: if its deficit per phone is above the upper
+    quartile by more than `SPREADS` times the distance of the median from that. Damage of a tenth or a fifth of the
+    transcript hardly changes these two. The gap costs as much as two phones, and each phone three quarters: short words
+    vary most, and where many words are missing in a row it is one event.
     """
     deficits: dict[int, list[float]] = {}
     for visit in visits:
         if visit.unit >= 0:
             deficits.setdefault(visit.unit, []).append(visit.deficit)
     means = [float(np.mean(each)) for each in deficits.values()]
-    if len(means) < FEWEST:
-        return Costs(FIRST.extra, 2 * LEAST_MISSING)
-    middle, upper = np.percentile(means, (50, 75))
-    return Costs(FIRST.extra, float(max(upper + SPREADS * (upper - middle), LEAST_MISSING)))
+    cost = 2 * LEAST
+    if len(means) >= FEWEST:
+        middle, upper = np.percentile(means, (50, 75))
+        cost = float(max(upper + SPREADS * (upper - middle), LEAST))
+    return Costs(FIRST.extra, 2 * cost, 0.75 * cost)
 
 
 def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None) -> Placement:

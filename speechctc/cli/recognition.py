@@ -128,7 +128,7 @@ def align_command(
     jobs: JobsOption = 0,
     device: DeviceOption = Device.auto,
 ) -> None:
-    """Find the times of known phones or words in recordings of any length.
+    """Find the times of known phones or words in recordings.
 
     In phones and words, * stands for any stretch of sound, (a|b c) for alternatives, (a|) for what may be missing. If
     the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The

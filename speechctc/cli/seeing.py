@@ -107,7 +107,7 @@ def check_labels_command(
     device: DeviceOption = Device.auto,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Find labels that may be wrong: the utterances of a corpus, the most doubtful first.
+    """Rank utterances by how doubtful their labels are.
 
     A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
     more probable that is. Nothing in the corpus is changed.
@@ -159,7 +159,7 @@ def inspect_command(
     channel: ChannelOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Draw the inside of a model, as PNG files and a page of them.
+    """Draw the inside of a model as PNG files and a page.
 
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.

@@ -21,7 +21,7 @@ def studio_command(
     ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
 ) -> None:
-    """Listen to recordings, correct their phones, and train again: a page on this machine.
+    """Listen, correct phones and train again in a page.
 
     Corrections are saved at once, in a journal beside each recording and in its TextGrid. Of a TextGrid that you
     made, a copy is kept. Nothing is sent to another machine.

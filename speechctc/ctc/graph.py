@@ -44,17 +44,33 @@ class StateGraph(NamedTuple):
         Raises
         ------
         ValueError
+            As `from_arrays`.
+        """
+        counts = np.array([len(each) for each in arcs], np.int64)
+        source = np.array([source for each in arcs for source, _ in each], np.int32)
+        weight = np.array([weight for each in arcs for _, weight in each], np.float64)
+        return cls.from_arrays(np.asarray(columns, np.int32), counts, source, weight)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        column: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        source: NDArray[np.int32],
+        weight: NDArray[np.float64],
+    ) -> StateGraph:
+        """Build a graph; `counts` has the number of arcs that lead to each state.
+
+        Raises
+        ------
+        ValueError
             The start or the end is not a node, the start has arcs, an arc to a node does not come from an earlier
             state, or a state has more than `MOST_SOURCES` arcs.
         """
-        column = np.asarray(columns, np.int32)
-        counts = np.array([len(each) for each in arcs], np.int64)
         if len(column) < 2 or column[0] != NODE or column[-1] != NODE or counts[0]:
             raise ValueError("the first and the last state must be nodes, and no arc may lead to the first")
         if counts.max() > MOST_SOURCES:
             raise ValueError(f"a state has {counts.max()} arcs; at most {MOST_SOURCES} are possible")
-        source = np.array([source for each in arcs for source, _ in each], np.int32)
-        weight = np.array([weight for each in arcs for _, weight in each], np.float64)
         to = np.repeat(np.arange(len(column)), counts)
         if (source[column[to] == NODE] >= to[column[to] == NODE]).any():
             raise ValueError("an arc to a node must come from an earlier state")

@@ -111,9 +111,11 @@ def recognition(
         check_fit(name, labels, posteriors.frames, seconds)
     placed = place(items, encode, posteriors, find_misfits, encode(silences))
     if placed.score == -math.inf:
-        raise InputError(
-            f"{name}: its {seconds:.2f} s are too short for the transcript", "check that they belong together"
-        )
+        if placed.is_exact:
+            what, fix = f"its {seconds:.2f} s are too short for the transcript", "check that they belong together"
+        else:
+            what, fix = "no alignment near what is recognised", "cut the recording and its transcript into parts"
+        raise InputError(f"{name}: {what}", fix)
     units = tuple(units_of(items))
     segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds)
     if all(unit.pronunciations == ((unit.text,),) for unit in units):

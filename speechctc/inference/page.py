@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from speechctc.audio import sound_file
@@ -13,31 +13,40 @@ from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, make_timeline
 
 RATE = 16000  # Hz, of the sound on the page
+Shown = tuple[Path, str, int | None, Recognition]
 DOUBTFUL = 0.5  # phones with a lower confidence are marked
 
 
-def recordings_page(results: Iterable[tuple[Path, str, int | None, Recognition]]) -> str:
+def recordings_page(results: Iterable[Shown]) -> str:
     """Return a page with recordings, as HTML.
 
     Parameters
     ----------
     results : iterable of (Path, str, int or None, Recognition)
-        The file of each recording, its name on the page, the channel that was read (None: the mean of all), and the
-        result. The file is read again, whole: about 0.25 GB of memory for an hour.
+        The file of each recording; its name, whose folders are left out if the names differ without them; the channel
+        that was read (None: the mean of all); the result. The file is read again, whole: about 0.25 GB of memory for an
+        hour.
 
     Raises
     ------
     InputError
         A recording can no longer be read.
     """
-    shown = []
-    for number, (path, name, channel, result) in enumerate(results):
+    shown, files = [], list(results)
+    for number, ((path, _, channel, result), name) in enumerate(zip(files, _names(files), strict=True)):
         samples, _ = sound_file.read(path, RATE, channel)
         tier = Tier("phones", tuple(map(_cell, result.segments)))
         shown.append((result, make_timeline(f"r{number}", name, samples, RATE, [tier])))
     title = f"Phones of {shown[0][1].name}" if len(shown) == 1 else f"Phones of {len(shown)} recordings"
-    values = {"recordings": shown, "doubtful": DOUBTFUL}
+    is_aligned = any(result.score is not None for result, _ in shown)
+    values = {"recordings": shown, "doubtful": DOUBTFUL, "is_aligned": is_aligned}
     return render_page("recordings.html", title, values, [timeline.STYLE], [timeline.SCRIPT])
+
+
+def _names(files: Sequence[Shown]) -> list[str]:
+    """Return the names without their folders, which readers need not know, unless two are the same."""
+    short = [Path(name).name for _, name, _, _ in files]
+    return short if len(set(short)) == len(short) else [name for _, name, _, _ in files]
 
 
 def _cell(segment: Segment) -> Cell:

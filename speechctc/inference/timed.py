@@ -57,10 +57,10 @@ def misfits_text(misfits: Sequence[Misfit]) -> str:
     if extra := [each for each in misfits if each.kind != "missing"]:
         longest = max(extra, key=lambda each: each.end - each.start)
         total = sum(each.end - each.start for each in extra)
+        count = "1 stretch is" if len(extra) == 1 else f"{len(extra)} stretches are"
         span = f"{longest.start:.2f} to {longest.end:.2f} s"
-        parts.append(f"{len(extra)} stretches, {total:.1f} s in all, are not as in the transcript (longest: {span})")
-    texts = [text for each in misfits for text in each.text.split()]
-    if texts:
+        parts.append(f"{count} not as in the transcript, {total:.1f} s in all (longest: {span})")
+    if texts := [text for each in misfits for text in each.text.split()]:
         named = " ".join(texts[:SHOWN]) + (" ..." if len(texts) > SHOWN else "")
-        parts.append(f"{len(texts)} of its words or phones are not found: {named}")
+        parts.append(f"not found, {len(texts)} of its words or phones: {named}")
     return "; ".join(parts)

@@ -129,7 +129,7 @@ def read_spans(path: Path) -> Spans:
             raise ValueError("a document type")
         spans = ElementTree.fromstring(text.encode("utf-8")).iter("span")
         return sorted((_seconds(each.attrib["start"]), _seconds(each.attrib["end"])) for each in spans)
-    except (OSError, ElementTree.ParseError, KeyError, ValueError) as error:
+    except (OSError, ElementTree.ParseError, LookupError, ValueError) as error:  # LookupError: an unknown encoding, too
         raise InputError(f"{path}: not a tier of ELAN ({error})", "choose the tier again") from None
 
 

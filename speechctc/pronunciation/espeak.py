@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ctypes import POINTER, c_char, c_char_p, c_int, c_long, c_short, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,20 +115,35 @@ class Synthesiser:
         The package espeakng-loader, which contains the library and its voices, is not installed or does not load.
     """
 
+    _active: ClassVar[Synthesiser | None] = None
+    """The synthesiser that the library works for: it has one voice and one callback."""
+
     def __init__(self, ipa: bool = False) -> None:
         self._library, self.data = _load()
-        options = _PHONEME_EVENTS | (_PHONEME_IPA if ipa else 0)
-        self.rate = int(self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(self.data).encode(), options))
-        if self.rate <= 0:
-            raise InputError(f"eSpeak NG does not start with its data in {self.data}", "reinstall espeakng-loader")
+        self._options = _PHONEME_EVENTS | (_PHONEME_IPA if ipa else 0)
+        self._callback = _Callback(self._receive)  # kept, because the library has only its address
+        self._choice: tuple[str, int, int] | None = None
+        self.rate = 0
+        self._activate()
         self.version = str(self._library.espeak_Info(None).decode()).split()[0]
         self._stress = _STRESS[ipa]
         self._variants = self.data / "voices" / "!v"
         self._blocks: list[NDArray[np.int16]] = []
         self._phonemes: list[Phoneme] = []
         self._words: list[WordStart] = []
-        self._callback = _Callback(self._receive)  # kept, because the library has only its address
+        self._keep = True
+
+    def _activate(self) -> None:
+        """Take over the library from another synthesiser of this process."""
+        if Synthesiser._active is self:
+            return
+        self.rate = int(self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(self.data).encode(), self._options))
+        if self.rate <= 0:
+            raise InputError(f"eSpeak NG does not start with its data in {self.data}", "reinstall espeakng-loader")
         self._library.espeak_SetSynthCallback(self._callback)
+        Synthesiser._active = self
+        if self._choice is not None:
+            self._set(*self._choice)
 
     @staticmethod
     def check() -> None:
@@ -168,14 +183,23 @@ class Synthesiser:
         name = f"{voice}+{variant}" if variant else voice
         # eSpeak NG ignores a variant that does not exist
         missing = variant and not (self._variants / variant).is_file()
-        if missing or self._library.espeak_SetVoiceByName(name.encode()):
+        self._activate()
+        if missing or not self._set(name, words_per_minute, pitch):
             raise InputError(f"eSpeak NG {self.version} has no voice {name}", "install espeakng-loader 0.2.4")
+        self._choice = (name, words_per_minute, pitch)
+
+    def _set(self, name: str, words_per_minute: int, pitch: int) -> bool:
+        """Set a voice, a rate and a pitch; return whether there is such a voice."""
+        if self._library.espeak_SetVoiceByName(name.encode()):
+            return False
         self._library.espeak_SetParameter(_RATE, words_per_minute, 0)
         self._library.espeak_SetParameter(_PITCH, pitch, 0)
+        return True
 
-    def speak(self, text: str) -> Speech:
-        """Speak a text without control characters."""
-        self._blocks, self._phonemes, self._words = [], [], []
+    def speak(self, text: str, keep: bool = True) -> Speech:
+        """Speak a text without control characters; without `keep`, samples are not kept."""
+        self._activate()
+        self._blocks, self._phonemes, self._words, self._keep = [], [], [], keep
         encoded = text.encode()
         if self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None):
             raise RuntimeError(f"eSpeak NG could not speak {text!r}")
@@ -184,7 +208,7 @@ class Synthesiser:
 
     def _receive(self, samples: Any, count: int, events: Any) -> int:
         """Keep a block of samples and its events; 0 asks for more."""
-        if samples and count > 0:
+        if self._keep and samples and count > 0:
             self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
         k = 0
         while events[k].type != _END_OF_LIST:

@@ -53,7 +53,7 @@ class Reader:
     def read(self, text: str) -> list[SpokenWord]:
         """Return the words of a text in order; words that eSpeak NG joins ("of the") are one."""
         _choose(self._voice.file)
-        speech = self._speaker.speak("".join(map(_visible, text)))
+        speech = self._speaker.speak("".join(map(_visible, text)), keep=False)
         made = pieces([phoneme.name for phoneme in speech.phonemes], self.language)
         starts = speech.words or (WordStart(0, 0),)
         ends = [word.phoneme for word in starts[1:]] + [len(speech.phonemes)]

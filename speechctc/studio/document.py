@@ -43,6 +43,8 @@ class Document:
     Parameters
     ----------
     recording : Path
+    own_name : bool
+        The TextGrid is named after the whole name of the recording, as another one differs from it only in the ending.
 
     Attributes
     ----------
@@ -61,14 +63,16 @@ class Document:
         The recording, the TextGrid or the journal cannot be read.
     """
 
-    def __init__(self, recording: Path) -> None:
-        self.recording = recording
+    def __init__(self, recording: Path, own_name: bool = False) -> None:
+        self.recording, self._own_name = recording, own_name
         self.seconds = sound_file.info(recording).seconds
         self._lock, self._writing = threading.RLock(), threading.Lock()
         self._load()
 
     def _load(self) -> None:
-        self.grid_path = sibling_file(self.recording, [".textgrid"]) or self.recording.with_suffix(".TextGrid")
+        named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
+        found = None if self._own_name else sibling_file(self.recording, [".textgrid"])
+        self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
         self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
         self.note = ""
         self._history = History()

@@ -56,13 +56,16 @@ class Folder:
         self._timers: dict[str, threading.Timer] = {}
         self.problems: dict[str, str] = {}
         self.recordings: dict[str, Path] = {}
+        self._own_names: set[Path] = set()
         self.notes: list[str] = []
         self.look()
 
     def look(self) -> None:
         """Find the recordings of the folder, and learn their states in the background."""
         inside = self.path.resolve()
-        recordings = {each.path.relative_to(self.path).as_posix(): each.path for each in find_recordings([self.path])}
+        found = find_recordings([self.path])
+        recordings = {each.path.relative_to(self.path).as_posix(): each.path for each in found}
+        self._own_names = {each.path for each in found if each.name.name == each.path.name}
         outside = [name for name, path in recordings.items() if not path.resolve().is_relative_to(inside)]
         self.notes = left_out([self.path])
         if outside:
@@ -90,7 +93,7 @@ class Folder:
             if found is not None:
                 self._documents.move_to_end(name)
         if found is None or (again and found.is_outdated()):
-            found = Document(path)
+            found = self._opened(path)
             with self._lock:
                 self._documents[name] = found
                 while len(self._documents) > OPEN:
@@ -156,7 +159,7 @@ class Folder:
         try:
             with self._lock:
                 document = self._documents.get(name)
-            document = document or Document(self.recordings[name])
+            document = document or self._opened(self.recordings[name])
             self._rows[name] = self._row(document)
         except InputError as error:
             self._rows[name] = self._broken(name, error)
@@ -205,6 +208,9 @@ class Folder:
         """Wait until the states of all recordings are known."""
         done: Future[None] = self._threads.submit(lambda: None)
         done.result()
+
+    def _opened(self, path: Path) -> Document:
+        return Document(path, path in self._own_names)
 
     def _path(self, name: str) -> Path:
         if name not in self.recordings:

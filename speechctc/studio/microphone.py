@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -19,6 +20,7 @@ from speechctc.studio.studio import WAIT, Studio
 
 ENDING = ".speechctc-recording"
 """Ending of the raw samples of a recording that is being made; those that a killed server left become recordings."""
+QUIET = 10.0  # seconds without samples after which no server is making a recording
 RATES = (8000, 384000)  # Hz
 
 
@@ -99,8 +101,9 @@ class Microphone:
 
 
 def recover(folder: Path) -> list[Path]:
-    """Turn what a killed server left of recordings into WAV files; return them."""
-    return [path for raw in sorted(folder.glob(f".*{ENDING}")) if (path := keep(raw)) is not None]
+    """Turn what a killed server left of recordings into WAV files; return them. One being made is left alone."""
+    left = [raw for raw in sorted(folder.glob(f".*{ENDING}")) if time.time() - raw.stat().st_mtime > QUIET]
+    return [path for raw in left if (path := keep(raw)) is not None]
 
 
 def keep(raw: Path) -> Path | None:

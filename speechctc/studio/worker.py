@@ -201,7 +201,11 @@ class Live:
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         """Yield the samples at the model's rate, when they come."""
-        return resample_blocks(iter(self._samples.get, None), self._rate, self._model_rate)
+        return resample_blocks(self._blocks(), self._rate, self._model_rate)
+
+    def _blocks(self) -> Iterator[NDArray[np.float32]]:
+        while (samples := self._samples.get()) is not None:
+            yield samples
 
     def put(self, samples: NDArray[np.float32]) -> None:
         """Take the next samples."""

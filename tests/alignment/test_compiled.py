@@ -17,7 +17,7 @@ from speechctc.errors import InputError
 
 PHONES = "abs"
 STRETCH = len(PHONES) + 1
-COSTS = Costs(0.4, 0.7)
+COSTS = Costs(0.4, 0.5, 0.3)
 
 
 def encode(phones: Sequence[str]) -> list[int]:
@@ -25,28 +25,37 @@ def encode(phones: Sequence[str]) -> list[int]:
 
 
 def cost(
-    items: tuple[Item, ...], tokens: Sequence[int], at: int, costs: Costs | None, silences: Sequence[int]
+    items: tuple[Item, ...],
+    tokens: Sequence[int],
+    at: int,
+    costs: Costs | None,
+    silences: Sequence[int],
+    gap: bool = False,
 ) -> float:
     """Return the least cost at which tokens (runs of a class) from a position on are this transcript; inf if never."""
+
+    def then(rest: tuple[Item, ...], at: int, gap: bool = False) -> float:
+        return cost(rest, tokens, at, costs, silences, gap)
+
     ways = [0.0 if at == len(tokens) and not items else math.inf]
     if at < len(tokens) and (tokens[at] == 0 or tokens[at] in silences):
-        ways.append(cost(items, tokens, at + 1, costs, silences))
+        ways.append(then(items, at + 1))
     if at < len(tokens) and tokens[at] == STRETCH and costs:
-        ways.append(costs.extra + cost(items, tokens, at + 1, costs, silences))
+        ways.append(costs.extra + then(items, at + 1))
     for item in items[:1]:
         rest = items[1:]
         if isinstance(item, Choice):
-            ways += [cost(option + rest, tokens, at, costs, silences) for option in item.options]
+            ways += [then(option + rest, at, gap) for option in item.options]
         elif isinstance(item, AnyStretch):
-            ways.append(cost(rest, tokens, at, costs, silences))
+            ways.append(then(rest, at, gap))
             if tokens[at : at + 1] == [STRETCH]:
-                ways.append(cost(rest, tokens, at + 1, costs, silences))
+                ways.append(then(rest, at + 1))
         else:
             for phones in item.pronunciations:
-                ways += [cost(rest, tokens, end, costs, silences) for end in ends(encode(phones), tokens, at)]
+                ways += [then(rest, end) for end in ends(encode(phones), tokens, at)]
             if costs and (at == 0 or tokens[at - 1] in (0, STRETCH)):
-                least = costs.missing * min(map(len, item.pronunciations))
-                ways.append(least + cost(rest, tokens, at, costs, silences))
+                least = costs.missing * min(map(len, item.pronunciations)) + (0 if gap else costs.gap)
+                ways.append(least + then(rest, at, True))
     return min(ways)
 
 

@@ -329,3 +329,53 @@ def test_a_model_that_is_named_with_an_escape_does_not_reach_the_terminal(
     (here / "m" / "checkpoint.json").write_text(json.dumps(about))
     done = speechctc("decode", "none.wav", "--model", "m")
     assert "x\\x1b[2J\\x9b31m" in done.err and "\x1b" not in done.err and "\x9b" not in done.err
+
+
+def test_several_formats_at_once_are_a_file_each(speechctc: Command, here: Path) -> None:
+    Path("talks").mkdir()
+    for name in ("a", "b"):
+        write_song(here / "talks" / f"{name}.wav", SONG)
+    many = ("decode", "talks", "--format", "textgrid,EAF", "--format", "audacity, emu,par,textgrid", "--out", "new")
+    assert speechctc(*many).status == 0
+    endings = {".TextGrid", ".eaf", ".labels.txt", "_annot.json", ".par"}
+    assert {path.name for path in Path("new").glob("[ab]*")} == {name + each for name in "ab" for each in endings}
+    Path("new/a.eaf").write_text("mine")
+    assert "new/a.eaf: exists and was made or changed by hand" in one_line_error(speechctc(*many))
+    Path("new/b.par").unlink()
+    assert speechctc(*many, "--skip-existing").status == 0
+    assert Path("new/b.par").exists() and Path("new/a.eaf").read_text() == "mine"
+    for wrong, said in (
+        (
+            ("--format", "textgrid,elan", "--out", "new"),
+            "--format elan: there is no such format; choose from: text, json",
+        ),
+        (("--format", "textgrid,eaf"), "2 formats at once are for a folder, with a file for each; name a folder"),
+        (("--format", "textgrid,eaf", "--out", "x.eaf"), "x.eaf is a file of format eaf, and --format says textgrid"),
+    ):
+        assert said in one_line_error(speechctc("decode", "talks", *wrong))
+    assert speechctc("decode", "talks/a.wav", "--out", "one_annot.json").status == 0
+    assert "levels" in json.loads(Path("one_annot.json").read_text())
+    assert speechctc("decode", "talks/a.wav", "--format", "audacity", "--out", "one.txt").status == 0
+    assert [line.split("\t")[2] for line in Path("one.txt").read_text().splitlines()] == SONG
+
+
+def test_symbols_are_shown_and_the_model_keeps_its_own(speechctc: Command, here: Path) -> None:
+    write_song(here / "s.wav", SONG)
+    Path("mine.tsv").write_text("low\tɡã\nhigh\tt͡ʃ\ntop\tɡã\n", encoding="utf-8")
+    shown = speechctc("decode", "s.wav", "--symbols", "mine.tsv")
+    assert shown.out.split() == ["ɡã", "mid", "t͡ʃ", "ɡã", "ɡã"]
+    assert "1 phones have no symbol in it and stay as they are: mid; several phones are written alike" in shown.err
+    placed = speechctc("align", "s.wav", "--phones", " ".join(SONG), "--symbols", "mine.tsv", "--format", "tsv")
+    rows = [line.split("\t") for line in placed.out.splitlines() if not line.startswith(("#", "file"))]
+    assert [row[3] for row in rows] == ["ɡã", "mid", "t͡ʃ", "ɡã", "ɡã"]
+    refused = speechctc("align", "s.wav", "--phones", "ɡã", "--symbols", "mine.tsv")
+    assert refused.status == 2 and "'ɡã' is not in the phone set" in refused.err
+    assert "--symbols none.tsv: no such file" in one_line_error(speechctc("decode", "s.wav", "--symbols", "none.tsv"))
+
+
+def test_plugins_are_written_once_and_for_a_model_that_exists(speechctc: Command, here: Path) -> None:
+    done = speechctc("plugins", "out")
+    assert done.status == 0 and "out/elan-speechctc: copy it into the folder 'extensions' of ELAN" in done.out
+    assert "no such model" in one_line_error(speechctc("plugins", "out", "--model", "none"))
+    Path("file").touch()
+    assert "file: a file, not a folder" in one_line_error(speechctc("plugins", "file"))

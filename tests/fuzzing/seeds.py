@@ -127,7 +127,7 @@ def textgrids() -> list[Files]:
 
 
 def eaf_files() -> list[Files]:
-    tiers = {"phones": [Interval(0.0, 0.2, "a"), Interval(0.2, 0.5, "ã<&")], "words": [Interval(0.0, 0.5, "a ã")]}
+    tiers = {"phones": [Interval(0.0, 0.01, "a"), Interval(0.01, 0.03, "ã<&")], "words": [Interval(0.0, 0.03, "a ã")]}
     text = eaf_text({**tiers, "confidence": [each._replace(label="0.5") for each in tiers["phones"]]}, Path("a.wav"))
     text = re.sub('DATE="[^"]*"', 'DATE="2026-01-01T00:00:00Z"', text)
     text = re.sub('MEDIA_URL="[^"]*"', 'MEDIA_URL="file:///old/a.wav"', text)

@@ -150,6 +150,6 @@ def test_a_partitur_has_its_header_and_samples(tmp_path: Path) -> None:
 
 
 def test_every_format_writes_every_result(tmp_path: Path) -> None:
-    for form in ENDINGS:
+    for form in set(ENDINGS) - {"html"}:  # which shows the recording, and needs it
         for each in (Recognition("-", 0.0, ()), Recognition("gone.wav", 1.0, (Segment("a", 0.0, 1.0, 1.0),))):
             assert isinstance(whole(form, Source(each.file, "id"), each, tmp_path / "x"), str)

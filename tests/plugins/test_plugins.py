@@ -96,9 +96,9 @@ def test_parameters_and_tiers_are_read_as_elan_writes_them(tmp_path: Path) -> No
         "empty": "",
     }
     assert read_parameters(PARAM.format('<param name="s">é.wav</param>').encode("cp1252"))["s"].endswith(".wav")
-    for wrong in (b"", b"<PARAM><param></PARAM>", b'<!DOCTYPE x [<!ENTITY a "b">]><PARAM>&a;</PARAM>'):
+    for raw in (b"", b"<PARAM><param></PARAM>", b'<!DOCTYPE x [<!ENTITY a "b">]><PARAM>&a;</PARAM>'):
         with pytest.raises(InputError, match="standard input"):
-            read_parameters(wrong)
+            read_parameters(raw)
     tier = tmp_path / "in.xml"
     tier.write_text(
         '<TIER columns="a"><span start="17.5" end="18.25"><v>x</v></span><span start="900" end="1500"/></TIER>'
@@ -106,9 +106,10 @@ def test_parameters_and_tiers_are_read_as_elan_writes_them(tmp_path: Path) -> No
     assert read_spans(tier) == [(0.9, 1.5), (17.5, 18.25)]
     write_tier(tier, [])
     assert read_spans(tier) == []
-    tier.write_text("<TIER>")
-    with pytest.raises(InputError, match="not a tier of ELAN"):
-        read_spans(tier)
+    for wrong in ("<TIER>", '<?xml version="1.0" encoding="klingon"?><TIER/>', '<TIER><span start="1"/></TIER>'):
+        tier.write_text(wrong)
+        with pytest.raises(InputError, match="not a tier of ELAN"):
+            read_spans(tier)
 
 
 def test_what_a_person_changed_in_a_plugin_is_kept(tmp_path: Path) -> None:

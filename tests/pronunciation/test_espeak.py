@@ -1,0 +1,13 @@
+"""The one library of a process serves several synthesisers."""
+
+from speechctc.pronunciation.espeak import Synthesiser
+
+
+def test_two_synthesisers_take_turns() -> None:
+    ipa, own = Synthesiser(ipa=True), Synthesiser()
+    ipa.choose("", 175, 50, "roa/it")
+    own.choose("m3", 175, 50)
+    for _ in range(2):
+        assert [phoneme.name for phoneme in ipa.speak("che").phonemes][:2] == ["k", "e"]
+        assert [phoneme.name for phoneme in own.speak("shoe").phonemes][:2] == ["S", "u:"]
+        assert own.speak("shoe", keep=False).samples.size == 0 < own.speak("shoe").samples.size

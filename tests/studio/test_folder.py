@@ -1,0 +1,104 @@
+"""The folder and the microphone: names that collide, recordings that a killed server left."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from speechctc.errors import InputError
+from speechctc.studio.folder import Folder
+from speechctc.studio.microphone import Microphone, recover
+from speechctc.studio.serve import listen
+from speechctc.studio.sound import HEADER, Sound
+from tests.studio.folders import SONG, client_of
+from tests.tiny_model import sing, write_song
+
+
+def test_recordings_that_differ_in_their_ending_have_their_own_textgrids(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    soundfile.write(tmp_path / "a.flac", *soundfile.read(tmp_path / "a.wav"))
+    folder = Folder(tmp_path)
+    for name in ("a.wav", "a.flac"):
+        document = folder.document(name)
+        document.edit(0, {"what": "insert", "start": 0.1, "end": 0.2, "label": name[2:]})
+        document.write_grid()
+    assert sorted(path.name for path in tmp_path.glob("*.TextGrid")) == ["a.flac.TextGrid", "a.wav.TextGrid"]
+    assert [Folder(tmp_path).document(name).phones[0].label for name in ("a.wav", "a.flac")] == ["wav", "flac"]
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_any_part_of_a_recording_is_read(tmp_path: Path, ending: str, channels: int) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(0))
+    path = tmp_path / f"a.{ending}"
+    soundfile.write(path, np.repeat(samples[:, None], channels, axis=1), 16000)
+    expected, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    sound = Sound(path)
+    close = 1 / 32000 if ending in ("flac", "ogg") else 1e-7
+    assert np.abs(sound.read(500, 2500) - expected[500:2500].mean(axis=1)).max() <= close
+    outside = sound.read(-3, sound.frames + 4)
+    assert len(outside) == sound.frames + 7 and not outside[:3].any() and not outside[-4:].any()
+    assert len(b"".join(sound.wav_bytes(0, sound.wav_size))) == HEADER + 2 * sound.frames
+    for columns in (7, 3000):
+        low, high = sound.extremes(0.1, 0.4, columns).T.astype(float) / 32767
+        part = expected[1600:6400].mean(axis=1)
+        assert abs(low.min() - part.min()) < 1e-3 and abs(high.max() - part.max()) < 1e-3
+
+
+def test_the_summary_of_a_long_recording_has_its_peaks(tmp_path: Path) -> None:
+    samples = np.zeros(16000 * 60, dtype=np.float32)
+    samples[16000 * 41 + 5], samples[16000 * 7] = 0.75, -0.5
+    soundfile.write(tmp_path / "a.wav", samples, 16000)
+    found = Sound(tmp_path / "a.wav").extremes(0.0, 64.0, 512)
+    assert int(found[:, 1].argmax()) == 41 * 8 and int(found[:, 0].argmin()) == 7 * 8
+    assert (found.max(), found.min()) == (24576, -16384) and not found[60 * 8 :].any()
+
+
+def test_the_microphone_is_recognised_and_kept(tmp_path: Path, tiny_model: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    samples, _ = sing(SONG, np.random.default_rng(3))
+    with client_of(tmp_path, tiny_model) as (client, studio):
+        studio.engine.ask("live_stop").result(60)
+        name = client.post("/api/microphone/start", json={"rate": 16000}).json()["name"]
+        assert client.post("/api/microphone/start", json={"rate": 16000}).status_code == 400
+        heard = []
+        headers = {"Content-Type": "application/octet-stream"}
+        for first in range(0, len(samples), 4000):
+            block = samples[first : first + 4000].astype("<f4").tobytes()
+            heard += client.post("/api/microphone/block", content=block, headers=headers).json()["phones"]
+        assert client.post("/api/microphone/block", content=b"abc", headers=headers).status_code == 400
+        ended = client.post("/api/microphone/stop").json()
+        assert heard + ended["phones"] == SONG and ended["name"] == name
+        assert name in studio.folder.recordings
+    kept, rate = soundfile.read(tmp_path / name)
+    assert rate == 16000 and np.abs(kept - samples).max() < 1e-4
+    assert not list(tmp_path.glob(".*recording"))
+
+
+def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    with client_of(tmp_path) as (client, studio):
+        microphone = Microphone(studio)
+        microphone.start(8000)
+        microphone.block(np.full(800, 0.25, "<f4").tobytes())
+    (raw,) = tmp_path.glob(".*speechctc-recording")
+    with open(raw, "ab") as file:
+        file.write(b"x")
+    assert recover(tmp_path) == []
+    os.utime(raw, (time.time() - 60,) * 2)
+    (path,) = recover(tmp_path)
+    samples, rate = soundfile.read(path)
+    assert rate == 8000 and len(samples) == 800 and abs(samples[0] - 0.25) < 1e-4
+    assert recover(tmp_path) == []
+
+
+def test_a_port_in_use_is_said() -> None:
+    with listen(0) as one:
+        with pytest.raises(InputError, match="name another with --port"):
+            listen(one.getsockname()[1])
+        assert one.getsockname()[0] == "127.0.0.1"
