@@ -25,15 +25,8 @@ def test_maps_posteriors_and_units_are_those_of_the_net(tiny_model: Path) -> Non
     assert list(layers_of(recogniser.checkpoint)) == ["conv1", "conv2", "dense1"] == list(seen.maps)
     assert list(seen.units) == ["conv1", "conv2"]  # dense1 is normalised between its pieces and maxout
     with torch.no_grad():
-<<<<<<< HEAD
-        values = (
-            layers_of(recogniser.checkpoint)["conv1"]
-            .conv(net_input_of(recogniser.checkpoint, SAMPLES)[0])[0]
-            .flatten(1)
-        )
-=======
-        values = recogniser.checkpoint.net.convs[0].get_submodule("conv")(_input(recogniser.checkpoint, SAMPLES)[0])[0].flatten(1)
->>>>>>> main
+        features, _ = net_input_of(recogniser.checkpoint, SAMPLES)
+        values = layers_of(recogniser.checkpoint)["conv1"].conv(features)[0].flatten(1)
     for unit in seen.units["conv1"]:
         first, second = values[unit.number], values[unit.number + 12]
         (a, b), (m, n) = unit.slopes, unit.means
