@@ -98,7 +98,7 @@ def look_inside(checkpoint: Checkpoint, samples: Array) -> Inside:
     InputError
         The recording is shorter than one frame.
     """
-    net, features, frames = checkpoint.net.eval(), *_input(checkpoint, samples)
+    net, features, frames = checkpoint.net.eval(), *net_input_of(checkpoint, samples)
     last = int(output_frames(int(frames), checkpoint.config.model))
     mask = frame_mask(torch.tensor([last], device=features.device), last)
     maps, units, wins, hooks = {}, {}, PieceWins(), []
@@ -130,14 +130,15 @@ def saliency(checkpoint: Checkpoint, samples: Array, phone: int, frame: int) -> 
     It is the size of the derivative of the phone's log posterior by the input, times the input, summed over the
     channels.
     """
-    features, frames = _input(checkpoint, samples)
+    features, frames = net_input_of(checkpoint, samples)
     features.requires_grad_()
     logits, _ = checkpoint.net.eval()(features, frames)
     (gradient,) = torch.autograd.grad(logits[0].log_softmax(1)[frame, phone], features)
     return _array((gradient * features).abs().sum(1)[0])
 
 
-def _input(checkpoint: Checkpoint, samples: Array) -> tuple[Tensor, Tensor]:
+def net_input_of(checkpoint: Checkpoint, samples: Array) -> tuple[Tensor, Tensor]:
+    """Return a recording as the input of the net, (1, channels, bands, frames), and its number of frames."""
     config = checkpoint.config.features
     static = static_features(torch.from_numpy(samples), config).to(checkpoint.mean.device)
     if not len(static):

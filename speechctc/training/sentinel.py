@@ -28,6 +28,7 @@ CLIPPED = 0.95  # share of clipped steps
 VANISHED = 1e-4  # norm of the gradient
 UNIFORM, CERTAIN = 0.95, 0.02  # of the entropy of a uniform output
 WORSE = 1.15  # times the lowest dev loss
+SMALL = 0.1  # nats a phone; of a loss below, a rise says nothing
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def _gap(epochs: Sequence[Record], net: Net) -> Alarm | None:
     now, then = epochs[-1], epochs[best]
     if len(epochs) - 1 - max(best, best_per) < PLATEAU or now["dev_loss"] < WORSE * then["dev_loss"]:
         return None
-    if now["loss"] > 0.9 * then["loss"]:
+    if now["loss"] > 0.9 * then["loss"] or now["dev_loss"] < SMALL:
         return None
     return Alarm(
         "overfitting",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from speechctc.cli import app
-from speechctc.inference.inside import _input, layers_of, look_inside, saliency
+from speechctc.inference.inside import layers_of, look_inside, net_input_of, saliency
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.piece_wins import PieceWins
 from tests.tiny_model import sing, write_song
@@ -25,7 +25,8 @@ def test_maps_posteriors_and_units_are_those_of_the_net(tiny_model: Path) -> Non
     assert list(layers_of(recogniser.checkpoint)) == ["conv1", "conv2", "dense1"] == list(seen.maps)
     assert list(seen.units) == ["conv1", "conv2"]  # dense1 is normalised between its pieces and maxout
     with torch.no_grad():
-        values = recogniser.checkpoint.net.convs[0].get_submodule("conv")(_input(recogniser.checkpoint, SAMPLES)[0])[0].flatten(1)
+        features, _ = net_input_of(recogniser.checkpoint, SAMPLES)
+        values = layers_of(recogniser.checkpoint)["conv1"].conv(features)[0].flatten(1)
     for unit in seen.units["conv1"]:
         first, second = values[unit.number], values[unit.number + 12]
         (a, b), (m, n) = unit.slopes, unit.means
@@ -48,7 +49,7 @@ def test_wins_are_counted_inside_utterances_only() -> None:
 def test_saliency_is_the_derivative_times_the_input(tiny_model: Path) -> None:
     checkpoint = Recogniser.load(tiny_model, "cpu").checkpoint
     found = saliency(checkpoint, SAMPLES, phone=1, frame=4)
-    features, frames = _input(checkpoint, SAMPLES)
+    features, frames = net_input_of(checkpoint, SAMPLES)
     band, frame = np.unravel_index(int(found.argmax()), found.shape)
     total = 0.0
     for channel in range(features.shape[1]):
