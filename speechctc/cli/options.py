@@ -219,11 +219,11 @@ DictionaryOption = Annotated[
     ),
 ]
 MisfitsOption = Annotated[
-    Optional[bool],  # noqa: UP045
+    bool,
     typer.Option(
-        "--misfits/--no-misfits",
+        "--misfits",
         help="Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every"
-        " word or phone. Default: with --words.",
+        " word or phone.",
     ),
 ]
 SilenceOption = Annotated[

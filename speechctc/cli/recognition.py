@@ -116,7 +116,7 @@ def align_command(
     language: LanguageOption = None,
     dictionary: DictionaryOption = None,
     tier: TierOption = None,
-    misfits: MisfitsOption = None,
+    misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,

@@ -52,7 +52,7 @@ def choose_placing(
     labels: Labels,
     dictionary: Path | None,
     language: str | None,
-    misfits: bool | None,
+    misfits: bool,
     silence: str | None,
 ) -> Placing:
     """Return how to place transcripts of phones or words.
@@ -65,8 +65,8 @@ def choose_placing(
         What the transcripts hold.
     dictionary, language : Path, str or None
         What reads words.
-    misfits : bool or None
-        None: look for misfits where the transcripts hold words.
+    misfits : bool
+        Look for what is missing and for what is not in the transcripts.
     silence : str or None
         Phones, separated by spaces; None: where the transcripts hold words, all labels of silence.
 
@@ -85,7 +85,7 @@ def choose_placing(
     if unknown := [phone for phone in silences if phone not in inventory.phones]:
         raise InputError(f"--silence {unknown[0]}: not a phone of the model", f"choose of {' '.join(inventory.phones)}")
     pronouncer = Pronouncer(dictionary, language, inventory) if words else None
-    return Placing(pronouncer, words if misfits is None else misfits, silences)
+    return Placing(pronouncer, misfits, silences)
 
 
 def align(
