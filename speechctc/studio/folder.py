@@ -160,6 +160,9 @@ class Folder:
             with self._lock:
                 document = self._documents.get(name)
             document = document or self._opened(self.recordings[name])
+            with self._lock:
+                if len(self._documents) < OPEN:  # reading the labels of an hour takes seconds
+                    self._documents.setdefault(name, document)
             self._rows[name] = self._row(document)
         except InputError as error:
             self._rows[name] = self._broken(name, error)
