@@ -32,6 +32,9 @@ class DecodeConfig(Section):
     """How phones are found in the output of a net. Alignment does not use it: there the phones are known."""
 
     lm_order: int = Field(0, ge=0, le=8, description="order of the n-gram of the training labels; 0: no n-gram")
+    lm_cutoff: int = Field(
+        1, ge=1, description="strings of `lm_order` phones that occur fewer times in the training labels are left out"
+    )
     lm_weight: float = Field(0.5, ge=0, le=5, description="weight of language models' log probabilities; 0: not used")
     lm_bonus: float = Field(1.5, ge=-10, le=10, description="score added for each phone of a sequence")
     lm_share: float = Field(0.5, ge=0, le=1, description="share of an LSTM in that weight; the n-gram has the rest")

@@ -18,7 +18,7 @@ from speechctc.decoding.trie import FLOOR, START, Integers, Ngram, Reals
 Labels = Sequence[int] | NDArray[np.integer[Any]]
 
 
-def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
+def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1) -> Ngram:
     """Estimate an n-gram.
 
     Parameters
@@ -29,6 +29,8 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
         The number of phones and 1.
     order : int
         A phone's probability depends on the ``order - 1`` before it.
+    cutoff : int
+        Strings of `order` phones that occur fewer times are left out; their probability goes to the shorter ones.
 
     Raises
     ------
@@ -38,15 +40,17 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int) -> Ngram:
     if order < 1:
         raise ValueError(f"order {order}: must be 1 or more")
     levels = _count(_tokens(sequences, classes), classes, order)
-    starts = np.cumsum([0, *(len(level.token) for level in levels)])
     probs: list[Reals] = [np.ones(1)]
     shares: list[Reals] = []
     for length in range(1, len(levels)):
-        prob, share = _smooth(levels, length, probs[-1] if length > 1 else np.full(1, 1 / classes))
-        probs.append(prob)
+        kept = levels[length].times >= (cutoff if length == order > 1 else 0)
+        prob, share = _smooth(levels, length, probs[-1] if length > 1 else np.full(1, 1 / classes), kept)
+        probs.append(prob[kept])
         shares.append(share)
+        levels[length] = _Level(*(values[kept] for values in levels[length]))
     shares[0] = np.ones(1)  # the unigrams hold it already
     shares.append(np.ones(len(levels[-1].token)))
+    starts = np.cumsum([0, *(len(level.token) for level in levels)])
     parents = [levels[0].context, *(starts[k] + level.context for k, level in enumerate(levels[1:]))]
     log_prob = np.log(np.concatenate(probs))
     log_prob[1 + START] = FLOOR  # nothing predicts it
@@ -95,12 +99,13 @@ def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
     return levels
 
 
-def _smooth(levels: list[_Level], length: int, lower: Reals) -> tuple[Reals, Reals]:
+def _smooth(levels: list[_Level], length: int, lower: Reals, kept: NDArray[np.bool_]) -> tuple[Reals, Reals]:
     """Return the probabilities of the strings of this length, and the back-off weights of those one shorter.
 
     Chen and Goodman 1999, eq. 18 (interpolated): ``p(v | c) = (n(cv) - D(n(cv))) / n(c.) + gamma(c) p(v | c')``.
     The count of a string shorter than the order is the number of distinct tokens before it (Kneser and Ney 1995);
-    strings at the start of an utterance have no token before them and keep their number of occurrences.
+    strings at the start of an utterance have no token before them and keep their number of occurrences. The probability
+    of strings that are not `kept` is shared by the shorter ones.
     """
     level, contexts = levels[length], len(levels[length - 1].token)
     count = level.times
@@ -110,9 +115,9 @@ def _smooth(levels: list[_Level], length: int, lower: Reals) -> tuple[Reals, Rea
     count = np.where(level.token == START, 0, count)  # the start is never predicted
     discount = _discounts(count)[np.minimum(count, 3)]
     total = np.bincount(level.context, count, minlength=contexts)
-    mass = np.bincount(level.context, discount, minlength=contexts)
+    mass = np.bincount(level.context, np.where(kept, discount, count), minlength=contexts)
     share = np.where(total > 0, mass / np.maximum(total, 1), 1.0)
-    own = (count - discount) / np.maximum(total, 1)[level.context]
+    own = np.where(kept, count - discount, 0) / np.maximum(total, 1)[level.context]
     return own + share[level.context] * lower[level.suffix], share
 
 

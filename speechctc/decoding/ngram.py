@@ -35,7 +35,7 @@ class PhoneLM:
     next_state: NDArray[np.int32]
 
     @classmethod
-    def learn(cls, sequences: Iterable[Labels], classes: int, order: int) -> PhoneLM:
+    def learn(cls, sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1) -> PhoneLM:
         """Estimate an n-gram from sequences.
 
         Parameters
@@ -46,13 +46,15 @@ class PhoneLM:
             Number of classes with the blank, whose column holds the end of the utterance.
         order : int
             A phone's probability depends on the ``order - 1`` before it.
+        cutoff : int
+            Strings of `order` phones that occur fewer times are left out.
 
         Raises
         ------
         ValueError
             A label is out of range, or the order below 1.
         """
-        return cls.of(estimate(sequences, classes, order))
+        return cls.of(estimate(sequences, classes, order, cutoff))
 
     @classmethod
     def of(cls, ngram: Ngram) -> PhoneLM:

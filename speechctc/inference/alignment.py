@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from speechctc.alignment.placement import Placement, place
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import ANY, Items, Unit, is_plain, units_of
 from speechctc.ctc.feasibility import frames_needed
@@ -19,6 +18,9 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.timed import Misfit, Word
 from speechctc.phones.inventory import Inventory
+
+if TYPE_CHECKING:
+    from speechctc.alignment.placement import Placement
 
 
 class Aligned(NamedTuple):
@@ -109,6 +111,8 @@ def recognition(
     if is_plain(items) and not find_misfits:
         labels = [label for unit in units_of(items) for label in encode(unit.pronunciations[0])]
         check_fit(name, labels, posteriors.frames, seconds)
+    from speechctc.alignment.placement import place  # late: it loads numba
+
     placed = place(items, encode, posteriors, find_misfits, encode(silences))
     if placed.score == -math.inf:
         if placed.is_exact:

@@ -162,8 +162,8 @@ class Folder:
             document = document or self._opened(self.recordings[name])
             with self._lock:
                 if len(self._documents) < OPEN:  # reading the labels of an hour takes seconds
-                    self._documents.setdefault(name, document)
-            self._rows[name] = self._row(document)
+                    document = self._documents.setdefault(name, document)
+            self._write(name, document)  # what an interruption left
         except InputError as error:
             self._rows[name] = self._broken(name, error)
 

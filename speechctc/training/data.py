@@ -70,12 +70,12 @@ class TrainingData:
         batches = plan.batches(rank) or [self.train.members[:1]]
         return max(((len(batch), int(frames[batch].max())) for batch in batches), key=math.prod)
 
-    def phone_lm(self, order: int) -> PhoneLM | None:
-        """Learn an n-gram of this order from the training labels; None for order 0."""
+    def phone_lm(self, order: int, cutoff: int) -> PhoneLM | None:
+        """Learn an n-gram of this order from the training labels (see `PhoneLM.learn`); None for order 0."""
         if order == 0:
             return None
         labels = [self.train.split.labels(index).tolist() for index in self.train.members.tolist()]
-        return PhoneLM.learn(labels, len(self.inventory.phones) + 1, order)
+        return PhoneLM.learn(labels, len(self.inventory.phones) + 1, order, cutoff)
 
     @property
     def bytes_held(self) -> int:

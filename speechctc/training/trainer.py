@@ -76,7 +76,7 @@ class Trainer:
         self.remaining: Indices = self.data.train.members  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
         self.net_facts = Net.of(config.model, self.data.inventory)
-        self.lm = self.data.phone_lm(config.decode.lm_order)
+        self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         if resumed:

@@ -40,11 +40,20 @@ def test_an_example_worked_by_hand() -> None:
     assert len(ngram.nodes(2)) == 5 and not (ngram.find(np.array([ROOT]), np.array([9])) >= 0).any()
 
 
+def test_rare_strings_can_be_left_out() -> None:
+    """As above, without ac, which occurs once: its probability of (1 - 1/3)/3 goes to the back-off."""
+    ngram = estimate([[A, B], [A, B], [A, C]], 4, 2, cutoff=2)
+    assert ngram.log_prob[node(ngram, A, B)] == pytest.approx(np.log((2 - 1 / 3) / 3 + 4 / 9 * 0.2))
+    assert ngram.backoff[node(ngram, A)] == pytest.approx(np.log(4 / 9))
+    assert ngram.find(np.array([node(ngram, A)]), np.array([C]))[0] < 0 and len(ngram.nodes(2)) == 3
+
+
+@pytest.mark.parametrize("cutoff", [1, 2, 99])
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("name", CASES)
-def test_after_every_string_what_may_follow_sums_to_one(name: str, order: int) -> None:
+def test_after_every_string_what_may_follow_sums_to_one(name: str, order: int, cutoff: int) -> None:
     sequences, classes = CASES[name]
-    ngram = estimate(sequences, classes, order)
+    ngram = estimate(sequences, classes, order, cutoff)
 
     def prob(context: Sequence[int], token: int) -> float:
         string, at = (*context, token), ROOT

@@ -22,10 +22,13 @@ SMALL_NET = ["model.convs=[4,4]", "model.dense=[8,8]", "model.dense_span=[1,3]"]
 APPENDED: list[tuple[str, list[str]]] = [
     (r"speechctc (train|sweep) .*", ["train.epochs=1"]),
     (
-        r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data-start)\b(?!.*corpus\.kind).*",
+        r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data-start|english-start)\b(?!.*corpus\.kind).*",
         DEMO_SETTINGS,
     ),
-    (r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data|timit|zhang2016|start|welsh).*", SMALL_NET),
+    (
+        r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data|timit|zhang2016|start|welsh|english).*",
+        SMALL_NET,
+    ),
     (r"speechctc (extract|train) --config start .*", ["corpus.espeak.utterances=36"]),
     (r"speechctc train --config configs/zhang2016.yaml.*", ["train.finetune.epochs=1"]),
 ]
@@ -34,6 +37,7 @@ REPLACED = {
     "/path/to/TIMIT": "data/demo",
     "data/demo/TEST/DR1/FANN0/SX112.WAV": "a.wav",
     "FOLDER": "recordings",
+    "'[a.tsv, b.tsv]'": "'[train.tsv]'",
 }
 # Commands that are refused because a person changed a result before: the document, the command, and which time.
 REFUSED = {("README.md", "speechctc decode new --format textgrid --out new", 2)}

@@ -18,7 +18,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
-PATIENCE = 600.0  # seconds until what is waited for must be there, on a busy machine
+PATIENCE = 90  # seconds; a busy machine loads the model for long
 ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
