@@ -22,7 +22,7 @@ SMALL_NET = ["model.convs=[4,4]", "model.dense=[8,8]", "model.dense_span=[1,3]"]
 APPENDED: list[tuple[str, list[str]]] = [
     (r"speechctc (train|sweep) .*", ["train.epochs=1"]),
     (
-        r"speechctc (extract|train|sweep) --config (configs/)?(demo|small-data-start|english-start)\b(?!.*corpus\.kind).*",
+        r"speechctc (extract|train|sweep) --config (configs/)?(demo|(small-data|english)-start)\b(?!.*corpus\.kind).*",
         DEMO_SETTINGS,
     ),
     (

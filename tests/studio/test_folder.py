@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.annotations import read_textgrid
 from speechctc.errors import InputError
+from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
 from speechctc.studio.microphone import Microphone, recover
 from speechctc.studio.serve import listen
 from speechctc.studio.sound import HEADER, Sound
-from tests.studio.folders import SONG, client_of
+from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
 
 
@@ -78,6 +80,18 @@ def test_the_microphone_is_recognised_and_kept(tmp_path: Path, tiny_model: Path)
     kept, rate = soundfile.read(tmp_path / name)
     assert rate == 16000 and np.abs(kept - samples).max() < 1e-4
     assert not list(tmp_path.glob(".*recording"))
+
+
+def test_the_textgrid_catches_up_with_the_journal_when_the_folder_is_opened(tmp_path: Path) -> None:
+    """A server that was killed may have left it behind; nobody has asked for the recording yet."""
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a", "b"])
+    document = Document(tmp_path / "a.wav")
+    document.edit(document.revision, {"what": "relabel", "phone": 1, "label": "x"})
+    assert [each.label for each in read_textgrid(document.grid_path, "phones")] == ["ʃ", "a", "b"]
+    folder = Folder(tmp_path)
+    folder.refresh("a.wav")
+    assert [each.label for each in read_textgrid(document.grid_path, "phones")] == ["ʃ", "x", "b"]
+    assert folder.document("a.wav").revision == document.revision
 
 
 def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
