@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +42,8 @@ def map_in_threads(
     threads = torch.get_num_threads()
     jobs = jobs or threads
     torch.set_num_threads(max(threads // jobs, 1))
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="recording")
+    own: set[int] = set()
+    pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
     waiting: deque[Future[Result | InputError]] = deque()
     try:
         for item in items:
@@ -51,7 +53,8 @@ def map_in_threads(
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
+        pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
         torch.set_num_threads(threads)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -178,3 +179,24 @@ def test_work_in_order_stops_when_no_one_wants_more() -> None:
     results.close()  # type: ignore[attr-defined]
     assert found[:2] == [0, 1] and isinstance(found[2], InputError) and found[3] == 3
     assert len(begun) < 50
+
+
+def test_results_may_be_collected_as_garbage_in_any_thread() -> None:
+    """An iterator in a cycle of references is closed where the garbage collector happens to run."""
+    ready, ended = threading.Event(), threading.Event()
+    errors: list[Exception] = []
+
+    def work(number: int) -> int:
+        if number == 1:
+            ready.wait()
+            try:
+                results.close()  # type: ignore[attr-defined]
+            except RuntimeError as error:
+                errors.append(error)
+            ended.set()
+        return number
+
+    results = map_in_threads(work, range(100), jobs=1)
+    assert next(results) == 0
+    ready.set()
+    assert ended.wait(60) and not errors and list(results) == []
