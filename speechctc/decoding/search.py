@@ -86,13 +86,16 @@ class Hypothesis(NamedTuple):
     acoustic : float
         Log of its probability by the net, summed over the paths that were kept.
     lm : float
-        Log of its probability by the n-gram, including the end.
+        Log of its probability by the language models, including the end.
+    total : float
+        Its score: ``acoustic + weight lm + bonus phones``.
     """
 
     labels: tuple[int, ...]
     path: Path
     acoustic: float
     lm: float
+    total: float
 
 
 class LmSearch:
@@ -175,8 +178,8 @@ class LmSearch:
             lm = self._lm.log_prob(labels)
             score = float(np.logaddexp.reduce(tokens.score[members]) + tokens.total[0])
             acoustic = score - weight * (lm - end) - bonus * len(labels)
-            found.append((score + weight * end, Hypothesis(labels, path, acoustic, lm)))
-        return [hypothesis for _, hypothesis in sorted(found, key=lambda entry: -entry[0])]
+            found.append(Hypothesis(labels, path, acoustic, lm, score + weight * end))
+        return sorted(found, key=lambda each: -each.total)
 
     def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
         scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float32, order="C")

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from speechctc.decoding.search import Hypothesis
 from speechctc.inference.forward import Logits
 from speechctc.inference.recogniser import Recogniser, log_softmax
 from speechctc.inference.samples import opened
-from speechctc.lm.rescore import Ranked, Ranker
+from speechctc.lm.rescore import Ranker
 
 
-def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Iterator[tuple[float, list[Ranked]]]:
+def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Iterator[tuple[float, list[Hypothesis]]]:
     """Yield the best sequences of phones that a prefix search keeps; a long recording is cut in pauses.
 
     Parameters
@@ -28,7 +29,7 @@ def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Ite
     ------
     start : float
         Start of the piece, seconds.
-    ranked : list of Ranked
+    ranked : list of Hypothesis
         Best first, at most as many as the beam.
 
     Raises

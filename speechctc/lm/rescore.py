@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -25,29 +25,6 @@ class Search(Protocol):
 
     def finish(self) -> tuple[Rows, Path]:
         """End the recording; return the remaining frames and their classes."""
-
-
-class Ranked(NamedTuple):
-    """A sequence of phones and its scores.
-
-    Attributes
-    ----------
-    labels : tuple of int
-    path : ndarray, shape = (n_frames,)
-        Classes of its best path.
-    acoustic : float
-        Log probability by the net.
-    lm : float
-        Log probability by the language models: ``(1 - share) n-gram + share LSTM``.
-    total : float
-        ``acoustic + weight lm + bonus phones``.
-    """
-
-    labels: tuple[int, ...]
-    path: Path
-    acoustic: float
-    lm: float
-    total: float
 
 
 class Ranker:
@@ -72,7 +49,7 @@ class Ranker:
         self.beam = decode.beam
         self.longest = round(1000 * LONGEST / (config.features.shift_ms * config.model.time_stride))
 
-    def rank(self, log_probs: Rows) -> list[Ranked]:
+    def rank(self, log_probs: Rows) -> list[Hypothesis]:
         """Return the hypotheses of the search, best first; at least one.
 
         Parameters
@@ -91,8 +68,11 @@ class Ranker:
         search.push(log_probs)
         return search.hypotheses()
 
-    def ranked(self, hypotheses: list[Hypothesis]) -> list[Ranked]:
-        """Return hypotheses with all scores, best first."""
+    def ranked(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Return hypotheses with the scores of all language models, best first.
+
+        Theirs is ``(1 - share) n-gram + share LSTM``.
+        """
         lm = np.zeros(len(hypotheses))
         if self.ngram is not None:
             lm += (1 - self.share) * np.array([each.lm for each in hypotheses])
@@ -101,7 +81,7 @@ class Ranker:
         found = []
         for each, log_prob in zip(hypotheses, lm.tolist(), strict=True):
             total = each.acoustic + self.weight * log_prob + self.bonus * len(each.labels)
-            found.append(Ranked(each.labels, each.path, each.acoustic, log_prob, total))
+            found.append(each._replace(lm=log_prob, total=total))
         return sorted(found, key=lambda each: -each.total)
 
     def pieces(self, log_probs: Rows, ends: bool = True) -> Iterator[Rows]:
