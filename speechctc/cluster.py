@@ -7,11 +7,15 @@ code on its workers, so it belongs in a network whose users trust each other, or
 from __future__ import annotations
 
 import logging
+import platform
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from speechctc import __version__
 from speechctc.errors import InputError
 from speechctc.workers import WorkerEnded, WorkFailed, ordered
 
@@ -101,6 +105,37 @@ class _Begun(NamedTuple):
             raise WorkerEnded from None
         except Exception as error:
             raise WorkFailed(f"{type(error).__name__}: {error}") from error
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their results to be."""
+    packages = {name: version(name) for name in ("torch", "torchaudio", "numpy", "soundfile")}
+    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+
+
+def shared_recording(folder: Path, name: Path, of: str) -> Path:
+    """Return the path of a recording on this worker.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the machine that asks looks for relative names.
+    name : Path
+    of : str
+        What the recording is part of, for the error.
+
+    Raises
+    ------
+    InputError
+        The recording is not on this machine.
+    """
+    path = folder / name
+    if not path.is_file():
+        raise InputError(
+            f"{path}: not on the worker {socket.gethostname()}",
+            f"put the {of} in a folder that all machines share, under the same path",
+        )
+    return path
 
 
 def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str) -> None:

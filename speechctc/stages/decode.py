@@ -17,6 +17,7 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.writer import Delivery, channel_hint, deliver, left_to_do, opened_out, say_if_uncalibrated
 from speechctc.progress import Reporter
+from speechctc.stages.decode_cluster import decoded_on
 
 LIVE = ("text", "ctm", "tsv", "csv")  # formats in which one recording is written phone by phone
 LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
@@ -68,8 +69,6 @@ def _results(
 ) -> AbstractContextManager[Iterator[Recognition | InputError]]:
     """Offer the results in order, from this machine or from a cluster."""
     if cluster is not None and paths:
-        from speechctc.stages.decode_cluster import decoded_on  # late: it loads what extraction needs
-
         return decoded_on(cluster, recogniser, paths, options.alternatives, options.channel)
     return nullcontext(decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel))
 

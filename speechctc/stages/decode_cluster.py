@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from speechctc.cluster import on_cluster
+from speechctc import cluster
+from speechctc.cluster import on_cluster, shared_recording
 from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.stages import extract_work
 from speechctc.workers import WorkerEnded
 
 
@@ -65,12 +64,7 @@ class _OnSharedFiles:
 
     def __call__(self, recogniser: Recogniser, given: Path) -> Recognition | InputError:
         torch.set_num_threads(1)
-        path = self.folder / given
-        if not path.is_file():
-            raise InputError(
-                f"{path}: not on the worker {socket.gethostname()}",
-                "put the recordings in a folder that all machines share, under the same path",
-            )
+        path = shared_recording(self.folder, given, "recordings")
         try:
             result = recogniser.decode(path, alternatives=self.alternatives, channel=self.channel)
         except InputError as error:
@@ -80,4 +74,4 @@ class _OnSharedFiles:
 
 def versions() -> dict[str, str]:
     """Return what must be alike on all machines for their results to be."""
-    return {**extract_work.versions(), "numba": version("numba")}
+    return {**cluster.versions(), "numba": version("numba")}

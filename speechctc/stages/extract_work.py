@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc import __version__
 from speechctc.audio import sound_file
-from speechctc.cluster import on_cluster
+from speechctc.cluster import on_cluster, shared_recording, versions
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.schema import Config
 from speechctc.errors import InputError
@@ -115,18 +111,9 @@ class _OnSharedFiles:
             The recording is not on this machine.
         """
         given = task.job.utterance.audio
-        audio = self.folder / given
-        if task.job.problem is None and not audio.is_file():
-            raise InputError(
-                f"{audio}: not on the worker {socket.gethostname()}",
-                "put the corpus in a folder that all machines share, under the same path",
-            )
+        if task.job.problem is not None:
+            return task.job.problem
+        audio = shared_recording(self.folder, given, "corpus")
         job = replace(task.job, utterance=replace(task.job.utterance, audio=audio))
         result = _extract_alone(task._replace(job=job))
         return result.replace(str(audio), str(given)) if isinstance(result, str) else result
-
-
-def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their features to be."""
-    packages = {name: version(name) for name in ("torch", "torchaudio", "numpy", "soundfile")}
-    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
