@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from speechctc.listing import columns
 from speechctc.lm.model import LanguageModel
 
 RESAMPLES = 1000
@@ -68,10 +69,4 @@ def table(found: Sequence[Perplexity]) -> str:
     for each in found:
         interval = f"{each.low:.2f} to {each.high:.2f}"
         rows.append((each.lm, each.text, str(each.utterances), str(each.phones), f"{each.perplexity:.2f}", interval))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            [row[k].ljust(widths[k]) for k in (0, 1)] + [row[k].rjust(widths[k]) for k in range(2, len(widths))]
-        ).rstrip()
-        for row in rows
-    )
+    return "\n".join(columns(rows, "llrrrr"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
-from speechctc.listing import some
+from speechctc.listing import columns, some
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
@@ -102,11 +102,7 @@ class Evaluation:
             rows.append(
                 (name, f"{counts.per:.2f} %", interval, str(counts.errors), str(counts.reference_phones), about)
             )
-        widths = [max(len(row[k]) for row in rows) for k in range(5)]
-        return [
-            "  ".join([row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in range(1, 5)), row[5]])
-            for row in rows
-        ]
+        return columns(rows, "lrrrrl")
 
 
 def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> Evaluation:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
+from speechctc.listing import columns
 from speechctc.progress import Reporter
 from speechctc.storage import files
 from speechctc.training.finished import is_finished
@@ -146,11 +147,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         per = f"{outcome.per:.2f} %" if outcome.per is not None else "-"
         problem = f"  ({outcome.problem})" if outcome.problem else ""
         rows.append((per, str(outcome.epoch or "-"), outcome.trial.name, f"{outcome.trial.run}{problem}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        "  ".join([row[0].rjust(widths[0]), row[1].rjust(widths[1]), row[2].ljust(widths[2]), row[3]]) for row in rows
-    ]
-    return "\n".join(lines)
+    return "\n".join(columns(rows, "rrll"))
 
 
 def _folder_name(settings: Sequence[str]) -> str:

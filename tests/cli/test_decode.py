@@ -273,7 +273,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
         assert running.stdout and running.stderr
         running.stdout.close()
         err = running.stderr.read()
-        running.wait(timeout=60)
+        running.wait(timeout=600)
     assert running.returncode != 0 and len(err.splitlines()) == 1 and err.startswith(b"using ")
 
 

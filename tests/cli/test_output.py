@@ -251,7 +251,7 @@ def test_standard_output_is_utf8_in_any_locale(locale: dict[str, str], here: Pat
     code = "from speechctc.cli.streams import write_utf8 as write; write(); print('caf' + chr(0xdce9), chr(0x283))"
     coerced = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     environment = {**os.environ, **coerced, **locale}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=600)
     assert done.stdout == b"caf\xe9 " + "\u0283\n".encode(), done.stderr
 
 

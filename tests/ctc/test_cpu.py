@@ -150,7 +150,7 @@ def run_python(script: str, **environment: str) -> str:
         text=True,
         cwd=PACKAGE,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -54,7 +54,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
 ) -> None:
     command = [sys.executable, "-m", "speechctc", "sweep", "--config", str(extracted), "--run", "s", "--jobs", "2"]
     command += ["train.lr=0.01,1e-9", "train.epochs=3"]
-    first = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    first = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert first.returncode == 0, first.stderr
     rows = [line.split() for line in first.stdout.splitlines()]
     assert rows[0][:2] == ["dev", "PER"] and len(rows) == 3

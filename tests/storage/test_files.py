@@ -90,7 +90,7 @@ def versions(folder: Path) -> str:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 @pytest.mark.parametrize("way", ["exchange", "renames"])
 def test_a_writer_killed_at_any_change_leaves_the_old_or_the_new(here: Path, way: str) -> None:
-    subprocess.run([sys.executable, "-c", KILLED, way], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED, way], check=True, timeout=600)
     points = sorted(here.iterdir())
     found = []
     for point in points:

@@ -55,7 +55,7 @@ assert not [name for name in names if "gloo" in name], names
 def test_no_thread_of_the_processes_that_were_joined_is_left_behind(here: Path) -> None:
     (here / "leaves.py").write_text(LEAVES)
     engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "leaves.py"]
-    done = subprocess.run(engine, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(engine, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
@@ -89,7 +89,7 @@ def trained_alone(trainer: Trainer) -> tuple[list[torch.Tensor], float]:
 @pytest.mark.slow
 def test_two_processes_do_what_one_would_with_their_batches_together(extracted: Path, here: Path) -> None:
     process = start(extracted, "two", "train.epochs=1", "train.schedule=constant", "train.warmup_steps=0")
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert "2 processes" in said and said.count("trained:") == 1 and said.count("epoch   1 of 1") == 1
     trainer = trainer_of(extracted, here / "alone", *SETTINGS, "train.epochs=1")
@@ -116,7 +116,7 @@ def test_one_process_goes_on_where_two_were_stopped(
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=600)
     assert (here / "r" / "last").exists(), said
     state = ResumeState.of(tensors := load_file(here / "r" / "last" / "state.safetensors"), len(tensors["left"]))
     assert state.ranks == 2 and len(state.remaining)

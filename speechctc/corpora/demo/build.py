@@ -21,7 +21,8 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo.labels import label
 from speechctc.corpora.demo.voices import Voice, cast, sentences
-from speechctc.corpora.synthetic_sound import RATE, one_thread, record
+from speechctc.corpora.made_once import make_once
+from speechctc.corpora.synthetic_sound import RATE, record
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Speech, Synthesiser
@@ -72,14 +73,7 @@ def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
     InputError
         The folder has a demo corpus of another config, or other files; or eSpeak NG is not installed.
     """
-    if root.is_dir() and any(root.iterdir()):
-        return _made_before(root, config)
-    if root.exists() and not root.is_dir():
-        raise InputError(f"{root}: a file, not a folder", "set corpus.root to a folder for the demo corpus")
-    Synthesiser.check()
-    with one_thread():
-        files.write_folder(root, lambda folder: _make_whole(folder, config))
-    return _made_before(root, config)
+    return make_once(root, MARKER, "demo corpus", _fingerprint(config), lambda folder: _make_whole(folder, config))
 
 
 def _fingerprint(config: DemoConfig) -> dict[str, Any]:
@@ -88,28 +82,9 @@ def _fingerprint(config: DemoConfig) -> dict[str, Any]:
     return {"layout": LAYOUT, "sentences": digest, "config": config.model_dump(mode="json")}
 
 
-def _made_before(root: Path, config: DemoConfig) -> dict[str, Any]:
-    marker = root / MARKER
-    if not marker.is_file():
-        raise InputError(f"{root}: not a demo corpus, but other files", "set corpus.root to a new folder")
-    try:
-        about = dict(files.read_json(marker))
-        there = dict(about.get("config", {}))
-    except (ValueError, TypeError):
-        raise InputError(f"{marker}: damaged", "delete the folder, or set corpus.root to another") from None
-    wanted = _fingerprint(config)
-    if any(about.get(key) != value for key, value in wanted.items()):
-        here = wanted["config"]
-        changed = [f"{key}={there.get(key)} instead of {here[key]}" for key in here if there.get(key) != here[key]]
-        what = ", ".join(changed) or "other sentences or labels, by another version"
-        raise InputError(
-            f"{root}: a demo corpus made with {what}", "move it aside, or set corpus.root to another folder"
-        )
-    return about
-
-
 def _make_whole(folder: Path, config: DemoConfig) -> None:
     """Write all voices; a new process speaks them, because only its first speech is reproducible."""
+    Synthesiser.check()
     count, samples = 0, 0
     version = ""
     try:

@@ -22,7 +22,8 @@ from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import Speaker, cast
-from speechctc.corpora.synthetic_sound import RATE, one_thread, record
+from speechctc.corpora.made_once import make_once
+from speechctc.corpora.synthetic_sound import RATE, record
 from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Speech, Synthesiser
 from speechctc.pronunciation.ipa import Piece, pieces
@@ -70,16 +71,9 @@ def make_corpus(root: Path, config: CorpusConfig) -> dict[str, Any]:
         raise InputError("corpus.espeak.text is not set", "set it to a file of sentences, or to a table with words")
     sentences = read_sentences(text, config.espeak.words) if text is not None else None
     wanted = fingerprint(config, sentences)
-    if root.is_dir() and any(root.iterdir()):
-        return _made_before(root, wanted)
-    if root.exists() and not root.is_dir():
-        raise InputError(f"{root}: a file, not a folder", "set corpus.root to a folder for the corpus")
-    assert sentences is not None
-    for language in languages_of(config):
-        Reader(language)  # raises here and now if eSpeak NG does not speak it
-    with one_thread():
-        files.write_folder(root, lambda folder: _make_whole(folder, config, sentences, wanted))
-    return _made_before(root, wanted)
+    return make_once(
+        root, MARKER, "corpus of eSpeak NG", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
+    )
 
 
 def fingerprint(config: CorpusConfig, sentences: Sequence[str] | None) -> dict[str, Any]:
@@ -94,25 +88,6 @@ def fingerprint(config: CorpusConfig, sentences: Sequence[str] | None) -> dict[s
     return made | {"sentences": hashlib.sha256("\n".join(sentences).encode()).hexdigest()}
 
 
-def _made_before(root: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    marker = root / MARKER
-    if not marker.is_file():
-        raise InputError(f"{root}: not a corpus of eSpeak NG, but other files", "set corpus.root to a new folder")
-    try:
-        about = dict(files.read_json(marker))
-        there = dict(about.get("config", {}))
-    except (ValueError, TypeError):
-        raise InputError(f"{marker}: damaged", "delete the folder, or set corpus.root to another") from None
-    if all(about.get(key) == value for key, value in wanted.items()):
-        return about
-    settings = wanted["config"]
-    changed = [f"{key}={there.get(key)} instead of {here}" for key, here in settings.items() if there.get(key) != here]
-    if about.get("languages") != wanted["languages"]:
-        changed.insert(0, f"language {about.get('languages')} instead of {wanted['languages']}")
-    what = ", ".join(changed) or "other sentences, or by another version"
-    raise InputError(f"{root}: a corpus made with {what}", "move it aside, or set corpus.root to another folder")
-
-
 class Made(NamedTuple):
     """An utterance that was spoken: a row of a table, and its phones, each with its language."""
 
@@ -121,8 +96,11 @@ class Made(NamedTuple):
     pieces: list[Piece]
 
 
-def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
+def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | None, wanted: dict[str, Any]) -> None:
     """Write all utterances, and then the tables, in which foreign phones are written as the nearest native ones."""
+    assert sentences is not None  # only a corpus that is there already may lack them
+    for language in languages_of(config):
+        Reader(language)  # raises here and now if eSpeak NG does not speak it
     speakers = cast(config.espeak, languages_of(config), sentences)
     version: list[str] = []
     made = list(_speak_all(folder, speakers, config.espeak, version))
