@@ -33,7 +33,8 @@ def extract_command(
         typer.Option(
             "--realign",
             metavar="MODEL",
-            help="Let a model choose among the pronunciations of each word: the folder of a run, or english.",
+            help="Let a model choose among the pronunciations of each word, and place silences between words where the"
+            " phone set has them: the folder of a run, or english.",
         ),
     ] = None,
 ) -> None:

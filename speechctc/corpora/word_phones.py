@@ -46,7 +46,7 @@ class WordPhones:
         self._read: dict[str, list[Word]] = {}
         self._native: Notation | None = None
         self._unread: Counter[str] = Counter()
-        self._sparse: list[Path] = []
+        self._sparse: list[str] = []
         self._both: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         self.words: dict[str, tuple[Word, ...]] = {}
         """By the utterance's id, its words with all their pronunciations."""
@@ -95,7 +95,7 @@ class WordPhones:
         if not words:
             raise InputError("no words in it", "for a recording without speech, write [] as its phones")
         phones = tuple(phone for word in words for phone in word.pronunciations[0])
-        self._check_rate(phones, audio, seconds)
+        self._check_rate(id, phones, audio, seconds)
         self.words[id] = tuple(words)
         return phones
 
@@ -124,9 +124,9 @@ class WordPhones:
         if self._unread:
             warnings.append(f"words that nothing can read; their utterances are left out: {counted(self._unread, 20)}")
         if self._sparse:
-            names = some([path.name for path in self._sparse], 5)
+            names = some(self._sparse, 5)
             warnings.append(
-                f"recordings with fewer than {FEWEST} phones a second ({len(self._sparse)}): {names}; check that their "
+                f"utterances with fewer than {FEWEST} phones a second ({len(self._sparse)}): {names}; check that their "
                 "transcripts are complete"
             )
         if apart := self._disagreeing():
@@ -157,7 +157,7 @@ class WordPhones:
         kept = (tuple(phone for phone in reading if phone not in ignored) for reading in word.pronunciations)
         return Word(word.text, tuple(dict.fromkeys(reading for reading in kept if reading)))
 
-    def _check_rate(self, phones: Sequence[str], audio: Path, seconds: float | None) -> None:
+    def _check_rate(self, id: str, phones: Sequence[str], audio: Path, seconds: float | None) -> None:
         try:
             seconds = sound_file.info(audio).seconds if seconds is None else seconds
         except InputError:  # reported when the recording is read
@@ -168,7 +168,7 @@ class WordPhones:
                 "check that they belong together",
             )
         if len(phones) < FEWEST * seconds:
-            self._sparse.append(audio)
+            self._sparse.append(id)
 
     def _disagreeing(self) -> list[str]:
         """Return the ids of utterances whose two transcripts differ much more than most."""

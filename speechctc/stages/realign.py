@@ -1,4 +1,4 @@
-"""Choose the pronunciations of words by a model, and find transcripts that are not those of their recordings."""
+"""Choose pronunciations and silences by a model, and find transcripts that are not those of their recordings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.variants import choose_variants
 from speechctc.listing import counted, some
+from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import match_phones
 from speechctc.progress import Reporter
 from speechctc.pronunciation.pronouncer import Word
@@ -25,15 +26,19 @@ LEAST = 1.0  # nats a phone above the median, in any case
 
 
 class Scored(NamedTuple):
-    """An utterance with the chosen pronunciation of each word, and its loss a phone."""
+    """An utterance with the chosen pronunciation of each word, how many silences were placed, and its loss a phone."""
 
     utterance: Utterance
     variants: tuple[int, ...]
+    silences: int
     loss: float
 
 
 def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> Corpus:
-    """Return the corpus with the pronunciations that score best; nothing else is changed.
+    """Return the corpus with the pronunciations and silences that score best; nothing else is changed.
+
+    A silence may stand before, between and after words if the corpus's phone set has a label of silence, and the model
+    has one too.
 
     Parameters
     ----------
@@ -72,6 +77,10 @@ def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> 
                 made.append(utterance)
             splits[split] = tuple(made)
     _report(scored, corpus.words, reporter)
+    if scorer.places_silences:
+        silences = sum(each.silences for each in scored)
+        holding = sum(each.silences > 0 for each in scored)
+        reporter.note(f"silences: {silences:,} placed, in {holding:,} of {len(scored):,} utterances")
     chosen = corpus.words | {
         each.utterance.id: _first(corpus.words[each.utterance.id], each.variants) for each in scored
     }
@@ -99,16 +108,28 @@ class _Scorer:
                 for p in each
             }
         )
-        matches = match_phones(phones, recogniser.phones)
+        silences = [label for label in corpus.inventory().phones if label in SILENCES and label not in phones]
+        matches = match_phones([*phones, *silences], recogniser.phones)
         unlike = [phone for phone in phones if phone not in matches]
         if unlike:
             raise InputError(
                 f"phones unlike all of the model's: {some(unlike)}", "train a model on this corpus, and realign with it"
             )
         self._class_of = {phone: recogniser.inventory.encode([match.phone])[0] for phone, match in matches.items()}
+        # A label for each silence of the model: the same one, or else rather TIMIT's pause than its h# or epi.
+        known = [label for label in silences if label in matches]
+        label_of: dict[int, str] = {}
+        for label in sorted(known, key=lambda label: (matches[label].how != "name", label != "pau")):
+            label_of.setdefault(self._class_of[label], label)
+        self._pause = ((), *((label,) for label in label_of.values()))
+
+    @property
+    def places_silences(self) -> bool:
+        """Whether a silence may stand between words."""
+        return len(self._pause) > 1
 
     def score(self, utterance: Utterance, words: Sequence[Word]) -> Scored | None:
-        """Return the utterance with its best pronunciations; None where its recording cannot be read."""
+        """Return the utterance with its best pronunciations and silences; None where its recording cannot be read."""
         rate = self._recogniser.config.features.sample_rate
         try:
             samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
@@ -117,10 +138,12 @@ class _Scorer:
         logits = self._recogniser.logits(samples, rate)
         if not len(logits):
             return None
-        labels = [[tuple(self._class_of[p] for p in each) for each in word.pronunciations] for word in words]
-        variants, loss = choose_variants(logits, labels)
-        phones = tuple(p for word, k in zip(words, variants, strict=True) for p in word.pronunciations[k])
-        return Scored(dataclasses.replace(utterance, phones=phones), variants, loss / max(len(phones), 1))
+        parts = [self._pause, *(part for word in words for part in (word.pronunciations, self._pause))]
+        labels = [[tuple(self._class_of[p] for p in each) for each in part] for part in parts]
+        chosen, loss = choose_variants(logits, labels)
+        phones = tuple(p for part, k in zip(parts, chosen, strict=True) for p in part[k])
+        silences = sum(k > 0 for k in chosen[::2])
+        return Scored(dataclasses.replace(utterance, phones=phones), chosen[1::2], silences, loss / max(len(phones), 1))
 
 
 def _report(scored: Sequence[Scored], words: dict[str, tuple[Word, ...]], reporter: Reporter) -> None:

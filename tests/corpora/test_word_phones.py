@@ -76,10 +76,11 @@ def test_words_need_a_language_or_a_dictionary(recordings: Path) -> None:
 
 
 def test_transcripts_too_long_or_short_for_their_recordings(recordings: Path) -> None:
-    rows = ("1\ta.wav\t" + "supercalifragilistic " * 3, "2\tb.wav\toh", "3\tc.wav\tthe cat sat")
+    rows = ("long\ta.wav\t" + "supercalifragilistic " * 3, "short\tb.wav\toh", "fits\tc.wav\tthe cat sat")
     corpus = read(table(recordings, "t", *rows), language="en")
-    assert "too many for 1.00 s" in corpus.rejected["train"][0].reason
-    assert any("fewer than 1.5 phones a second (1): b.wav" in warning for warning in corpus.warnings)
+    (rejected,) = corpus.rejected["train"]
+    assert rejected.id == "long" and "too many for 1.00 s" in rejected.reason
+    assert any("utterances with fewer than 1.5 phones a second (1): short;" in warning for warning in corpus.warnings)
 
 
 def test_phones_and_words_that_disagree_are_told(recordings: Path) -> None:
