@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from speechctc.errors import printable
 from speechctc.model import checkpoint
 from speechctc.storage import files
 
@@ -25,7 +26,7 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
         There is no such model.
     """
     folder = checkpoint.find_checkpoint(model, or_built_in)
-    facts = ", ".join(_facts(folder))
+    facts = printable(", ".join(_facts(folder)))
     if model is None and folder == checkpoint.BUILT_IN:
         why = "no --model and no run here: using the bundled small English model"
         return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
