@@ -25,7 +25,7 @@ class InputError(Exception):
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        self.what, self.fix = _shortened(printable(what)), _shortened(printable(fix))
+        self.what, self.fix = shortened(printable(what)), shortened(printable(fix))
         super().__init__(f"{self.what}; {self.fix}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
@@ -50,5 +50,6 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text without the middle of it, if it is longer than a half of a message may be."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 5]} ... {text[-_END:]}"

@@ -89,7 +89,7 @@ def test_what_a_reader_must_not_do_is_a_finding(judge: Judge, fault: str) -> Non
     assert verdict.fault.startswith(fault) if fault else not verdict.fault, verdict
 
 
-def test_writing_elsewhere_is_a_finding(judge: Judge, tmp_path: Path) -> None:
+def test_writing_elsewhere_is_a_finding(tmp_path: Path, judge: Judge) -> None:
     verdict = judge.run(Reader(list, lambda: (tmp_path / "x").write_text("x")), {"a": b"1"})
     assert verdict.fault == "writes outside its folder" and str(tmp_path / "x") in verdict.detail
 

@@ -51,7 +51,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
         yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
         return
     context = -(-int(_resampler(rate, wanted).width) // step) * step
-    piece = max(round(PIECE * common), 1) * step
+    piece = max(round(PIECE * common) * step, context, step)  # at low rates, most work would be for the context
     waiting: NDArray[np.float32] = np.zeros(0, np.float32)
     before = 0  # samples at the start of `waiting` that are done and serve as context
     for block in blocks:

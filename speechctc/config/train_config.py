@@ -149,5 +149,7 @@ class TrainConfig(Section):
 
 def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a stored config without removed keys, which do not affect the use of a trained net."""
-    train = {key: value for key, value in values.get("train", {}).items() if f"train.{key}" not in REMOVED}
-    return {**values, **({"train": train} if "train" in values else {})}
+    train = values.get("train")
+    if not isinstance(train, Mapping):  # the schema refuses it
+        return dict(values)
+    return {**values, "train": {key: value for key, value in train.items() if f"train.{key}" not in REMOVED}}

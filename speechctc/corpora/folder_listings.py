@@ -23,25 +23,35 @@ class FolderListings:
 
     def is_file(self, path: str) -> bool:
         """Tell whether there is such a file."""
-        return self._is_listed(*os.path.split(path)) or os.path.isfile(path)
+        folder, name = _split(path)
+        return name in self._listed(folder) or os.path.isfile(path)
 
     def real(self, path: Path) -> str:
         """Return the path without symbolic links, as `os.path.realpath`."""
-        folder, name = os.path.split(path)
-        if not self._is_listed(folder, name):
+        folder, name = _split(str(path))
+        if name not in self._listed(folder):
             return os.path.realpath(path)
         if folder not in self._real:
-            self._real[folder] = os.path.realpath(folder)
-        return os.path.join(self._real[folder], name)
+            self._real[folder] = os.path.join(os.path.realpath(folder), "")
+        return self._real[folder] + name
 
-    def _is_listed(self, folder: str, name: str) -> bool:
+    def _listed(self, folder: str) -> frozenset[str]:
+        """Return the regular files of a folder, or none as long as few were asked for."""
         files = self._files.get(folder)
         if files is None:
             self._asked[folder] += 1
             if self._asked[folder] <= FEW:
-                return False
+                return frozenset()
             files = self._files[folder] = _files(folder)
-        return name in files
+        return files
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return folder and name; as `os.path.split`, which is slow, where `os.sep` is all that separates."""
+    if os.altsep:
+        return os.path.split(path)
+    folder, sep, name = path.rpartition(os.sep)
+    return folder or sep, name
 
 
 def _files(folder: str) -> frozenset[str]:

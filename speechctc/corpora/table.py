@@ -12,7 +12,7 @@ import dataclasses
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,12 +150,14 @@ def _check_unique(ids: Iterable[str], path: Path, earlier: dict[Path, dict[str, 
 
 def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
     """Return notes on recordings that are in training and in another split, whose scores are too good."""
-    if not corpus.splits["dev"] and not corpus.splits["test"]:
-        return []
-    trained = {(listings.real(utterance.audio), utterance.channel) for utterance in corpus.splits["train"]}
+
+    def recordings(split: str) -> Iterator[tuple[str, int | None]]:
+        return ((listings.real(utterance.audio), utterance.channel) for utterance in corpus.splits[split])
+
+    held = {*recordings("dev"), *recordings("test")}
+    trained = held.intersection(recordings("train")) if held else held  # no set of the training split, which is large
     notes = []
     for split in ("dev", "test"):
-        shared = [(listings.real(utterance.audio), utterance.channel) in trained for utterance in corpus.splits[split]]
-        if count := sum(shared):
+        if count := sum(recording in trained for recording in recordings(split)):
             notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
     return notes

@@ -20,6 +20,7 @@ OPTIONAL = ("speaker", "channel")
 COLUMNS = "id, audio, and phones or words"
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
+_TRAITS = frozenset(TRAITS)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
@@ -157,14 +158,17 @@ def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
         fields = fields[:-1]
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
-    row = {name: _unquoted(field.strip(_SPACE)) for name, field in zip(columns, fields, strict=True)}
-    phones: Any = row.get("phones", "")
+    row: dict[str, Any] = dict(zip(columns, [field.strip(_SPACE) for field in fields], strict=True))
+    for name, field in row.items():
+        if field.startswith('"'):
+            row[name] = _unquoted(field)
+    phones = row.setdefault("phones", "")
     if phones.startswith("["):
         try:
-            phones = json.loads(phones)
+            row["phones"] = json.loads(phones)
         except (ValueError, RecursionError):
             return Row(line, row["id"], problem=f"phones are not a JSON list: {phones[:40]!r}")
-    return _row(line, row | {"phones": phones})
+    return _row(line, row)
 
 
 def _unquoted(field: str) -> str:
@@ -220,5 +224,6 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     words = values.get("words")
     if isinstance(words, list):
         words = " ".join(map(str, words))
-    traits = tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
+    named = () if _TRAITS.isdisjoint(values) else TRAITS
+    traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words), traits=traits)

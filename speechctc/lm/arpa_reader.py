@@ -97,7 +97,7 @@ def _read_counts(path: Path, lines: Iterator[tuple[int, str]]) -> list[int]:
             return counts
         if not text:
             continue
-        entry = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", text)
+        entry = re.fullmatch(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,15})", text)
         if not entry or int(entry[1]) != len(counts) + 1:
             wanted = f"'ngram {len(counts) + 1}=COUNT'" + (" or '\\1-grams:'" if counts else "")
             raise _fault(path, number, f"{_shown(text)} where {wanted} should be")

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from speechctc.errors import InputError
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.phones.inventory import Inventory
+from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.storage import files
-from speechctc.storage.tensor_file import save_tensors
+from speechctc.storage.tensor_file import save_tensors, shapes
 
 FORMAT = 1
 ABOUT = "lm.json"
@@ -81,7 +81,7 @@ def load_lstm(folder: Path, device: torch.device | None = None) -> SavedLstm:
 
 def _load(folder: Path, device: torch.device) -> SavedLstm:
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = files.read_json(folder / ABOUT)
         if about["format"] != FORMAT:
             raise InputError(
                 f"{folder}: a language model of format {about['format']}; this version reads format {FORMAT}",
@@ -89,14 +89,33 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
             )
         config = LstmConfig.model_validate(about["settings"])
         inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
+        check_labels(inventory.phones)
+        _check_weights(folder / "weights.safetensors", len(inventory.phones) + 1, config)
         net = PhoneLstm(len(inventory.phones) + 1, config)
         net.load_state_dict(load_file(folder / "weights.safetensors"))
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in net.state_dict().values()):
+            raise ValueError("a weight is infinite or NaN")
         state = load_file(folder / "state.safetensors") if (folder / "state.safetensors").exists() else {}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "kind", "phones", "settings")}
     return SavedLstm(LstmModel(net.to(device).eval(), inventory, config), facts, state)
+
+
+def _check_weights(path: Path, classes: int, config: LstmConfig) -> None:
+    """Compare the file's header with the largest tensors of the config's net, before memory is allocated for either.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
+    """
+    found, last = shapes(path), f"lstm.weight_hh_l{config.layers - 1}"
+    wanted = {"embedding.weight": (classes, config.embedding), last: (4 * config.hidden, config.hidden)}
+    for name, shape in wanted.items():
+        if found.get(name) != shape:
+            raise ValueError(f"{name} has the shape {found.get(name)}, the settings ask for {shape}")
 
 
 def find_lstm(path: Path) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ from speechctc.phones.inventory import Inventory
 
 GZIP = b"\x1f\x8b"
 SHOWN = 8  # words in a message
+SMALL = 1 << 24  # bytes that a gzipped file may always have
+RATIO = 200  # times its packed size that a larger one may have; texts have about 5
 
 
 def read_unpacked(path: Path, what: str) -> str:
@@ -21,14 +24,23 @@ def read_unpacked(path: Path, what: str) -> str:
     Raises
     ------
     InputError
-        There is no such file, it is cut off, or it is not UTF-8.
+        There is no such file, it is cut off, it is not UTF-8, or it is larger than its packed size makes plausible.
     """
     try:
         data = path.read_bytes()
-        return (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
+        return (_unpacked(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
     except (EOFError, OSError, ValueError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as {what} ({reason})", f"name {what}, plain or .gz") from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    most = max(SMALL, RATIO * len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise ValueError(f"{len(data)} bytes unpack to more than {most}")
+    return unpacked
 
 
 def read_text(path: Path) -> list[list[str]]:

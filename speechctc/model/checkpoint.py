@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -29,7 +29,7 @@ from speechctc.model.net import MaxoutNet
 from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.storage import files
-from speechctc.storage.tensor_file import save_tensors
+from speechctc.storage.tensor_file import save_tensors, shapes
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -137,8 +137,7 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
         The shapes differ.
     """
     features = (config.features.channels, config.features.static_dims)
-    with safe_open(path, framework="pt") as file:
-        found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+    found = shapes(path)
     if len(config.model.convs) + len(config.model.dense) > len(found):
         raise ValueError("fewer weights than layers")
     with torch.device("meta"):

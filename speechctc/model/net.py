@@ -166,6 +166,8 @@ def _activation(name: str, pieces: int, maps: int, dropout: float) -> nn.Module:
 
 def _initialise(conv: nn.Conv2d, how: str, gain: float) -> None:
     """He's rule: keeps the second moment over layers; the larger of two standard normals has second moment 1."""
+    if conv.weight.is_meta:  # a net that is made for its shapes; torch takes long to draw no numbers
+        return
     if how == "uniform":
         nn.init.uniform_(conv.weight, -0.05, 0.05)
     else:

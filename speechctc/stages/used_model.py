@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from speechctc.errors import printable, shortened
 from speechctc.model import checkpoint
 from speechctc.storage import files
 
@@ -25,7 +26,7 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
         There is no such model.
     """
     folder = checkpoint.find_checkpoint(model, or_built_in)
-    facts = ", ".join(_facts(folder))
+    facts = shortened(printable(", ".join(_facts(folder))))
     if model is None and folder == checkpoint.BUILT_IN:
         why = "no --model and no run here: using the bundled small English model"
         return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
@@ -43,7 +44,7 @@ def _facts(folder: Path) -> list[str]:
         facts += [f"trained on {trained}"] if trained else []
         per = about.get("dev_per")
         return [*facts, f"dev PER {per:.1f} %"] if isinstance(per, (int, float)) else facts
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return []
 
 

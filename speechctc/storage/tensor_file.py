@@ -1,4 +1,4 @@
-"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`."""
+"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads their shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -29,6 +29,18 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
     _sort_header(path)
+
+
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a file's tensors, without reading these.
+
+    Raises
+    ------
+    OSError, SafetensorError
+        The file cannot be read.
+    """
+    with safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
 
 
 def _sort_header(path: Path) -> None:

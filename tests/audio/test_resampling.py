@@ -74,3 +74,18 @@ def test_memory_does_not_grow_with_the_rates(rate: int) -> None:
     tracemalloc.stop()
     assert len(found) == -(-60_000 * 16000 // rate)
     assert peak < (200 if rate < 10**6 else 900) * 2**20
+
+
+@pytest.mark.parametrize("rate", [1, 3, 10, 100])
+def test_a_low_rate_is_not_filtered_many_times_over(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered: list[int] = []
+    filter_ = resampling._filter
+
+    def counted(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+        filtered.append(len(samples))
+        return filter_(samples, rate, wanted)
+
+    monkeypatch.setattr(resampling, "_filter", counted)
+    samples = noise(200)
+    assert len(resampling.resample(samples, rate, 400)) == -(-200 * 400 // rate)
+    assert sum(filtered) < 4 * len(samples)

@@ -61,6 +61,7 @@ class Judge:
         self.input = self.root / "input"
         self.input.mkdir()
         self.home = Path.cwd()
+        self._standing: Files = {}  # what is known to lie in the folder of the input
         self._before = tempfile.tempdir, signal.signal(signal.SIGPROF, _stop)
         tempfile.tempdir = str(self.root)
         self._said = open(self.root / "said", "w+b")
@@ -79,6 +80,7 @@ class Judge:
     def run(self, reader: Reader, files: Files, first: bool = False) -> Verdict:
         """Let a reader read an input; the first may take any time, for what is imported and compiled."""
         self._place(files)
+        self._standing = {}
         self._outside.clear()
         with warnings.catch_warnings(record=True) as warned, _Silenced(self._said) as silenced:
             warnings.simplefilter("always")
@@ -93,7 +95,9 @@ class Judge:
             return Verdict("says something itself", said[:40], said)
         if self._outside:
             return Verdict("writes outside its folder", "", self._outside[0])
-        return Verdict(self._changes(reader, files), verdict.outcome)
+        if not (fault := self._changes(reader, files)) and not reader.makes:
+            self._standing = files
+        return Verdict(fault, verdict.outcome)
 
     def close(self) -> None:
         """Remove the folder."""
@@ -104,22 +108,30 @@ class Judge:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _place(self, files: Files) -> None:
-        for path in list(self.input.iterdir()):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        """Write an input; files that lie there from the last are left."""
+        if not self._standing or files.keys() != self._standing.keys():
+            self._standing = {}
+            with os.scandir(self.input) as entries:
+                for entry in list(entries):
+                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
         for name, raw in files.items():
-            path = self.input / name
-            if "/" in name:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(raw)
+            if self._standing.get(name) != raw:
+                path = f"{self.input}/{name}"
+                if "/" in name:
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb", buffering=0) as file:
+                    file.write(raw)
 
     def _changes(self, reader: Reader, files: Files) -> str:
         """Say what of the input was changed, or left beside it."""
-        now = {str(path.relative_to(self.input)): path for path in self.input.rglob("*") if path.is_file()}
+        makes, start = reader.makes or "\0", len(str(self.input)) + 1
+        found = [os.path.join(folder, name) for folder, _, names in os.walk(self.input) for name in names]
+        now = {path[start:]: path for path in found if os.path.isfile(path)}
         for name in sorted({*now, *files}):
-            if not name.startswith(reader.makes or "\0"):
+            if not name.startswith(makes):
                 if name not in files:
                     return "leaves a file beside the input"
-                if name not in now or now[name].read_bytes() != files[name]:
+                if name not in now or _content(now[name]) != files[name]:
                     return "changes the input"
         return ""
 
@@ -162,6 +174,11 @@ class _Silenced:
     def said(self) -> str:
         """Return it."""
         return self._text
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

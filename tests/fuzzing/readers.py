@@ -28,16 +28,20 @@ from speechctc.errors import InputError
 from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
+from speechctc.lm.load import load_lm
+from speechctc.lm.texts import read_text
+from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.plugins.elan import read_spans
 from speechctc.progress import Reporter
+from speechctc.pronunciation.dictionary import read_dictionary
+from speechctc.stages.plot import plot
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.training.distributed import Ranks
 from speechctc.training.finished import is_finished
-from speechctc.training.run_record import run_record
 from speechctc.training.runs import Run
 from speechctc.training.splits import Split
 from speechctc.training.trainer import Trainer
@@ -219,6 +223,34 @@ def _lm() -> None:
                 path.unlink()
 
 
+def _language_model() -> None:
+    """Read an ARPA file or an LSTM, and score with it."""
+    model = load_lm(Path("lm.arpa") if Path("lm.arpa").exists() else Path())
+    phones = range(1, min(len(model.inventory.phones), 3) + 1)
+    assert model.score([list(phones), []]).shape == (2,)
+
+
+def _dictionary() -> None:
+    found = read_dictionary(Path("words.dict"))
+    for phone in found.phones[:3]:
+        found.word_with(phone)
+
+
+def _tuned() -> None:
+    path = Path("tuned.json")
+    for entry in read_tuned(path):
+        load_config("demo", tuned_settings(entry))
+    check_untouched(path)
+
+
+def _plot() -> None:
+    try:
+        for line in plot([Path("run")], Path("curves.png")):
+            check_line(line)
+    finally:
+        Path("curves.png").unlink(missing_ok=True)
+
+
 def _run() -> None:
     """Resume a run, up to the first step."""
     config = seeds.config()
@@ -226,8 +258,8 @@ def _run() -> None:
     is_finished(config)
     run = Run(config.run)
     run.check(config, resume=True)
-    trainer = Trainer(config, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
-    run.begin(config, run_record(config, trainer.data.shards, trainer.device, 1))
+    Trainer(config, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
+    run.begin(config, seeds.record())
     run.log({"epoch": 5, "step": 9})
 
 
@@ -310,6 +342,14 @@ READERS: dict[str, Reader] = {
     "shards": Reader(seeds.shards, _shards, MODEL, makes=("checked.json",)),
     "lm": Reader(seeds.language_models, _lm, MODEL, cheap=False),
     "checkpoint": Reader(seeds.checkpoints, _checkpoint, MODEL, cheap=False),
+    "arpa": Reader(
+        seeds.arpas, _language_model, ("\\data\\", "\\end\\", "ngram 4=1", "</s>", "<s>", "<unk>", "\t", "\n")
+    ),
+    "lstm": Reader(seeds.lstms, _language_model, (*MODEL, "settings", "hidden", "embedding.weight")),
+    "tuned": Reader(seeds.tuned_files, _tuned, MODEL),
+    "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
+    "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),
+    "plot": Reader(seeds.metrics, _plot, ("epoch", "loss", "dev_per"), makes=("curves.png", ".speechctc"), cheap=False),
     "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
     "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -22,6 +24,9 @@ from speechctc.decoding.ngram import PhoneLM
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.calibration import Calibration
+from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
+from speechctc.lm.lstm_files import SavedLstm, save_lstm
+from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.phones.inventory import inventory_of
 from speechctc.progress import Reporter
@@ -31,6 +36,7 @@ from speechctc.training.run_state import ResumeState
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 from tests.audio.test_textgrids import BINARY, CHRONOLOGICAL, SHORT
+from tests.lm.arpa_texts import SRILM
 
 Files = dict[str, bytes]
 """An input: the contents of files, by their names; a name may have folders in it."""
@@ -71,7 +77,7 @@ CONFIG = {
     "data": {"dir": "features"},
     "features": {"mels": 6, "deltas": 1},
     "model": {"convs": [2], "dense": [3], "dropout": 0.0},
-    "train": {"epochs": 2, "device": "cpu"},
+    "train": {"epochs": 2, "device": "cpu", "curves": False},
 }
 SETTINGS = (
     "train.epochs=3",
@@ -237,8 +243,8 @@ def _run() -> Files:
         run = Run(work / "run")
         trainer = Trainer(placed, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
         run.folder.mkdir()
-        record = run_record(wanted, trainer.data.shards, torch.device("cpu"), 1)
-        run.record.write_text(json.dumps({**record, "resumed": []}), encoding="utf-8")
+        made = run_record(wanted, trainer.data.shards, torch.device("cpu"), 1)
+        run.record.write_text(json.dumps({**made, "resumed": []}), encoding="utf-8")
         run.config.write_text(yaml.safe_dump(wanted.to_dict()), encoding="utf-8")
         run.metrics.write_text('{"epoch": 0, "step": 1, "loss": 0.5, "dev_per": 10.0}\n', encoding="utf-8")
         everyone = np.arange(len(trainer.data.train.split))
@@ -250,9 +256,59 @@ def _run() -> Files:
         return _read(work)
 
 
+def record() -> dict[str, Any]:
+    """Return the record of the run."""
+    made = dict(json.loads(_run()["run/run.json"]))
+    del made["resumed"]
+    return made
+
+
 def runs() -> list[Files]:
     best = {f"run/best/{name}": raw for name, raw in model().items()}
     return [dict(_run()), _run() | best]
+
+
+def metrics() -> list[Files]:
+    """Return what a run says of its epochs."""
+    keys = ("loss", "dev_loss", "dev_per", "blank_share", "entropy", "gradient_norm", "lr")
+    lines = [json.dumps({"epoch": k, "step": 5 * k, **{key: 1 / (k + 1) for key in keys}}) for k in range(3)]
+    return [{"run/metrics.jsonl": "".join(f"{line}\n" for line in lines).encode()}]
+
+
+def arpas() -> list[Files]:
+    return [{"lm.arpa": SRILM.encode()}, {"lm.arpa": gzip.compress(SRILM.encode(), mtime=0)}]
+
+
+@lru_cache
+def _lstm() -> Files:
+    settings = LstmConfig(embedding=2, hidden=3, layers=1)
+    torch.manual_seed(1)
+    made = LstmModel(PhoneLstm(len(PHONES) + 1, settings), inventory_of(PHONES), settings)
+    with tempfile.TemporaryDirectory() as name:
+        save_lstm(Path(name) / "lm", SavedLstm(made, {"epoch": 1}))
+        return _read(Path(name) / "lm")
+
+
+def lstms() -> list[Files]:
+    return [dict(_lstm())]
+
+
+def tuned_files() -> list[Files]:
+    entry = {"lms": "ab", "lm_weight": 0.5, "lm_bonus": 0.1, "lm_share": 0.0, "beam": 8}
+    with tempfile.TemporaryDirectory() as name:
+        write_tuned(Path(name) / "tuned.json", entry)
+        return [_read(Path(name))]
+
+
+def dictionaries() -> list[Files]:
+    cmu = ";;; words\nA  AH0\nA(2)  EY1\nABBEY  AE1 B IY0 # place\n"
+    mfa = "a\t0.9\t0.1\t1.0\t1.0\tə\na\tɛ ɪ\nb\tb iː\n"
+    return [{"words.dict": text.encode(code)} for text in (cmu, mfa) for code in ("utf-8", "utf-16")]
+
+
+def texts() -> list[Files]:
+    raw = "a b ʃ\n\nb a\n".encode()
+    return [{"t.txt": raw}, {"t.txt": gzip.compress(raw, mtime=0)}]
 
 
 def names() -> list[Files]:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from random import Random
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tests.fuzzing.judge import Judge, Verdict
@@ -22,7 +22,10 @@ from tests.fuzzing.readers import READERS, Reader
 from tests.fuzzing.seeds import Files
 
 TRACED = 10  # of so many inputs one is run line by line, to see whether it reaches new lines
+RARELY = 50  # the same, after so many inputs that most lines are reached
+MOST_LINES = 5000  # inputs by which they are
 KEPT = 400  # inputs that others are made from
+SOON = 20  # inputs that may be like earlier ones
 TOLD = 0.5  # seconds between reports
 SHRINKING = 400  # tries to make a finding smaller
 
@@ -31,16 +34,25 @@ class Lines:
     """The lines of the package, and of the readers it builds on, that inputs have reached."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: set[tuple[CodeType, int]] = set()
+        self._lines: dict[CodeType, set[tuple[CodeType, int]]] = {}
 
     def watch(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Trace the lines of a function, if it is of these."""
-        name = frame.f_code.co_filename
-        return self._line if "/speechctc/" in name or "/praatio/" in name else None
+        """Trace the lines of a function, if it is of these and not all of its lines are reached."""
+        code, seen = frame.f_code, self._seen
+        if "/speechctc/" not in code.co_filename and "/praatio/" not in code.co_filename:
+            return None
+        if code not in self._lines:
+            self._lines[code] = {(code, number) for _, _, number in code.co_lines() if number is not None}
+        seen.add((code, frame.f_lineno))
+        if self._lines[code] <= seen:
+            return None
 
-    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        self._seen.add((frame.f_code.co_filename, frame.f_lineno))
-        return self._line
+        def line(frame: FrameType, event: str, argument: object) -> Any:
+            seen.add((code, frame.f_lineno))
+            return line
+
+        return line
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -62,7 +74,7 @@ class Hunter:
         self.pool: list[Files] = self.reader.seeds()
         self.tried = 0
         self.faults: set[str] = set()
-        self._lines, self._outcomes = Lines(), set[str]()
+        self._lines, self._outcomes, self._seen = Lines(), set[str](), set[int]()
 
     def begin(self) -> None:
         """Let it read every seed: that imports what it needs, and shows that seeds are valid."""
@@ -72,9 +84,10 @@ class Hunter:
 
     def next(self) -> dict[str, Any] | None:
         """Try one more input; return what was found."""
-        files = self._mutated()
+        files = self._new()
         self.tried += 1
-        traced, lines = self.tried % TRACED == 0, len(self._lines)
+        traced = self.tried % (TRACED if self.tried < MOST_LINES else RARELY) == 0
+        lines = len(self._lines)
         sys.settrace(self._lines.watch if traced else None)
         verdict = self.judge.run(self.reader, files)
         sys.settrace(None)
@@ -87,6 +100,15 @@ class Hunter:
             return None
         self.faults.add(verdict.fault)
         return as_record(self.name, self.seed, verdict, self._smaller(files, verdict.fault))
+
+    def _new(self) -> Files:
+        """Return an input that was not tried before, if one is found soon."""
+        for _ in range(SOON):
+            files = self._mutated()
+            if (key := hash(frozenset(files.items()))) not in self._seen:
+                break
+        self._seen.add(key)
+        return files
 
     def _mutated(self) -> Files:
         """Return an input with one or two files changed."""

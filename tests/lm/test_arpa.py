@@ -123,9 +123,18 @@ def test_files_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(SRILM.encode())[:60])
     (tmp_path / "torn.gz").write_bytes(b"\x1f\x8b" + bytes(range(200)))
     (tmp_path / "latin").write_bytes(SRILM.replace("a", "\xe9").encode("latin-1"))
-    for name in ("cut.gz", "torn.gz", "latin", "none", ""):
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(SRILM.encode() + bytes((1 << 24) + 1)))
+    for name in ("cut.gz", "torn.gz", "bomb.gz", "latin", "none", ""):
         with pytest.raises(InputError, match="cannot be read as an ARPA file"):
             read_arpa(tmp_path / name)
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "9" * 14])
+def test_a_count_that_no_file_has_is_one_line(tmp_path: Path, count: str) -> None:
+    path = write(tmp_path / "lm.arpa", SRILM.replace("ngram 3=2", f"ngram 3={count}"))
+    with pytest.raises(InputError) as raised:
+        read_arpa(path)
+    assert len(str(raised.value)) < 1000
 
 
 def test_words_that_are_no_phones_are_counted_and_named(tmp_path: Path) -> None:

@@ -219,13 +219,20 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
         (text[:50], "damaged"),
         ("[]", "damaged"),
         (text.replace('"format": 1', '"format": 7'), "of format 7"),
+        (text.replace('"hidden": 7', '"hidden": 1000000000'), "the settings ask for .4000000000, 1000000000."),
+        (text.replace('"a"', '"a\\u001b[2J"'), "control character"),
+        ("[" * 9000, "nested too deeply"),
     ):
         about.write_text(wrong)
         with pytest.raises(InputError, match=message):
             load_lm(tmp_path / "lm")
     about.write_text(text)
     weights = about.with_name("weights.safetensors")
-    weights.write_bytes(weights.read_bytes()[:-9])
+    raw = weights.read_bytes()
+    weights.write_bytes(raw[:-4] + np.float32("nan").tobytes())
+    with pytest.raises(InputError, match="infinite or NaN"):
+        load_lm(tmp_path / "lm")
+    weights.write_bytes(raw[:-9])
     with pytest.raises(InputError, match="the language model is damaged"):
         load_lm(tmp_path / "lm")
 

@@ -109,6 +109,14 @@ def test_a_damaged_description_is_said_in_one_line(
     assert "\n" not in str(raised.value) and "\x1b" not in str(raised.value) and len(str(raised.value)) < 500
 
 
+def test_a_section_that_is_none_is_said(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    about = json.loads((tmp_path / "checkpoint.json").read_text())
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about | {"config": about["config"] | {"train": [1]}}))
+    with pytest.raises(InputError, match="train is a section of the config"):
+        load_checkpoint(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{", "[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
 def test_what_is_no_description_is_no_checkpoint(tmp_path: Path, checkpoint: Checkpoint, text: str) -> None:
     save_checkpoint(tmp_path, checkpoint)
