@@ -226,6 +226,13 @@ MisfitsOption = Annotated[
         " word or phone.",
     ),
 ]
+RefineOption = Annotated[
+    bool,
+    typer.Option(
+        "--refine/--no-refine",
+        help="Place boundaries by the boundary model that train-boundaries has put beside the model, if there is one.",
+    ),
+]
 SilenceOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(

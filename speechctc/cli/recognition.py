@@ -30,6 +30,7 @@ from speechctc.cli.options import (
     OverwriteOption,
     PhonesOption,
     RawOption,
+    RefineOption,
     SilenceOption,
     SkipOption,
     SymbolsOption,
@@ -118,6 +119,7 @@ def align_command(
     tier: TierOption = None,
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
+    refine: RefineOption = True,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -148,6 +150,7 @@ def align_command(
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, tier, Reporter(), labels)
     recogniser = load_recogniser(model, device)
+    recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
     if status := align(recogniser, tasks, options, Reporter(), placing):

@@ -1,4 +1,4 @@
-"""Commands that measure: evaluate, compare, calibrate, score-boundaries."""
+"""Commands that measure, and what is learned from measuring: evaluate, compare, calibrate, train-boundaries."""
 
 from __future__ import annotations
 
@@ -124,6 +124,28 @@ def calibrate_command(
     from speechctc.stages.calibrate import calibrate
 
     show(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
+
+
+def train_boundaries_command(
+    settings: SettingsArgument = None,
+    model: ModelOption = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", metavar="N", min=0.1, help="Train on at most N minutes of speech.")
+    ] = 40.0,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start from nothing, not from the boundaries that the model knows already."),
+    ] = False,
+) -> None:
+    """Teach a model where phones begin and end.
+
+    A small net learns it from a corpus with times (corpus.kind=timit, textgrid, elan, or speech made by eSpeak NG) and
+    is saved in the model's folder, where align finds it. On dev the boundaries are compared with those before.
+    """
+    from speechctc.progress import Reporter
+    from speechctc.stages.train_boundaries import train_boundaries
+
+    show(train_boundaries(find_model(model), Reporter(), settings or (), minutes, fresh))
 
 
 def score_boundaries_command(

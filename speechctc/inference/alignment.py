@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,10 @@ from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:
     from speechctc.alignment.placement import Placement
+
+
+Refine = Callable[[Sequence[Segment]], list[Segment]]
+"""Returns phones with other times."""
 
 
 class Aligned(NamedTuple):
@@ -83,6 +87,7 @@ def recognition(
     segmenter: Segmenter,
     find_misfits: bool,
     silences: Sequence[str],
+    refine: Refine = list,
 ) -> Recognition:
     """Place a transcript in a recording, and return its phones, words and misfits.
 
@@ -99,6 +104,8 @@ def recognition(
         New; finds the boundaries.
     find_misfits, silences
         As for `speechctc.alignment.placement.place`.
+    refine : callable
+        Refines the boundaries.
 
     Raises
     ------
@@ -121,7 +128,7 @@ def recognition(
             what, fix = "no alignment near what is recognised", "cut the recording and its transcript into parts"
         raise InputError(f"{name}: {what}", fix)
     units = tuple(units_of(items))
-    segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds)
+    segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds, refine)
     if all(unit.pronunciations == ((unit.text,),) for unit in units):
         words = ()  # they would repeat the phones
     note = ""
@@ -132,7 +139,12 @@ def recognition(
 
 
 def in_time(
-    placed: Placement, posteriors: Posteriors, units: Sequence[Unit], segmenter: Segmenter, seconds: float
+    placed: Placement,
+    posteriors: Posteriors,
+    units: Sequence[Unit],
+    segmenter: Segmenter,
+    seconds: float,
+    refine: Refine = list,
 ) -> Aligned:
     """Return an alignment in time.
 
@@ -146,6 +158,8 @@ def in_time(
         New; finds the boundaries.
     seconds : float
         Length of the recording.
+    refine : callable
+        Refines the boundaries.
     """
     segments: list[Segment] = []
     start = 0
@@ -154,7 +168,7 @@ def in_time(
         start += len(rows)
     segments += segmenter.finish(seconds)
     clock = segmenter.clock
-    segments = _outside_stretches(segments, placed, clock)
+    segments = _outside_stretches(refine(segments), placed, clock)
     words = _words(segments, placed, units, clock, seconds)
     return Aligned(tuple(segments), tuple(words), tuple(_misfits(segments, placed, units, clock, seconds)))
 

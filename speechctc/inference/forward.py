@@ -91,3 +91,9 @@ class Forward:
         logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
         logits = logits.float().cpu()
         return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
+
+
+def log_softmax(logits: Logits) -> Logits:
+    """Return log posteriors, (n, classes), of logits."""
+    result: Logits = torch.from_numpy(logits).log_softmax(1).numpy()
+    return result

@@ -83,7 +83,7 @@ def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) ->
     if not lms:
         return recogniser
     checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
-    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm)
+    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)
 
 
 def _tuned(recogniser: Recogniser, folder: Path, reporter: Reporter) -> list[str]:

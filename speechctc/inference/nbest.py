@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from speechctc.decoding.search import Hypothesis
-from speechctc.inference.forward import Logits
-from speechctc.inference.recogniser import Recogniser, log_softmax
+from speechctc.inference.forward import Logits, log_softmax
+from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.lm.rescore import Ranker
 

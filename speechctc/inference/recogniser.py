@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Items, parse_phones
+from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
 from speechctc.errors import InputError
 from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.forward import Forward, Logits
+from speechctc.inference.forward import Forward, Logits, log_softmax
+from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.samples import SampleBlocks, Samples, Source, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
@@ -44,6 +46,8 @@ class Recogniser:
         Without one, confidences are the net's posteriors.
     lstm : LanguageModel, optional
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
+    boundaries : BoundaryModel, optional
+        Refines the boundaries of alignments.
 
     Attributes
     ----------
@@ -63,8 +67,9 @@ class Recogniser:
         device: torch.device,
         calibration: Calibration | None = None,
         lstm: LanguageModel | None = None,
+        boundaries: BoundaryModel | None = None,
     ) -> None:
-        self.checkpoint, self.device, self.lstm = checkpoint, device, lstm
+        self.checkpoint, self.device, self.lstm, self.boundaries = checkpoint, device, lstm, boundaries
         self.calibration = calibration or Calibration()
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
@@ -100,14 +105,14 @@ class Recogniser:
         """
         chosen = choose_device(device)
         folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
-        checkpoint, calibration = files.read_folder(
-            folder, lambda place: (load_checkpoint(place, chosen), Calibration.load(place))
+        checkpoint, calibration, boundaries = files.read_folder(
+            folder, lambda place: (load_checkpoint(place, chosen), Calibration.load(place), BoundaryModel.load(place))
         )
         if lm_weight and checkpoint.lm is None:
             raise InputError(
                 f"{folder}: the model has no n-gram", "train one with decode.lm_order=4, or give no weight"
             )
-        recogniser = cls(checkpoint, chosen, calibration)
+        recogniser = cls(checkpoint, chosen, calibration, None, boundaries)
         given = {"lm_weight": lm_weight, "min_modulation_db": min_modulation_db}
         settings = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
         if tuned and lm_weight is None:
@@ -120,10 +125,11 @@ class Recogniser:
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
         own = self.config.model_copy(update={"decode": config.decode})
-        return Recogniser(replace(self.checkpoint, config=own), self.device, self.calibration, self.lstm)
+        checkpoint = replace(self.checkpoint, config=own)
+        return Recogniser(checkpoint, self.device, self.calibration, self.lstm, self.boundaries)
 
     def uncalibrated(self) -> Recogniser:
-        """Return a recogniser of the same model whose confidences are posteriors and whose boundaries are not moved."""
+        """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""
         return Recogniser(self.checkpoint, self.device, lstm=self.lstm)
 
     @property
@@ -256,13 +262,14 @@ class Recogniser:
         find_misfits, silences
             As for `speechctc.alignment.placement.place`; silences by name.
         """
+        refine = refiner(recording, rate, channel, self.boundaries, self.phones)
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             check_phones(name, items, silences, self.inventory)
             with Posteriors(len(self.phones) + 1) as posteriors:
                 for block in self.logit_blocks(blocks):
                     posteriors.append(log_softmax(block))
                 segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences)
+                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences, refine)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False
@@ -290,9 +297,3 @@ class Recogniser:
             for block in logits:
                 yield from segmenter.push(log_softmax(block))
         yield from segmenter.finish(seconds())
-
-
-def log_softmax(logits: Logits) -> Logits:
-    """Return log posteriors, (n, classes), of logits."""
-    result: Logits = torch.from_numpy(logits).log_softmax(1).numpy()
-    return result

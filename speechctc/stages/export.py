@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from speechctc.boundaries import model as boundaries
+from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
@@ -15,7 +17,7 @@ from speechctc.stages.export_onnx import export_onnx
 from speechctc.storage import files
 
 KEPT = ("epoch", "dev_per", "fold")
-WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", tuned.FILE)
+WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", boundaries.FILE, tuned.FILE)
 
 
 def check_out(out: Path, overwrite: bool = False) -> None:
@@ -78,8 +80,14 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     """
     check_out(out, overwrite)
     folder = find_checkpoint(model)
-    checkpoint, calibration, tunings = files.read_folder(
-        folder, lambda place: (load_checkpoint(place), Calibration.load(place), tuned.read_tuned(place / tuned.FILE))
+    checkpoint, calibration, tunings, placer = files.read_folder(
+        folder,
+        lambda place: (
+            load_checkpoint(place),
+            Calibration.load(place),
+            tuned.read_tuned(place / tuned.FILE),
+            BoundaryModel.load(place),
+        ),
     )
     if out.suffix.lower() == ".onnx":
         return export_onnx(checkpoint, out)
@@ -90,6 +98,8 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
         fill_checkpoint(draft, portable, half=True)
         if calibration.phones:
             calibration.save(draft)
+        if placer is not None:
+            placer.save(draft / boundaries.FILE)
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]

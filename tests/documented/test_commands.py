@@ -53,6 +53,7 @@ NOT_RUN = {
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",
     r"speechctc decode .*--cluster .*": "tests/test_cluster.py decodes on a cluster",
     r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",
+    r"speechctc train-boundaries .*": "tests/cli/test_train_boundaries.py runs it on tones",
     r"speechctc lm .*|speechctc decode .*(--lm |gnarple).*": "tests/cli/test_lm.py runs these on its files",
 }
 

@@ -1,0 +1,235 @@
+"""A boundary model: places the boundaries between known phones in a stretch of sound, from rough times of them.
+
+Kept beside a recogniser's weights as ``boundaries.safetensors``. The boundaries of all phones are placed together, so
+they cannot cross, and every phone lasts at least one frame of 5 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+
+from speechctc.boundaries.net import SHIFT_MS, WINDOW_MS, BoundaryNet, frames_of
+from speechctc.boundaries.phone_vectors import SILENCE, phone_vectors
+from speechctc.errors import InputError
+from speechctc.storage.tensor_file import save_tensors
+
+if TYPE_CHECKING:
+    from speechctc.boundaries.lattice import Lattice, Marginals
+
+FILE = "boundaries.safetensors"
+FORMAT = "1"
+REACH = 0.3
+"""Farthest that a boundary is moved, seconds."""
+PRIOR = 0.04
+"""Scale of the Laplace distribution of true boundaries around the rough ones, seconds."""
+_SHIFT, _HALF = SHIFT_MS / 1000, WINDOW_MS / 2000
+
+Floats = NDArray[np.float64]
+
+
+class Placed(NamedTuple):
+    """Start and end of each phone, seconds; where the start is not the end of the phone before, there is a pause."""
+
+    starts: Floats
+    ends: Floats
+
+
+class _States(NamedTuple):
+    """Phones in order, perhaps with silences between them.
+
+    Attributes
+    ----------
+    labels : list of str
+    optional : ndarray of bool
+        The silences that may be left out.
+    rough : ndarray
+        When each state begins, roughly, seconds.
+    known : ndarray of bool
+        Whether that is where two phones touch: only such times are near to the true ones.
+    place : ndarray of int
+        The state of each phone.
+    """
+
+    labels: list[str]
+    optional: NDArray[np.bool_]
+    rough: Floats
+    known: NDArray[np.bool_]
+    place: NDArray[np.int64]
+
+
+class BoundaryModel:
+    """Places boundaries.
+
+    Parameters
+    ----------
+    net : BoundaryNet
+    rate : int
+        Of the samples that it was trained on, Hz.
+    """
+
+    def __init__(self, net: BoundaryNet, rate: int) -> None:
+        self.net, self.rate = net.eval(), rate
+
+    def place(
+        self,
+        samples: NDArray[np.float32],
+        phones: Sequence[str],
+        closures: bool,
+        starts: Floats,
+        ends: Floats,
+        pauses: bool,
+        edges: tuple[bool, bool] = (True, True),
+    ) -> Placed:
+        """Return the times of phones.
+
+        Parameters
+        ----------
+        samples : ndarray, shape = (n,), float32
+            At the model's rate.
+        phones : sequence of str
+            In IPA, as `speechctc.boundaries.phone_vectors.spelled` returns them.
+        closures : bool
+            Their set tells closures from releases.
+        starts, ends : ndarray, shape = (n_phones,)
+            Rough times, seconds from the first sample.
+        pauses : bool
+            There may be pauses between phones that no label stands for.
+        edges : (bool, bool)
+            Whether silence may stand before the first phone, and after the last. Without, that edge is not moved.
+
+        Returns
+        -------
+        Placed
+            The rough times where the sound is too short for so many phones.
+        """
+        from speechctc.boundaries.lattice import marginals  # late: it loads numba
+
+        frames = frames_of(samples, self.rate)
+        states = _states(phones, starts, ends, pauses, edges)
+        if len(frames) <= len(states.labels):
+            return Placed(starts, ends)
+        found = marginals(self._lattice(frames, phone_vectors(states.labels, closures), states))
+        if found.total < -1e29:
+            return Placed(starts, ends)
+        return _placed(found, states, Placed(starts, ends))
+
+    def _lattice(self, frames: torch.Tensor, vectors: NDArray[np.float32], states: _States) -> Lattice:
+        from speechctc.boundaries.lattice import Lattice
+
+        with torch.inference_mode():
+            said, changes = self.net(frames[None])
+            scores = self.net.scores(said[0], changes[0], torch.from_numpy(vectors))
+        inside, entered, skipped = (each.double().numpy() for each in scores)
+        apart = states.known * np.abs(_time(np.arange(len(frames)))[:, None] - states.rough) / PRIOR
+        low = np.searchsorted(_time(np.arange(len(frames))), states.rough - REACH)
+        high = np.searchsorted(_time(np.arange(len(frames))), states.rough + REACH)
+        low[0], low[1:2] = 0, 0 if states.optional[0] else low[1:2]
+        high = np.append(high[1:], len(frames))
+        if states.optional[-1]:
+            high[-2:-1] = len(frames)
+        return Lattice(
+            inside,
+            entered - apart,
+            skipped - apart,
+            states.optional,
+            np.maximum.accumulate(low).astype(np.int64),
+            np.maximum.accumulate(high).astype(np.int64),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the model, to a name that no one reads yet."""
+        save_tensors(path, self.net.state_dict(), {"format": FORMAT, "rate": str(self.rate)})
+
+    @classmethod
+    def load(cls, folder: Path) -> BoundaryModel | None:
+        """Read the boundary model in a checkpoint's folder; None if there is none.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or of another version.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                about = file.metadata() or {}
+            if about.get("format") != FORMAT:
+                raise ValueError
+            net, tensors = BoundaryNet(), load_file(path)
+            net.load_state_dict(tensors)
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+                raise ValueError
+            return cls(net, int(about["rate"]))
+        except (SafetensorError, KeyError, RuntimeError, ValueError):
+            fix = "make it again with speechctc train-boundaries, or delete it"
+            raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
+
+
+def _time(frame: Floats | NDArray[np.int64]) -> Floats:
+    """Return when a state begins whose first frame this is, seconds: half way from the middle of the frame before."""
+    times: Floats = np.asarray((frame - 0.5) * _SHIFT + _HALF, np.float64)
+    return times
+
+
+def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:
+    labels: list[str] = []
+    rough: list[float] = []
+    known: list[bool] = []
+    place: list[int] = []
+    for k, phone in enumerate(phones):
+        touch = k > 0 and starts[k] <= ends[k - 1]
+        silent = phone == SILENCE or labels[-1:] == [SILENCE]
+        if not silent and (edges[0] if k == 0 else pauses or not touch):
+            labels.append(SILENCE)
+            rough.append(ends[k - 1] if k else 0.0)
+            known.append(False)
+        place.append(len(labels))
+        labels.append(phone)
+        rough.append(starts[k])
+        known.append(touch)
+    if edges[1] and labels[-1] != SILENCE:
+        labels.append(SILENCE)
+        rough.append(ends[-1])
+        known.append(False)
+    optional = np.ones(len(labels), bool)
+    optional[place] = False
+    return _States(labels, optional, np.array(rough), np.array(known), np.array(place, np.int64))
+
+
+def _placed(found: Marginals, states: _States, rough: Placed) -> Placed:
+    """Return the medians of the boundaries; a pause is there if it is more probable than not."""
+    begins = _medians(found.entered + found.skipped)
+    silences = _medians(found.entered)
+    left_out = found.skipped.sum(0) > 0.5
+    starts, ends = rough.starts.copy(), rough.ends.copy()
+    for k, state in enumerate(states.place):
+        if state > 0:
+            starts[k] = begins[state]
+        after = state + 1
+        if after < len(states.labels):
+            pause = states.optional[after] and not (after + 1 < len(states.labels) and left_out[after + 1])
+            ends[k] = silences[after] if pause else begins[after + states.optional[after]]
+    starts = np.maximum.accumulate(starts)
+    ends[:-1] = np.minimum(ends[:-1], starts[1:])
+    return Placed(starts, np.maximum(ends, starts))
+
+
+def _medians(probabilities: NDArray[np.float64]) -> Floats:
+    """Return the median time of each state's beginning, between frames by linear interpolation."""
+    total = probabilities.cumsum(0)
+    half = total[-1] / 2
+    frame = (total < half).sum(0).clip(0, len(total) - 1)
+    each = np.arange(total.shape[1])
+    here = probabilities[frame, each]
+    part = (half - (total[frame, each] - here)) / np.maximum(here, 1e-12)
+    return _time(frame - 0.5 + part.clip(0.0, 1.0))

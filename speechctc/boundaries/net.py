@@ -1,0 +1,84 @@
+"""The net: scores of phones in frames, and of boundaries between two phones at frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from speechctc.boundaries.phone_vectors import DIMS
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.features.filterbank import sliding_cmn_one, static_features
+
+MELS = 32
+SHIFT_MS = 5.0
+WINDOW_MS = 16.0
+SCALE = 3.0  # nats; the deviation of log energies is of this size
+CHANNELS, RANK = 48, 24
+
+
+def feature_config(rate: int) -> FeatureConfig:
+    """Return the analysis of the net's input, for samples at `rate`, Hz."""
+    return FeatureConfig(
+        sample_rate=rate,
+        window_ms=WINDOW_MS,
+        shift_ms=SHIFT_MS,
+        mels=MELS,
+        energy=False,
+        deltas=0,
+        center_ms=(3000, 3000),
+    )
+
+
+def frames_of(samples: NDArray[np.float32], rate: int) -> Tensor:
+    """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1]."""
+    config = feature_config(rate)
+    return sliding_cmn_one(static_features(torch.from_numpy(samples), config), config) / SCALE
+
+
+class BoundaryNet(nn.Module):
+    """Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones.
+
+    A phone is given as a vector (see `speechctc.boundaries.phone_vectors`), so there are no weights of any phone set.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (MELS, CHANNELS, CHANNELS)
+        self.convs = nn.ModuleList(
+            nn.Conv1d(width, CHANNELS, 5, padding=2 * 2**k, dilation=2**k) for k, width in enumerate(widths)
+        )
+        self.inside = nn.Conv1d(CHANNELS, RANK, 1)
+        self.change = nn.Conv1d(CHANNELS, RANK, 3, padding=1)
+        self.phone = nn.Sequential(nn.Linear(DIMS, 32), nn.ReLU(), nn.Linear(32, RANK + 1))
+        self.pair = nn.Sequential(nn.Linear(2 * DIMS, 48), nn.ReLU(), nn.Linear(48, RANK + 1))
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what frames, (n_batch, n_frames, MELS), say of phones and of boundaries: (n_batch, n_frames, RANK)."""
+        hidden = frames.transpose(1, 2)
+        for k, conv in enumerate(self.convs):
+            above = torch.relu(conv(hidden))
+            hidden = self.dropout(hidden + above if k else above)
+        return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
+
+    def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the scores of a `speechctc.boundaries.lattice.Lattice`, each (n_frames, n_states).
+
+        Parameters
+        ----------
+        inside, change : Tensor, shape = (n_frames, RANK)
+            From `forward`, of one recording.
+        vectors : Tensor, shape = (n_states, DIMS)
+            Of the phones in order.
+        """
+        phones = self.phone(vectors)
+        pairs = [self.pair(torch.cat([_later(vectors, by), vectors], 1)) for by in (1, 2)]
+        first, second = (change @ pair[:, :-1].T + pair[:, -1] for pair in pairs)
+        return inside @ phones[:, :-1].T + phones[:, -1], first, second
+
+
+def _later(vectors: Tensor, by: int) -> Tensor:
+    """Return the vectors moved to later places; the first are repeated, and no arc uses them."""
+    return torch.cat([vectors[:by], vectors[:-by]])[: len(vectors)]

@@ -1,0 +1,135 @@
+"""Trains a boundary model on phones with times.
+
+The loss is minus the log probability of the true way through the lattice of all ways. Its gradient in each score is a
+probability from forward-backward less 1 where the true way passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from speechctc.boundaries.examples import Example
+from speechctc.boundaries.lattice import Lattice, marginals
+from speechctc.boundaries.net import SCALE, BoundaryNet
+
+BATCH = 12
+STEPS = 400
+"""Steps of the optimiser; no example is used more than `MOST` times, or `MOST_FURTHER` times."""
+MOST, MOST_FURTHER = 12, 8
+LR, FURTHER_LR = 4e-3, 3e-3
+NOISE_DB = (15.0, 60.0)
+"""How far noise that is added is below the loudest parts of the speech."""
+
+Scores = tuple[Tensor, Tensor, Tensor]
+
+
+def train(
+    net: BoundaryNet,
+    examples: Sequence[Example],
+    seed: int = 0,
+    further: bool = False,
+    noise: bool = True,
+    advance: Callable[[float], None] | None = None,
+) -> None:
+    """Train a net.
+
+    Parameters
+    ----------
+    net : BoundaryNet
+    examples : sequence of Example
+    seed : int
+        Of the order and the noise.
+    further : bool
+        The net has learned from other speech before.
+    noise : bool
+        Add noise at random levels.
+    advance : callable, optional
+        Called after each step with the mean loss of a phone, nats.
+    """
+    rng = np.random.default_rng(seed)
+    steps = step_count(len(examples), further)
+    rate = FURTHER_LR if further else LR
+    optimiser = torch.optim.AdamW(net.parameters(), rate, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+    net.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for batch in _batches(examples, steps, rng):
+            loss, value = _loss(net, batch, rng if noise else None)
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 2.0)
+            optimiser.step()
+            schedule.step()
+            if advance is not None:
+                advance(value)
+    net.eval()
+
+
+def step_count(examples: int, further: bool = False) -> int:
+    """Return the number of steps that `train` takes."""
+    most = MOST_FURTHER if further else MOST
+    return max(min(STEPS, math.ceil(most * examples / BATCH)), 2)
+
+
+def _batches(examples: Sequence[Example], steps: int, rng: np.random.Generator) -> Iterator[list[Example]]:
+    """Yield batches of examples of similar length."""
+    done = 0
+    while True:
+        lengths = np.array([len(each.frames) for each in examples]) + rng.uniform(0, 60, len(examples))
+        order = np.argsort(lengths)
+        starts = np.arange(0, len(order), BATCH)
+        for start in rng.permutation(starts):
+            if done == steps:
+                return
+            done += 1
+            yield [examples[k] for k in order[start : start + BATCH]]
+
+
+def _loss(net: BoundaryNet, batch: Sequence[Example], rng: np.random.Generator | None) -> tuple[Tensor, float]:
+    """Return a number with the gradient of the loss, and the loss; both for each phone."""
+    frames = [_noisy(each.frames, rng) if rng else each.frames for each in batch]
+    said, changes = net(nn.utils.rnn.pad_sequence(frames, batch_first=True))
+    loss, value, phones = torch.zeros(()), 0.0, 0
+    for k, each in enumerate(batch):
+        scores = net.scores(said[k, : len(frames[k])], changes[k, : len(frames[k])], each.vectors)
+        gradients, minus_log = _gradients(scores, each)
+        for score, gradient in zip(scores, gradients, strict=True):
+            loss = loss + (score * gradient).sum()
+        value += minus_log
+        phones += int((~each.optional).sum())
+    return loss / max(phones, 1), value / max(phones, 1)
+
+
+def _gradients(scores: Scores, example: Example) -> tuple[Scores, float]:
+    """Return the gradient of the loss in each score, and the loss."""
+    inside, entered, skipped = (score.detach().double().numpy() for score in scores)
+    found = marginals(Lattice(inside, entered, skipped, example.optional, example.low, example.high))
+    gradients = [each.copy() for each in found[1:]]
+    rows = np.arange(len(example.state))
+    true = inside[rows, example.state].sum()
+    gradients[0][rows, example.state] -= 1.0
+    step = np.diff(example.state, prepend=example.state[0])
+    for kind, score in ((1, entered), (2, skipped)):
+        at = np.flatnonzero(step == kind)
+        true += score[at, example.state[at]].sum()
+        gradients[kind][at, example.state[at]] -= 1.0
+    first, second, third = (torch.from_numpy(each.astype(np.float32)) for each in gradients)
+    return (first, second, third), float(found.total - true)
+
+
+def _noisy(frames: Tensor, rng: np.random.Generator) -> Tensor:
+    """Return log energies with stationary noise of a random level and slope, and as through a random filter."""
+    values: NDArray[np.float64] = frames.double().numpy() * SCALE
+    bands = values.shape[1]
+    level = np.percentile(values, 95) - rng.uniform(*NOISE_DB) * math.log(10) / 10
+    floor = level + np.linspace(-1, 1, bands) * rng.uniform(-2, 2)
+    noisy = np.logaddexp(values, floor + np.log(rng.gamma(4, 0.25, values.shape)))
+    noisy += np.cumsum(rng.normal(0, 0.15, bands))
+    return torch.from_numpy((noisy / SCALE).astype(np.float32))

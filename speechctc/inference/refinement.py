@@ -1,0 +1,167 @@
+"""Moves the boundaries of an alignment to where a boundary model places them, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.boundaries.model import BoundaryModel
+from speechctc.boundaries.phone_vectors import SILENCE, has_closures, spelled
+from speechctc.inference.samples import opened
+from speechctc.inference.segmenter import Segment
+from speechctc.phones.matching import is_arpabet
+
+EACH = 60
+"""Phones to place together."""
+MORE = 6
+"""Phones before and after these that are placed with them, and placed again with their own."""
+MARGIN = 1.0
+"""Seconds of sound before the first phone after a pause, and after the last before one."""
+LONG = 3.0
+"""Phones and pauses that are longer are not looked at as a whole, seconds."""
+
+Samples = NDArray[np.float32]
+
+
+class _Part(NamedTuple):
+    """Segments that are placed together.
+
+    Attributes
+    ----------
+    first, end : int
+        From `first` to before `end`.
+    own, until : int
+        Those whose times are taken.
+    edges : (bool, bool)
+        Whether there is a pause, or nothing, before the first and after the last.
+    """
+
+    first: int
+    end: int
+    own: int
+    until: int
+    edges: tuple[bool, bool]
+
+
+def refiner(
+    recording: Any, rate: int | None, channel: int | None, model: BoundaryModel | None, phones: Sequence[str]
+) -> Callable[[Sequence[Segment]], list[Segment]]:
+    """Return what refines the segments of a recording, which is read once more; without a model they stay as they are.
+
+    Parameters
+    ----------
+    recording, rate, channel
+        As for `speechctc.inference.samples.opened`.
+    model : BoundaryModel or None
+    phones : sequence of str
+        The phone set of the segments.
+    """
+    if model is None:
+        return list
+
+    def refine(segments: Sequence[Segment]) -> list[Segment]:
+        with opened(recording, rate, channel, model.rate) as (_, blocks):
+            return refined(segments, blocks, model, phones)
+
+    return refine
+
+
+def refined(
+    segments: Sequence[Segment], blocks: Iterable[Samples], model: BoundaryModel, phones: Sequence[str]
+) -> list[Segment]:
+    """Return segments with their times refined.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        In order of time.
+    blocks : iterable of ndarray
+        The recording from its beginning, at the rate of the model.
+    model : BoundaryModel
+    phones : sequence of str
+        The phone set of the segments.
+    """
+    arpabet, closures = is_arpabet(phones), has_closures(phones)
+    labels = spelled([segment.phone for segment in segments], arpabet)
+    pauses = SILENCE not in spelled(phones, arpabet)
+    window = _Window(blocks, model.rate)
+    result = list(segments)
+    for part in _parts(segments):
+        inside = segments[part.first : part.end]
+        begin = max(inside[0].start - MARGIN, 0.0) if part.edges[0] else _cut(inside[0], True)
+        end = inside[-1].end + MARGIN if part.edges[1] else _cut(inside[-1], False)
+        starts, ends = (np.array([getattr(each, name) for each in inside]) for name in ("start", "end"))
+        rough = np.maximum(starts - begin, 0.0), np.minimum(ends, end) - begin
+        samples = window.take(begin, end)
+        placed = model.place(samples, labels[part.first : part.end], closures, *rough, pauses, part.edges)
+        for k in range(part.own, part.until):
+            if k > part.first or part.edges[0]:
+                result[k] = result[k]._replace(start=begin + float(placed.starts[k - part.first]))
+            if k + 1 < part.end or part.edges[1]:
+                result[k] = result[k]._replace(end=begin + float(placed.ends[k - part.first]))
+    return list(_in_order(result))
+
+
+def _parts(segments: Sequence[Segment]) -> Iterator[_Part]:
+    """Divide segments at long pauses and inside long phones, and then into parts that are not too long."""
+    first, edge = 0, True
+    for k, segment in enumerate(segments):
+        after = segments[k + 1].start if k + 1 < len(segments) else np.inf
+        pause, long = after - segment.end > LONG, segment.end - segment.start > LONG
+        if pause or (long and k > first):
+            yield from _equal_parts(first, k + 1, (edge, pause))
+            first, edge = (k + 1, True) if pause else (k, False)
+
+
+def _equal_parts(first: int, end: int, edges: tuple[bool, bool]) -> Iterator[_Part]:
+    for own in range(first, end, EACH):
+        until = min(own + EACH, end)
+        begin, stop = max(own - MORE, first), min(until + MORE, end)
+        yield _Part(begin, stop, own, until, (begin == first and edges[0], stop == end and edges[1]))
+
+
+def _cut(segment: Segment, at_start: bool) -> float:
+    """Return where to cut a phone at the edge of a part: at its own edge, or nearer to the others if it is long."""
+    if at_start:
+        return max(segment.start, segment.end - LONG)
+    return min(segment.end, segment.start + LONG)
+
+
+def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
+    """Yield segments that do not overlap: two parts may place the boundary between them differently."""
+    until = 0.0
+    for k, segment in enumerate(segments):
+        start = max(segment.start, until)
+        end = segment.end
+        if k + 1 < len(segments):
+            end = min(end, segments[k + 1].start)
+        until = max(end, start)
+        yield segment._replace(start=start, end=until)
+
+
+class _Window:
+    """The samples of a recording that is read in blocks, by time; what is before the last question is forgotten."""
+
+    def __init__(self, blocks: Iterable[Samples], rate: int) -> None:
+        self._blocks, self._rate = iter(blocks), rate
+        self._kept: Samples = np.zeros(0, np.float32)
+        self._first = 0
+
+    def take(self, start: float, end: float) -> Samples:
+        """Return the samples between two times, as far as there are any; `start` never decreases much."""
+        first, last = int(start * self._rate), int(end * self._rate)
+        parts = [self._kept]
+        have = self._first + len(self._kept)
+        while have < last and (block := next(self._blocks, None)) is not None:
+            parts.append(block)
+            have += len(block)
+            if have < first:  # a long pause
+                parts = [block]
+        kept = np.concatenate(parts)
+        behind = have - len(kept)
+        self._first = max(min(first, have), behind)
+        self._kept = kept[self._first - behind :]
+        return self._kept[: max(last - self._first, 0)]

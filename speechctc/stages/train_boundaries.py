@@ -1,0 +1,185 @@
+"""Train a boundary model for a recogniser on a corpus with times."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from speechctc.audio import sound_file
+from speechctc.boundaries.examples import Example, examples_of
+from speechctc.boundaries.model import FILE, BoundaryModel
+from speechctc.boundaries.net import BoundaryNet
+from speechctc.boundaries.phone_vectors import Times, has_closures, joined, spelled
+from speechctc.boundaries.train import step_count, train
+from speechctc.config.load import override, parse_config
+from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.registry import read_corpus
+from speechctc.errors import InputError
+from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import Segment
+from speechctc.metrics.boundary_errors import WITHIN_MS
+from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
+from speechctc.phones.matching import is_arpabet
+from speechctc.progress import Reporter
+from speechctc.stages.utterance_sound import sound_of
+from speechctc.storage import files
+
+MOST_MEASURED = 100  # utterances of dev to align
+
+
+class Errors(NamedTuple):
+    """Median distance of boundaries from the labelled ones, seconds, and the shares within 10, 20 and 50 ms."""
+
+    boundaries: int
+    median: float
+    within: tuple[float, ...]
+
+    def to_text(self) -> str:
+        """Return the numbers in words."""
+        shares = "/".join(f"{100 * share:.0f}" for share in self.within)
+        limits = "/".join(map(str, WITHIN_MS))
+        return f"median error {1000 * self.median:.1f} ms, {shares} % within {limits} ms"
+
+
+def train_boundaries(
+    model: Path | None,
+    reporter: Reporter,
+    overrides: Sequence[str] = (),
+    minutes: float = 40.0,
+    fresh: bool = False,
+) -> str:
+    """Train on the training split of a corpus, compare on dev, and write the model into the checkpoint's folder.
+
+    Parameters
+    ----------
+    model : Path or None
+        A checkpoint or a run's folder (its best); None: the latest run.
+    reporter : Reporter
+    overrides : sequence of str
+        Settings that replace those of the model's config, above all the corpus.
+    minutes : float
+        Most speech to train on.
+    fresh : bool
+        Start from random weights, not from the boundary model that is there or the bundled one.
+
+    Returns
+    -------
+    str
+        What was learned, in words.
+
+    Raises
+    ------
+    InputError
+        There is no such model, the corpus has no times, or the boundaries of dev become worse: nothing is saved.
+    """
+    folder = find_checkpoint(model)
+    recogniser = Recogniser.load(folder, "cpu")
+    config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
+    corpus = read_corpus(config.corpus)
+    rate = recogniser.config.features.sample_rate
+    timed = _with_times(corpus.splits["train"])
+    labels = _Labels([phone for utterance in timed for phone in utterance.phones], recogniser.phones)
+    examples = _examples(timed, labels, rate, minutes, reporter)
+    start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
+    further = start is not None and start.rate == rate
+    trained = BoundaryModel(_trained(start if further else None, examples, reporter), rate)
+    before, after = (measure(recogniser, corpus.splits["dev"], each) for each in (None, trained))
+    text = f"trained on {sum(len(each.frames) for each in examples) / 12000:.1f} minutes with times"
+    if before is None or after is None:
+        note = "; dev has no times, or other phones than the model: not compared"
+    elif after.median > before.median:
+        what = f"on dev the boundaries become worse: {before.to_text()}; after: {after.to_text()}"
+        raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
+    else:
+        note = f"\n  {before.boundaries} boundaries of dev before: {before.to_text()}\n  after: {after.to_text()}"
+    files.write_file(folder / FILE, trained.save)
+    return text + note
+
+
+def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:
+    timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
+    if not timed:
+        fix = "name one that has: corpus.kind=textgrid, timit, elan or espeak"
+        raise InputError("no utterance of the corpus's training split has the times of its phones", fix)
+    return timed
+
+
+class _Labels:
+    """Writes the phones of a corpus in IPA, and its closures as the model has them."""
+
+    def __init__(self, labels: Sequence[str], phones: Sequence[str]) -> None:
+        self._arpabet = is_arpabet(sorted(set(labels)))
+        self.closures = has_closures(phones)
+        self._join = not self.closures
+
+    def write(self, utterance: Utterance) -> tuple[tuple[str, ...], Times]:
+        labels, times = spelled(utterance.phones, self._arpabet), utterance.times or ()
+        return joined(labels, times) if self._join else (labels, times)
+
+
+def _examples(
+    utterances: Sequence[Utterance], labels: _Labels, rate: int, minutes: float, reporter: Reporter
+) -> list[Example]:
+    """Read utterances in random order until there is enough speech."""
+    examples: list[Example] = []
+    left = 60 * minutes
+    with reporter.progress("reading", len(utterances)) as advance:
+        for utterance in random.Random(0).sample(utterances, len(utterances)):
+            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
+            examples += examples_of(samples, rate, *labels.write(utterance), labels.closures)
+            left -= len(samples) / rate
+            advance()
+            if left <= 0:
+                break
+    if not examples:
+        raise InputError("no utterance of the training split has phones that last 5 ms each", "correct its times")
+    return examples
+
+
+def _trained(start: BoundaryModel | None, examples: Sequence[Example], reporter: Reporter) -> BoundaryNet:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = BoundaryNet()
+    if start is not None:
+        net.load_state_dict(start.net.state_dict())
+    with reporter.progress("training", step_count(len(examples), start is not None)) as advance:
+        train(net, examples, further=start is not None, advance=lambda loss: advance(1, f"loss {loss:.2f}"))
+    return net
+
+
+def measure(recogniser: Recogniser, utterances: Sequence[Utterance], boundaries: BoundaryModel | None) -> Errors | None:
+    """Align utterances with times, and compare the starts of their phones; None where none can be aligned.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    utterances : sequence of Utterance
+        Those with times are taken, `MOST_MEASURED` at most.
+    boundaries : BoundaryModel or None
+        Refines the alignment.
+    """
+    placer = Recogniser(recogniser.checkpoint, recogniser.device, recogniser.calibration, None, boundaries)
+    timed = [each for each in utterances if each.times and len(each.phones) > 1]
+    if len(timed) > MOST_MEASURED:
+        timed = random.Random(0).sample(timed, MOST_MEASURED)
+    results = map_in_threads(lambda each: placer.align(phones=each.phones, **sound_of(each, placer)), timed)
+    errors: list[float] = []
+    for utterance, result in zip(timed, results, strict=True):
+        if not isinstance(result, InputError):
+            errors += _errors(utterance.times or (), result.segments)
+    if not errors:
+        return None
+    distance = np.abs(errors)
+    return Errors(
+        len(errors), float(np.median(distance)), tuple(float(np.mean(distance <= ms / 1000)) for ms in WITHIN_MS)
+    )
+
+
+def _errors(times: Times, segments: Sequence[Segment]) -> list[float]:
+    return [segment.start - start for (start, _), segment in zip(times[1:], segments[1:], strict=True)]

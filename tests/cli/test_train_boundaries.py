@@ -1,0 +1,76 @@
+"""The command train-boundaries, on tones whose times are known, and what align and export make of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.boundaries.model import FILE
+from speechctc.inference.recogniser import Recogniser
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+from tests.tiny_model import write_song
+from tests.tones import PHONES
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+
+SETTINGS = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
+
+
+@pytest.fixture
+def corpus(here: Path) -> Path:
+    """A corpus of TextGrids of tones."""
+    rng = np.random.default_rng(8)
+    for split in ("train", "dev"):
+        (here / "corpus" / split).mkdir(parents=True)
+        for k in range(16):
+            song = [PHONES[j] for j in rng.integers(4, size=7)]
+            song = [phone for a, phone in enumerate(song) if a == 0 or phone != song[a - 1]]
+            times = write_song(here / "corpus" / split / f"{k}.wav", song, seed=k)
+            labels = [Interval(start, end, phone) for (start, end), phone in zip(times, song, strict=True)]
+            (here / "corpus" / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
+    return here / "corpus"
+
+
+def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, here: Path, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model / "best", "model")
+    done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
+    assert done.status == 0 and "boundaries of dev before: median error" in done.out and "after:" in done.out
+    before, after = (float(line.split("median error ")[1].split()[0]) for line in done.out.splitlines()[1:])
+    assert after < 5 and after < before / 2
+    assert speechctc("export", "exported", "--model", "model").status == 0
+    assert Path("exported", FILE).read_bytes() == Path("model", FILE).read_bytes()
+    song = ["low", "high", "mid", "top"]
+    times = write_song(here / "a.wav", song, seed=99)
+    found = {}
+    for way in ("--refine", "--no-refine"):
+        done = speechctc("align", "a.wav", "--phones", " ".join(song), "--model", "exported", way, "--format", "json")
+        (entry,) = json.loads(done.out)
+        found[way] = np.abs([each["start"] - start for each, (start, _) in zip(entry["segments"], times, strict=True)])
+    assert found["--refine"].max() < 0.012 < found["--no-refine"].max()
+
+
+def test_a_corpus_without_times_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model / "best", "model")
+    done = speechctc("train-boundaries", "--model", "model")
+    assert "no utterance of the corpus's training split has the times of its phones" in one_line_error(done)
+    assert not Path("model", FILE).exists()
+
+
+def test_boundaries_that_become_worse_are_not_kept(
+    speechctc: Command, corpus: Path, here: Path, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model / "best", "model")
+    for grid in (corpus / "train").glob("*.TextGrid"):  # labels that are wrong by half a tone
+        text = grid.read_text()
+        labels = [Interval(0.1 * k, 0.1 * k + 0.1, phone) for k, phone in enumerate(PHONES)]
+        assert text and grid.write_text(textgrid_text(2.0, {"phones": labels}))
+    done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
+    assert "on dev the boundaries become worse" in one_line_error(done)
+    assert not Path("model", FILE).exists() and Recogniser.load(Path("model"), "cpu").boundaries is None
