@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio.textgrids import choose_tier, read_tiers
+from speechctc.audio.textgrid_text import long_text
+from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import Entry, Tier, choose_tier
 from speechctc.errors import InputError
 from speechctc.phones.labels import nfc
 from speechctc.storage.text_files import read_text
@@ -60,17 +62,8 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
 
 def textgrid_text(seconds: float, tiers: Mapping[str, Sequence[Interval]]) -> str:
     """Return a TextGrid with interval tiers and a duration in seconds, in Praat's long text format."""
-    from praatio.utilities.textgrid_io import getTextgridAsStr
-
-    grid = {
-        "xmin": 0.0,
-        "xmax": seconds,
-        "tiers": [
-            {"class": "IntervalTier", "name": name, "xmin": 0.0, "xmax": seconds, "entries": list(intervals)}
-            for name, intervals in tiers.items()
-        ],
-    }
-    return str(getTextgridAsStr(grid, "long_textgrid", includeBlankSpaces=True))
+    found = [Tier(name, False, [Entry(*each) for each in intervals]) for name, intervals in tiers.items()]
+    return long_text(seconds, found)
 
 
 def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:

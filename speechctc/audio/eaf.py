@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from speechctc.audio.recordings import CONTAINERS, ENDINGS, sibling_file
-from speechctc.audio.textgrids import Entry, Tier
+from speechctc.audio.tiers import Entry, Tier
 from speechctc.errors import InputError
 
 ENDING = ".eaf"

@@ -7,53 +7,15 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+from speechctc.audio.tiers import CLOSE, Entry, TextGrid, Tier
 from speechctc.errors import InputError
-from speechctc.phones.labels import nfc
 from speechctc.storage.text_files import decode_text
 
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"|([^\s"!]+)|![^\n]*')  # a string, a number, a comment
-_WILD = {"*": ".*", "?": "."}
-_CLOSE = 0.001  # seconds of overlap between neighbours that rounding explains
-
-
-class Entry(NamedTuple):
-    """A label from `start` to `end`, in seconds; for a point both are equal."""
-
-    start: float
-    end: float
-    label: str
-
-
-class Tier(NamedTuple):
-    """A tier of intervals or points in the order of the file, including those without a label.
-
-    Attributes
-    ----------
-    name : str
-    points : bool
-    entries : list of Entry
-    speaker : str
-        The participant of a tier of ELAN, or ``""``.
-    timed : bool
-        The times are those of the file. False: ELAN has none for these labels, which share the time of their parent.
-    """
-
-    name: str
-    points: bool
-    entries: list[Entry]
-    speaker: str = ""
-    timed: bool = True
-
-
-class TextGrid(NamedTuple):
-    """All tiers of a file, and what the user should know about how it was read, or ``""``."""
-
-    tiers: list[Tier]
-    note: str
 
 
 def read_tiers(path: Path) -> TextGrid:
@@ -74,7 +36,7 @@ def read_tiers(path: Path) -> TextGrid:
         if raw.startswith(BINARY):
             return TextGrid(list(_binary(io.BytesIO(raw[len(BINARY) :]))), "")
         text, note = decode_text(raw, path)
-        tiers = _chronological(text) if text.lstrip().startswith(CHRONOLOGICAL) else _praatio(text)
+        tiers = _chronological(text) if text.lstrip().startswith(CHRONOLOGICAL) else _long_or_short(text)
     except InputError:
         raise
     except Exception as error:  # files that are not TextGrids raise errors of many types
@@ -83,90 +45,76 @@ def read_tiers(path: Path) -> TextGrid:
     return TextGrid(tiers, note)
 
 
-def choose_tier(grid: TextGrid, path: Path, name: str) -> Tier:
-    """Return the tier with a name, its labelled entries in the order of time.
-
-    If no tier has exactly this name, letter case and Unicode form are ignored.
-
-    Raises
-    ------
-    InputError
-        No tier has this name (the error lists the tiers), or its intervals are not in order or overlap.
-    """
-    tier = _named(grid.tiers, name)
-    if tier is None:
-        raise _no_tier(grid.tiers, path, name)
-    return in_order(tier, path)
+def _long_or_short(text: str) -> list[Tier]:
+    """Read the long and short text formats; praatio reads files that do not follow Praat's definition to the letter."""
+    try:
+        return _by_definition(_strings_and_numbers(text))
+    except ValueError:
+        return _praatio(text)
 
 
-def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[Tier, str]]:
-    """Return the tiers that a name or a pattern names, in the order of the file, as they are in it.
-
-    A tier with that name counts alone. Else ``*`` in the pattern stands for any text and ``?`` for a letter; tiers of
-    points are passed over. With each tier comes the text that the first ``*`` stands for in its name, which is that of
-    a speaker where tiers are named ``anna-phones`` and ``otto-phones``.
+def _strings_and_numbers(text: str) -> list[str | float]:
+    """Return the texts in quotes and the free-standing numbers; to Praat, all else in both formats is a comment.
 
     Raises
     ------
-    InputError
-        No tier has this name or fits the pattern; the error lists the tiers.
+    ValueError
+        Something might be read in another way.
     """
-    tier = _named(tiers, pattern)
-    if tier is not None:
-        return [(tier, "")]
-    parts = [f"({_WILD[part]})" if part in _WILD else re.escape(part) for part in re.split(r"([*?])", nfc(pattern))]
-    fits = [(tier, re.fullmatch("".join(parts), nfc(tier.name).strip(), re.IGNORECASE)) for tier in tiers]
-    place = parts[1::2].index("(.*)") + 1 if "(.*)" in parts else 0
-    found = [(tier, match[place] if place else "") for tier, match in fits if match and not tier.points]
-    if not found:
-        raise _no_tier(tiers, path, pattern)
-    return [(tier, star.strip(" -_.:/@")) for tier, star in found]
+    pieces = text.split('"')  # by turns outside and inside of quotes
+    outsides, insides = pieces[::2], [*pieces[1::2], ""]
+    every = "".join(outsides)
+    if not every.isascii() or "!" in every or "_" in every or len(pieces) % 2 == 0:
+        raise ValueError("a comment to the end of the line, a number that only Python reads, or an open quote")
+    values: list[str | float] = []
+    for outside, inside in zip(outsides, insides, strict=True):
+        if not outside and values:  # two quotes stand for one
+            values[-1] = f'{values[-1]}"{inside}'
+        else:
+            values += [float(word) for word in outside.split() if word[0] in "-0123456789"]
+            values.append(inside)
+    return values[:-1]
 
 
-def _named(tiers: Sequence[Tier], name: str) -> Tier | None:
-    exact = {tier.name: tier for tier in reversed(tiers)}
-    like = {tier_key(tier.name): tier for tier in reversed(tiers)}
-    return exact.get(name) or like.get(tier_key(name))
-
-
-def _no_tier(tiers: Sequence[Tier], path: Path, name: str) -> InputError:
-    there = f"only {', '.join(repr(tier.name) for tier in tiers)}" if tiers else "it has no tiers"
-    return InputError(f"{path}: no tier {name!r}, {there}", "name one of those" if tiers else f"add one in {_by(path)}")
-
-
-def in_order(tier: Tier, path: Path) -> Tier:
-    """Return a tier with its labelled entries in the order of time.
+def _by_definition(values: Sequence[str | float]) -> list[Tier]:
+    """Return the tiers that strings and numbers mean.
 
     Raises
     ------
-    InputError
-        Intervals end before they begin, or overlap.
+    ValueError
+        They are not those of a TextGrid, or too few, or too many.
     """
-    ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
-    for entry in ordered:
-        if not (-_CLOSE <= entry.start <= entry.end < float("inf")):
-            what = f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s"
-            raise InputError(what, f"correct it in {_by(path)}")
-    for left, right in zip(ordered, ordered[1:], strict=False):
-        if right.start < left.end - _CLOSE:
-            what = f"{left.label!r} ends at {left.end:.3f} s, {right.label!r} begins at {right.start:.3f} s"
-            fix = f"correct it in {_by(path)}"
-            raise InputError(f"{path}: labels of the tier {tier.name!r} overlap: {what}", fix)
-    return tier._replace(entries=ordered)
+    at = 0
 
+    def take(*kinds: type, count: int = 1) -> list[list[Any]]:
+        """Return the next values in columns of these types."""
+        nonlocal at
+        width = len(kinds)
+        part = values[at : at + width * count]
+        columns = [list(part[k::width]) for k in range(width)]
+        if len(part) != width * count or any(
+            set(map(type, c)) - {kind} for c, kind in zip(columns, kinds, strict=True)
+        ):
+            raise ValueError("not a TextGrid, or cut off")
+        at += len(part)
+        return columns
 
-def _by(path: Path) -> str:
-    """Return the program that writes such files."""
-    return "ELAN" if path.suffix.lower() == ".eaf" else "Praat"
-
-
-def tier_key(name: str) -> str:
-    """Return a form of a tier's name without differences of letter case, Unicode form and spaces around it."""
-    return nfc(name).strip().casefold()
+    [file_type], [content], _, _, [number] = take(str, str, float, float, float)
+    if not file_type.startswith("ooTextFile") or content != "TextGrid":
+        raise ValueError("not a TextGrid")
+    tiers = []
+    for _ in range(int(number)):
+        [kind], [name], _, _, [count] = take(str, str, float, float, float)
+        points = kind == "TextTier"
+        starts, *ends, labels = take(*(float, str) if points else (float, float, str), count=int(count))
+        entries = map(Entry, starts, ends[0] if ends else starts, map(str.strip, labels))
+        tiers.append(Tier(name, points, list(entries)))
+    if at < len(values):
+        raise ValueError("more than the TextGrid")
+    return tiers
 
 
 def _praatio(text: str) -> list[Tier]:
-    """Read the long and short text formats."""
     from praatio.utilities.textgrid_io import parseTextgridStr  # late: only reading TextGrids needs it
 
     tiers = []
@@ -208,7 +156,7 @@ def _chronological(text: str) -> list[Tier]:
     except StopIteration:
         raise ValueError("it is cut off") from None
     for tier, end in zip(tiers, ends, strict=True):  # in Praat, intervals fill the time to the end
-        if not tier.points and max((entry.end for entry in tier.entries), default=0.0) < end - _CLOSE:
+        if not tier.points and max((entry.end for entry in tier.entries), default=0.0) < end - CLOSE:
             raise ValueError("it is cut off")
     return tiers
 

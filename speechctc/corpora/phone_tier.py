@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import eaf
-from speechctc.audio.textgrids import Entry, Tier, read_tiers, tier_key
+from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import Entry, Tier, tier_key
 from speechctc.errors import InputError
 
 MOST = 60  # TextGrids that are read

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio.textgrids import Entry, Tier, choose_tiers, in_order
+from speechctc.audio.tiers import Entry, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.corpora.corpus import Rejected, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder

@@ -26,7 +26,7 @@ from speechctc.studio import grids
 from speechctc.studio.edits import edit
 from speechctc.studio.grids import Grid
 from speechctc.studio.history import READ, RECOGNISED, History
-from speechctc.studio.journal import ENDING, Journal, Outdated
+from speechctc.studio.journal import ENDING, Journal, Outdated, to_lines
 from speechctc.studio.phones import Phone, Phones, Splice, check_order
 
 
@@ -76,7 +76,7 @@ class Document:
         self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
         self.note = ""
         self._history = History()
-        self._pending: list[dict[str, Any]] = []  # entries to append before the next
+        self._pending = b""  # lines of the journal to append before the next; of an hour, they take time to make
         for number, entry in enumerate(self.journal.read(), start=1):
             try:
                 self._history.apply(entry)
@@ -113,9 +113,9 @@ class Document:
             self.note = f"{self.grid_path.name} was changed by another program: its labels are shown; undo brings yours"
         splice = Splice(0, tuple(self.phones), tuple(self.grid.phones), READ)
         read = {"read": found, "by_hand": is_changed and bool(self.grid.phones)}
-        self._pending = [splice.to_dict() | {"time": _now()}, read]
-        for entry in self._pending:
-            history.apply(entry)
+        self._pending = to_lines(splice.to_dict() | {"time": _now()}, read)
+        history.change(splice)
+        history.apply(read)
 
     @property
     def phones(self) -> Phones:
@@ -206,13 +206,13 @@ class Document:
 
     def _save(self, entry: dict[str, Any]) -> Splice | None:
         """Append an entry to the journal, then apply it."""
-        self._append(*self._pending, entry | {"time": _now()})
-        self._pending = []
+        self._append(entry | {"time": _now()}, before=self._pending)
+        self._pending = b""
         return self._history.apply(entry)
 
-    def _append(self, *entries: dict[str, Any]) -> None:
+    def _append(self, entry: dict[str, Any], before: bytes = b"") -> None:
         try:
-            self.journal.append(*entries)
+            self.journal.append(entry, before=before)
         except Outdated:
             self._load()
             raise Conflict from None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf_text import eaf_text
-from speechctc.audio.textgrids import Tier
+from speechctc.audio.tiers import Tier
 from speechctc.errors import InputError
 from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, row, whole
 from speechctc.inference.result import Recognition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._documents: OrderedDict[str, Document] = OrderedDict()
         self._sounds: OrderedDict[str, Sound] = OrderedDict()
         self._loudest: dict[tuple[str, SpectrogramSettings], float] = {}
@@ -88,18 +89,24 @@ class Folder:
             The recording, its TextGrid or its journal cannot be read.
         """
         path = self._path(name)
-        with self._lock:
-            found = self._documents.get(name)
-            if found is not None:
-                self._documents.move_to_end(name)
-        if found is None or (again and found.is_outdated()):
+        if (found := self._recent(name)) is not None and not (again and found.is_outdated()):
+            return found
+        with self._opening[name]:  # the labels of an hour take a second, and two requests need them read once
+            if (now := self._recent(name)) is not None and now is not found:
+                return now
             found = self._opened(path)
             with self._lock:
                 self._documents[name] = found
                 while len(self._documents) > OPEN:
                     self._documents.popitem(last=False)
-            self._threads.submit(self._write, name, found)  # what an interruption left
+        self._threads.submit(self._write, name, found)  # what an interruption left
         return found
+
+    def _recent(self, name: str) -> Document | None:
+        with self._lock:
+            if name in self._documents:
+                self._documents.move_to_end(name)
+            return self._documents.get(name)
 
     def sound(self, name: str) -> Sound:
         """Return the samples of a recording.
@@ -157,12 +164,13 @@ class Folder:
     def refresh(self, name: str) -> None:
         """Learn the state of a recording for the list."""
         try:
-            with self._lock:
-                document = self._documents.get(name)
-            document = document or self._opened(self.recordings[name])
-            with self._lock:
-                if len(self._documents) < OPEN:  # reading the labels of an hour takes seconds
-                    document = self._documents.setdefault(name, document)
+            with self._opening[name]:
+                with self._lock:
+                    document = self._documents.get(name)
+                document = document or self._opened(self.recordings[name])
+                with self._lock:
+                    if len(self._documents) < OPEN:
+                        document = self._documents.setdefault(name, document)
             self._write(name, document)  # what an interruption left
         except InputError as error:
             self._rows[name] = self._broken(name, error)

@@ -8,17 +8,20 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
-from speechctc.audio.textgrids import Entry, Tier, choose_tier, read_tiers, tier_key
+from speechctc.audio.textgrid_text import long_text
+from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import Entry, Tier, choose_tier, tier_key
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.phones.labels import nfc
 from speechctc.studio.phones import DIGITS, Phone
 
 PHONES, CONFIDENCE = "phones", "confidence"
 COPY = ".original"  # ending of the copy of a TextGrid that is replaced
-_ALTERNATIVE = re.compile(r"alternative (\d+)")
+_RANKED = re.compile(r"alternative (\d+)")
 _CLOSE = 0.0002  # seconds between the same interval of two tiers
 
 
@@ -47,18 +50,13 @@ class Grid:
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
         """Return the TextGrid with these phones, in Praat's long text format."""
-        from praatio.utilities.textgrid_io import getTextgridAsStr  # late: only writing needs it
-
         ends = [entry.end for tier in self.others for entry in tier.entries]
         end = max([seconds, *ends, *(phone.end for phone in phones[-1:])])
-        tiers = []
-        for tier in self.tiers:
-            entries = _own_entries(tier.name, self.name, phones) if _is_own(tier, self.name) else tier.entries
-            kind = "TextTier" if tier.points else "IntervalTier"
-            rows = [(entry.start, entry.label) if tier.points else tuple(entry) for entry in entries]
-            tiers.append({"class": kind, "name": tier.name, "xmin": 0.0, "xmax": end, "entries": rows})
-        grid = {"xmin": 0.0, "xmax": end, "tiers": tiers}
-        return str(getTextgridAsStr(grid, "long_textgrid", includeBlankSpaces=True))
+        return long_text(end, [self._with_phones(tier, phones) for tier in self.tiers])
+
+    def _with_phones(self, tier: Tier, phones: Sequence[Phone]) -> Tier:
+        own = _is_own(tier, self.name)
+        return tier._replace(entries=_own_entries(tier.name, self.name, phones)) if own else tier
 
 
 def read_grid(path: Path) -> Grid:
@@ -82,10 +80,11 @@ def read_grid(path: Path) -> Grid:
     phones = [_phone(entry) for entry in chosen.entries if entry.end - entry.start > _CLOSE]
     by_name = {tier_key(tier.name): tier for tier in grid.tiers if not tier.points}
     confidences = _by_start(by_name.get(CONFIDENCE))
-    ranks = [by_name[key] for key in sorted(filter(_ALTERNATIVE.fullmatch, by_name), key=_rank)]
+    ranks = [by_name[key] for key in sorted(filter(_RANKED.fullmatch, by_name), key=_rank)]
     alternatives = [_by_start(tier) for tier in ranks]
     phones = [_with_model(phone, confidences, alternatives) for phone in phones]
-    return Grid(chosen.name, phones, grid.tiers)
+    tiers = [tier._replace(entries=[]) if _is_own(tier, chosen.name) else tier for tier in grid.tiers]
+    return Grid(chosen.name, phones, tiers)
 
 
 def digest(path: Path) -> str:
@@ -115,13 +114,13 @@ def keep_copy(path: Path) -> Path:
 def _is_own(tier: Tier, name: str) -> bool:
     """Return whether a tier is written from the phones."""
     key = tier_key(tier.name)
-    return not tier.points and (tier.name == name or key == CONFIDENCE or _ALTERNATIVE.fullmatch(key) is not None)
+    return not tier.points and (tier.name == name or key == CONFIDENCE or _RANKED.fullmatch(key) is not None)
 
 
 def _own_entries(tier: str, name: str, phones: Sequence[Phone]) -> list[Entry]:
     if tier == name:
         return [Entry(phone.start, phone.end, phone.label) for phone in phones]
-    rank = _ALTERNATIVE.fullmatch(tier_key(tier))
+    rank = _RANKED.fullmatch(tier_key(tier))
     entries = []
     for phone in phones:
         label = ""
@@ -143,7 +142,7 @@ def _by_start(tier: Tier | None) -> dict[int, Entry]:
 
 
 def _rank(key: str) -> int:
-    match = _ALTERNATIVE.fullmatch(key)
+    match = _RANKED.fullmatch(key)
     return int(match[1]) if match else 0
 
 
@@ -155,12 +154,15 @@ def _with_model(phone: Phone, confidences: Mapping[int, Entry], alternatives: Se
         entry = entries.get(key)
         return entry.label if entry is not None and abs(entry.end - phone.end) < _CLOSE else ""
 
-    others = []
-    for entries in alternatives:
-        label, _, posterior = text(entries).partition(" ")
-        if label and (number := _number(posterior)) is not None:
-            others.append((nfc(label), number))
-    return phone._replace(confidence=_number(text(confidences)), alternatives=tuple(others))
+    others = tuple(found for entries in alternatives if (found := _alternative(text(entries))) is not None)
+    return phone._replace(confidence=_number(text(confidences)), alternatives=others)
+
+
+@lru_cache(1 << 16)  # an hour has 200,000 alternatives, and most of them again and again
+def _alternative(text: str) -> tuple[str, float] | None:
+    """Return the label and the posterior of an interval such as ``aa 0.12``."""
+    label, _, posterior = text.partition(" ")
+    return (nfc(label), number) if label and (number := _number(posterior)) is not None else None
 
 
 def _number(text: str) -> float | None:

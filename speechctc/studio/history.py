@@ -58,11 +58,23 @@ class History:
             self._done.append(self._undone.pop())
         else:
             splice = Splice.from_dict(dict(entry))
-            splice.apply(self.phones)
-            self._done.append(splice)
-            self._undone.clear()
+            self.change(splice)
+            return splice
         self.revision += 1
         return splice
+
+    def change(self, splice: Splice) -> None:
+        """Apply a new change.
+
+        Raises
+        ------
+        ValueError
+            The phones are not those that the change was made for.
+        """
+        splice.apply(self.phones)
+        self._done.append(splice)
+        self._undone.clear()
+        self.revision += 1
 
     def undoable(self) -> tuple[bool, bool]:
         """Return whether there is a change to undo, and one to redo; the first labels cannot be undone."""

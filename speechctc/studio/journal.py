@@ -53,8 +53,14 @@ class Journal:
         self._size = len(content)
         return [entry for line in content.split(b"\n") if (entry := _entry(line)) is not None]
 
-    def append(self, *entries: dict[str, Any]) -> None:
+    def append(self, *entries: dict[str, Any], before: bytes = b"") -> None:
         """Append entries and wait until they are on the disk; all or none of them count after an interruption.
+
+        Parameters
+        ----------
+        *entries : dict
+        before : bytes
+            Lines of `to_lines` to append first.
 
         Raises
         ------
@@ -63,7 +69,7 @@ class Journal:
         OSError
             From the disk. What was written of the entries is taken back.
         """
-        lines = b"".join(json.dumps(entry, ensure_ascii=False).encode("utf-8") + b"\n" for entry in entries)
+        lines = before + to_lines(*entries)
         is_new = not self.path.exists()
         handle = os.open(self.path, _FLAGS, 0o666)
         try:
@@ -89,6 +95,11 @@ class Journal:
             os.ftruncate(handle, before)
             raise
         self._size = before + len(lines)
+
+
+def to_lines(*entries: dict[str, Any]) -> bytes:
+    """Return the lines of entries."""
+    return b"".join(json.dumps(entry, ensure_ascii=False).encode("utf-8") + b"\n" for entry in entries)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

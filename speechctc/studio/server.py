@@ -69,7 +69,7 @@ def guarded(answer: Callable[..., Any]) -> Answer:
     async def answered(request: Request) -> Response:
         try:
             body = await _body(request) if request.method == "POST" else None
-            found = await run_in_threadpool(answer, request, *(() if body is None else (body,)))
+            return await run_in_threadpool(_response, answer, request, *(() if body is None else (body,)))
         except InputError as error:
             return _line(str(error), 400)
         except NoSuchRecording as error:
@@ -80,9 +80,14 @@ def guarded(answer: Callable[..., Any]) -> Answer:
             return _line("the model has not answered in time; try again", 503)
         except OSError as error:
             return _line(f"{error.filename or 'disk'}: {error.strerror}; free space, or mend the path", 507)
-        return found if isinstance(found, Response) else JSONResponse(found)
 
     return answered
+
+
+def _response(answer: Callable[..., Any], *arguments: Any) -> Response:
+    """Return an answer as a response; the JSON of an hour's labels is made here, as others are served meanwhile."""
+    found = answer(*arguments)
+    return found if isinstance(found, Response) else JSONResponse(found)
 
 
 async def _body(request: Request) -> Any:

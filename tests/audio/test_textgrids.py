@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
+from typing import Literal
+from unittest import mock
 
 import pytest
+from praatio.utilities import textgrid_io
 
+from speechctc.audio import textgrids
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
-from speechctc.audio.textgrids import Entry, read_tiers
+from speechctc.audio.textgrid_text import long_text
+from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import Entry, Tier
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.errors import InputError
 
@@ -75,6 +82,96 @@ def test_what_breaks_off_is_refused(tmp_path: Path, cut: int) -> None:
     for raw in (BINARY[:cut], CHRONOLOGICAL.encode()[:cut]):
         with pytest.raises(InputError, match="a.TextGrid: not a TextGrid"):
             read_tiers(write(tmp_path, raw))
+
+
+@pytest.mark.parametrize("form", ["long_textgrid", "short_textgrid"])
+def test_files_of_praatio_are_read_as_praatio_reads_them(tmp_path: Path, form: Literal["long_textgrid"]) -> None:
+    """Random tiers, with labels of quotes, several lines, brackets, numbers and nothing."""
+    rng = random.Random(0)
+    labels = ["", "a", "ʃ", '"', 'x""y', '""', "two\nlines", "1.5", "[2]:", "a b", "!", "-", "<exists>", "xmin = 3"]
+    for _ in range(30):
+        edges = sorted(rng.sample(range(1, 40000), 2 * rng.randint(0, 9)))
+        times = [edge / 10000 for edge in edges]
+        rows = [(a, b, rng.choice(labels)) for a, b in zip(times[::2], times[1::2], strict=True)]
+        points = [(time, rng.choice([label for label in labels if '"' not in label])) for time in times]
+        tiers = [("IntervalTier", 'p "1"', rows), ("TextTier", "bell", points), ("IntervalTier", "", [])]
+        dicts = [{"class": kind, "name": n, "xmin": 0, "xmax": 4, "entries": e} for kind, n, e in tiers]
+        text = textgrid_io.getTextgridAsStr({"xmin": 0, "xmax": 4, "tiers": dicts}, form, includeBlankSpaces=True)
+        expected = [
+            (tier["name"], [(float(e[0]), float(e[-2]), e[-1]) for e in tier["entries"]])
+            for tier in textgrid_io.parseTextgridStr(text, includeEmptyIntervals=True)["tiers"]
+        ]
+        with mock.patch.object(textgrids, "_praatio", side_effect=AssertionError):
+            found = read_tiers(write(tmp_path, text.encode())).tiers
+        assert [(tier.name, [tuple(entry) for entry in tier.entries]) for tier in found] == expected
+        if form == "long_textgrid":
+            assert long_text(4, found) == text
+
+
+ODD = [
+    ("0.25", "-0.25"),
+    ("0.25", "1e-05"),
+    ("0.25", "0,25"),
+    ("0.25", "1_0"),
+    ("0.25", "\u0663"),
+    ("0.25", ""),
+    ('"a"', '"a'),
+    ('"a"', "a"),
+    ("\n3\n0\n0.25", "\n4\n0\n0.25"),
+    ("\n3\n0\n0.25", "\n2\n0\n0.25"),
+    ("\n3\n0\n0.25", "\n-3\n0\n0.25"),
+    ("\n<exists>\n3", "\n<exists>\n4"),
+    ("\n<exists>\n3", "\n<absent>"),
+    ("TextTier", "OtherTier"),
+    ('Class = "TextGrid"', 'Class = "PitchTier"'),
+    ("<exists>", "! three tiers\n<exists>"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), ODD)
+def test_what_is_odd_is_left_to_praatio(tmp_path: Path, old: str, new: str) -> None:
+    """Each is read, or refused, as praatio alone would."""
+
+    def outcome() -> object:
+        try:
+            return read_tiers(path).tiers
+        except InputError as error:
+            return str(error)
+
+    assert old in SHORT or old in SHORT.replace("class", "Class")
+    path = write(tmp_path, SHORT.replace("class", "Class").replace(old, new, 1).encode())
+    found = outcome()
+    with mock.patch.object(textgrids, "_by_definition", side_effect=ValueError):
+        assert outcome() == found
+
+
+def test_what_praatio_gets_wrong_is_read_right(tmp_path: Path) -> None:
+    """Labels that look like the format, quotes in labels of points, negative times."""
+    labels = [Interval(0.0, 0.5, "intervals [2]:"), Interval(0.5, 1.0, "item [1]:")]
+    path = write(tmp_path, textgrid_text(1.0, {"phones": labels}).encode())
+    assert read_textgrid(path, "phones") == labels
+    text = long_text(1.0, [Tier("bell", True, [Entry(0.5, 0.5, 'a "b"')])])
+    assert read_tiers(write(tmp_path, text.encode())).tiers[0].entries == [Entry(0.5, 0.5, 'a "b"')]
+    text = textgrid_text(1.0, {"phones": labels}).replace(
+        "xmin = 0 \n            xmax = 0.5", "xmin = -0.5 \n xmax = 0.5"
+    )
+    with pytest.raises(InputError, match="goes from -0.5 s to 0.5 s"):
+        read_textgrid(write(tmp_path, text.encode()), "phones")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [Entry(0.0, 0.5, "a"), Entry(0.5 + 1e-12, 1.0, "b")],
+        [Entry(0.0, 1e-12, "a"), Entry(0.5, 1.0, "b")],
+        [Entry(0.0, 0.6, "a"), Entry(0.5, 1.0, "b")],
+    ],
+)
+def test_intervals_that_are_not_plain_are_written_by_praatio(entries: list[Entry]) -> None:
+    rows = [tuple(entry) for entry in entries]
+    tier = {"class": "IntervalTier", "name": "p", "xmin": 0.0, "xmax": 2.0, "entries": rows}
+    text = textgrid_io.getTextgridAsStr({"xmin": 0.0, "xmax": 2.0, "tiers": [tier]}, "long_textgrid", True)
+    assert long_text(2.0, [Tier("p", False, entries)]) == text
 
 
 def test_windows_text_is_read_and_said(tmp_path: Path) -> None:
