@@ -15,6 +15,7 @@ def studio_command(
     folder: Annotated[
         Path, typer.Argument(help="The folder of your recordings, or one recording to open in its folder.")
     ] = Path("."),
+    at: Annotated[float, typer.Option("--at", metavar="SECONDS", min=0.0, help="Where to open that recording.")] = 0.0,
     model: ModelOrBundledOption = None,
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port of the page; 0: any free one.")
@@ -28,4 +29,4 @@ def studio_command(
     """
     from speechctc.studio.serve import serve
 
-    serve(folder, model, port, browser, show, say)
+    serve(folder, at, model, port, browser, show, say)

@@ -16,6 +16,7 @@ from speechctc.stages import report_examples, report_tables
 from speechctc.stages.evaluate import Evaluation
 from speechctc.stages.report_examples import Example
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance
+from speechctc.stages.studio_command import studio_command
 
 FILE = "report.html"
 EXAMPLES = 10  # of the worst, of the typical and of the best utterances
@@ -73,6 +74,7 @@ def write_report(
         "titles": TITLES,
         "with_sound": {example.result.number for part in shown.values() for example in part},
         "utterances": ranked,
+        "studio_command": studio_command,
         "marked": lambda result: marked(result, scored),
     }
     title = f"How well the model does on {evaluation.split}: {evaluation.counts.per:.1f} % PER"

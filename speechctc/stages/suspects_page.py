@@ -13,6 +13,7 @@ from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
 from speechctc.progress import Reporter
 from speechctc.stages.check_labels import Checked, Suspect
+from speechctc.stages.studio_command import studio_command
 
 RATE = 16000  # Hz, of the sound on the page
 CLEAR = 3.0  # nats; the model says clearly that a place is not as labelled
@@ -27,6 +28,7 @@ def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: in
             shown.append((suspect, _timeline(f"s{number}", suspect, recogniser)))
             advance(1)
     values = {"suspects": shown, "model": model, "checked": len(checked.suspects), "clear": CLEAR, "infinity": math.inf}
+    values["studio_command"] = studio_command
     return render_page("suspects.html", "Doubtful labels", values, [timeline.STYLE], [timeline.SCRIPT])
 
 

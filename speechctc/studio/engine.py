@@ -81,7 +81,7 @@ class Engine:
                     future.set_result(value)
                 else:
                     future.set_exception(value)
-        except (EOFError, OSError):
+        except (EOFError, OSError, TypeError):  # TypeError: the pipe was closed here, by `close`
             ended = InputError("the recogniser's process ended", "try again; close other programs if memory is short")
             with self._lock:
                 waiting = list(futures.values())

@@ -80,7 +80,7 @@ class Microphone:
         return {"phones": self._phones("live_block", values)}
 
     def stop(self) -> dict[str, Any]:
-        """End the recording; return its name, and the last phones."""
+        """End the recording; return its name, and the last phones. With all of it, it is recognised once more."""
         with self._lock:
             if self._raw is None:
                 raise InputError("no recording is being made", "begin one")
@@ -90,7 +90,10 @@ class Microphone:
         if path is None:
             return {"name": None, "phones": phones}
         self._studio.folder.look()
-        return {"name": path.relative_to(self._studio.folder.path).as_posix(), "phones": phones}
+        name = path.relative_to(self._studio.folder.path).as_posix()
+        if self._studio.engine.about:
+            self._studio.recognise([name])
+        return {"name": name, "phones": phones}
 
     def _phones(self, request: str, *arguments: Any) -> list[str]:
         if not self._studio.engine.about:

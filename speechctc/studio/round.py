@@ -19,6 +19,7 @@ from speechctc.errors import InputError
 from speechctc.storage import files
 
 STATE = "round.json"
+NGRAM = "lm.safetensors"  # of a checkpoint
 
 
 class Ended(Exception):
@@ -60,6 +61,7 @@ class Round:
                 state="failed", line=f"{type(error).__name__}: {error}; the whole message is in {self.folder}/log.txt"
             )
             raise
+        self.keep_ngram()
         self._score()
 
     def _train(self) -> None:
@@ -100,6 +102,16 @@ class Round:
             "score.fold": "none",
         }
         return _settings(given)
+
+    def keep_ngram(self) -> None:
+        """Give the new model the n-gram of the one before, if their phones are the same.
+
+        That of a few corrections knows little, and the weight it would have was tuned for the other.
+        """
+        old, new = Path(self.state["model"]), self.run / "best"
+        phones = [files.read_json(model / "checkpoint.json")["phones"]["list"] for model in (old, new)]
+        if (old / NGRAM).exists() and phones[0] == phones[1]:
+            files.write_bytes(new / NGRAM, (old / NGRAM).read_bytes())
 
     def _score(self) -> None:
         """Score both models on the recordings that were held out."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
@@ -12,16 +14,20 @@ from urllib.parse import quote
 from speechctc.errors import InputError
 
 HOST = "127.0.0.1"
+OBJECTS = 100_000  # that are made between two searches for circles of garbage
+SWITCH = 0.001  # seconds that a thread computes while others wait
 Say = Callable[[str], None]
 
 
-def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, say: Say) -> None:
+def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, show: Say, say: Say) -> None:
     """Serve a folder of recordings to a page on this machine, until it is interrupted.
 
     Parameters
     ----------
     place : Path
         A folder, or a recording: then the page opens it in its folder.
+    at : float
+        Where in that recording, in seconds.
     model : Path or None
         As ``--model``.
     port : int
@@ -44,10 +50,11 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
     from speechctc.studio.server import build_app
     from speechctc.studio.studio import Studio
 
-    folder, opened = _folder(place)
+    folder, opened = _folder(place, at)
     if model is not None and not model.exists() and str(model) != "english":
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
     listening = listen(port)
+    _answer_quickly()
     for path in recover(folder):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say)
@@ -56,7 +63,7 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
             say(note)
         number = int(listening.getsockname()[1])
         app = Guard(build_app(studio, Microphone(studio)), number)
-        address = f"http://{HOST}:{number}/?token={app.token}" + (f"#{quote(opened)}" if opened else "")
+        address = f"http://{HOST}:{number}/?token={app.token}{fragment(opened, at)}"
         count = len(studio.folder.recordings)
         show(
             f"{folder}: {count} recording{'s' if count > 1 else ''}; corrections are saved at once. Open in a browser:"
@@ -74,6 +81,17 @@ def serve(place: Path, model: Path | None, port: int, browser: bool, show: Say, 
         studio.close()
         if studio.training.is_running():
             say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
+
+
+def fragment(name: str, at: float) -> str:
+    """Return the end of an address that opens a recording, at a time in seconds; ``""`` for no recording."""
+    return f"#{quote(name, safe='')}" + (f"@{at:g}" if at else "") if name else ""
+
+
+def _answer_quickly() -> None:
+    """Keep requests short while the labels of an hour, a million objects, are read or written."""
+    gc.set_threshold(OBJECTS)
+    sys.setswitchinterval(SWITCH)
 
 
 def _check_installed() -> None:
@@ -102,9 +120,11 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def _folder(place: Path) -> tuple[Path, str]:
+def _folder(place: Path, at: float) -> tuple[Path, str]:
     """Return the folder to show, and the recording in it to open."""
     if place.is_dir():
+        if at:
+            raise InputError(f"--at {at:g}, but no recording is named", "name the recording to open, not its folder")
         return place, ""
     if place.is_file():
         return place.parent, place.name

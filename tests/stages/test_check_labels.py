@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from itertools import product
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def test_wrong_labels_come_first_with_their_place(
     assert 0.0 < float(missing["start"]) < float(missing["end"]) < 0.6
     assert float(missing["score"]) > 3 > max(float(row["score"]) for row in rows[3:])
     page = (here / "page" / "suspects.html").read_text()
+    assert re.search(r"speechctc studio \S*u5\.wav</code>", page)
     assert "u5" in page and "The labels do not fit" in page and page.count("<audio") >= 3
     assert {path: path.read_bytes() for path in before} == before
     assert max(map(len, capsys.readouterr().out.splitlines())) < 200

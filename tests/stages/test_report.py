@@ -6,7 +6,9 @@ import csv
 import itertools
 import json
 import re
+import shlex
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from speechctc.stages import report_examples, report_tables
 from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.report import write_report
 from speechctc.stages.split_scoring import ScoredSplit
+from speechctc.stages.studio_command import studio_command
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
@@ -117,9 +120,18 @@ def test_the_page_has_the_scores_and_escapes_what_it_shows(page: Path, scored: S
     assert f"{scored.counts.per:.1f} % PER" in html and "A model." in html
     assert len(re.findall(r"<audio ", html)) == 6 and len(html) < 500_000
     assert not re.search(r"(src|href)=\"(?!data:|#)", html)
+    commands = re.findall(r'<code class="command">speechctc studio (.*?)</code>', html)
+    assert set(commands) == {str(each.utterance.audio) for each in scored.results} and len(commands) > len(
+        set(commands)
+    )
     evaluation = evaluation_of(scored, "<b>test</b>", model)
     nasty = write_report(scored, evaluation, model, "<i>model</i>", 0, Recorder())
     assert "<b>" not in nasty and "<i>" not in nasty and "<audio" not in nasty
+
+
+def test_the_command_that_opens_an_utterance(scored: ScoredSplit) -> None:
+    part = replace(scored.results[0].utterance, audio=Path("my talks/o'clock.wav"), stretch=(83.123, 90.0))
+    assert shlex.split(studio_command(part)) == ["speechctc", "studio", "my talks/o'clock.wav", "--at", "83.12"]
 
 
 def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_told(

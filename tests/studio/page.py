@@ -18,7 +18,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
-PATIENCE = 90  # seconds; a busy machine loads the model for long
+PATIENCE = 400  # seconds; a busy machine loads the model for long
 ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
@@ -68,10 +68,12 @@ class Server:
 class Page:
     """A browser with the studio's page."""
 
-    def __init__(self, address: str, width: int = 1400, height: int = 1000) -> None:
+    def __init__(self, address: str, microphone: Path | None = None) -> None:
         options = webdriver.ChromeOptions()
-        for argument in (*ARGUMENTS, f"--window-size={width},{height}"):
+        for argument in (*ARGUMENTS, "--window-size=1400,1000"):
             options.add_argument(argument)
+        if microphone is not None:  # a recording that the microphone hears, again and again
+            options.add_argument(f"--use-file-for-fake-audio-capture={microphone}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         options.binary_location = str(shutil.which("chromium"))
         self.driver = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))

@@ -15,7 +15,7 @@ from speechctc.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
 from speechctc.studio.microphone import Microphone, recover
-from speechctc.studio.serve import listen
+from speechctc.studio.serve import fragment, listen, serve
 from speechctc.studio.sound import HEADER, Sound
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
@@ -92,6 +92,18 @@ def test_the_textgrid_catches_up_with_the_journal_when_the_folder_is_opened(tmp_
     folder.refresh("a.wav")
     assert [each.label for each in read_textgrid(document.grid_path, "phones")] == ["ʃ", "x", "b"]
     assert folder.document("a.wav").revision == document.revision
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "end"), [("", 0, ""), ("a b@1.wav", 0, "#a%20b%401.wav"), ("ann/a.wav", 83.12, "#ann%2Fa.wav@83.12")]
+)
+def test_the_address_names_what_to_open(name: str, at: float, end: str) -> None:
+    assert fragment(name, at) == end
+
+
+def test_a_time_needs_a_recording(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--at 3, but no recording is named"):
+        serve(tmp_path, 3.0, None, 0, False, print, print)
 
 
 def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:

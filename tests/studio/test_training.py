@@ -12,9 +12,11 @@ from speechctc.config.load import parse_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
+from speechctc.storage.files import write_json
 from speechctc.studio.corpus import ENOUGH, choose_held_out, pieces, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone
+from speechctc.studio.round import NGRAM, STATE, Round
 from speechctc.studio.training import Training
 from tests.studio.folders import SONG, write_labelled
 from tests.tiny_model import write_song
@@ -37,6 +39,17 @@ def test_held_out_recordings_are_whole_and_stay_held_out() -> None:
     second = choose_held_out(names, names, first, trained)
     assert set(first) < set(second) and len(second) == 4 and not set(second) & set(trained)
     assert sorted(choose_held_out(names[:10], names[:10], first, trained)) == sorted(first)
+
+
+@pytest.mark.parametrize(("phones", "kept"), [(["a", "b"], b"much speech"), (["a", "c"], b"little speech")])
+def test_the_ngram_of_much_speech_is_kept(tmp_path: Path, phones: list[str], kept: bytes) -> None:
+    for folder, content, labels in (("old", b"much speech", ["a", "b"]), ("run/best", b"little speech", phones)):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / NGRAM).write_bytes(content)
+        write_json(tmp_path / folder / "checkpoint.json", {"phones": {"name": "x", "list": labels}})
+    write_json(tmp_path / STATE, {"model": str(tmp_path / "old")})
+    Round(tmp_path).keep_ngram()
+    assert (tmp_path / "run" / "best" / NGRAM).read_bytes() == kept
 
 
 def test_long_recordings_are_cut_at_pauses_and_only_corrected_pieces_are_used(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import * as notation from "./notation.js";
 import * as panel from "./panel.js";
 import * as player from "./player.js";
 import * as pointer from "./pointer.js";
-import { session, onChange, open, reload, isSaving, choose } from "./session.js";
+import { session, onChange, open, reload, isSaving, choose, phoneAt } from "./session.js";
 import * as tiles from "./tiles.js";
 import * as training from "./training.js";
 import { onView, resize, fit, show, zoom, view, end } from "./view.js";
@@ -18,6 +18,7 @@ import { onView, resize, fit, show, zoom, view, end } from "./view.js";
 const part = (id) => document.getElementById(id);
 const SPEEDS = [0.25, 0.5, 0.75, 1, 1.5, 2];
 const FIRST_SECONDS = 8; // that are seen of a long recording
+const MARGIN = 0.5; // seconds that are seen before the time at which the page opens
 const SOON = 700; // milliseconds until the server is asked again while it works, and
 const LATE = 5000; // otherwise
 let overview = null;
@@ -30,7 +31,7 @@ function tell(text) {
   clearing = setTimeout(() => (part("message").textContent = ""), 8000);
 }
 
-async function openRecording(name) {
+async function openRecording(name, time = 0) {
   if (!name || name === session.name) return;
   try {
     player.load(name);
@@ -44,8 +45,10 @@ async function openRecording(name) {
   list.setOpened(name);
   part("name").textContent = name;
   const scale = view.width / Math.min(session.seconds, FIRST_SECONDS);
-  show(0, scale);
-  if (session.phones.length) choose(0);
+  const at = Math.min(time, session.seconds);
+  show(at ? Math.max(at - MARGIN, 0) : 0, scale);
+  if (session.phones.length) choose(Math.max(phoneAt(at), 0));
+  if (at) session.cursor = at;
   part("tiers").focus({ preventScroll: true });
 }
 
@@ -95,8 +98,10 @@ function chooseFirst() {
 
 function begin() {
   window.opening = true;
-  const wanted = decodeURIComponent(location.hash.slice(1));
-  openRecording(overview.recordings.some((row) => row.name === wanted) ? wanted : overview.recordings[0]?.name);
+  const [name, time] = location.hash.slice(1).split("@");
+  const wanted = decodeURIComponent(name);
+  if (overview.recordings.some((row) => row.name === wanted)) openRecording(wanted, Number(time) || 0);
+  else openRecording(overview.recordings[0]?.name);
 }
 
 function savedText(row) {
