@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.alignment.costs import Costs
 from speechctc.alignment.transcript import Choice, Item, Unit, units_of
 from speechctc.ctc.graph import MOST_SOURCES, NODE, StateGraph
 from speechctc.errors import InputError
@@ -26,24 +27,6 @@ class Kind(IntEnum):
     silence = 3
     stretch = 4  # of a * in the transcript
     extra = 5  # not in the transcript
-
-
-class Costs(NamedTuple):
-    """What departures from a transcript cost, in nats; all are positive.
-
-    Attributes
-    ----------
-    extra : float
-        To begin a stretch that is not in the transcript; what its frames cost is in their emissions.
-    gap : float
-        To begin to leave units out; several in a row are one gap.
-    missing : float
-        To leave a unit out, per phone.
-    """
-
-    extra: float
-    gap: float
-    missing: float
 
 
 class CompiledTranscript(NamedTuple):
@@ -224,7 +207,7 @@ class _Builder:
         for number, item in enumerate(items):
             at = self._junction(ends) if number else junction
             if isinstance(item, Unit):
-                ends = self._unit(item, at, main)
+                ends = self._unit(item, at, main, number > 0 and item == items[number - 1])
             elif isinstance(item, Choice):
                 ends = self._choice(item, at, main)
             else:
@@ -238,7 +221,7 @@ class _Builder:
         nodes = dict.fromkeys(node for end in ends for node in end.nodes)
         return _Ends(tuple(phones), tuple(nodes), tuple(dict.fromkeys(gap for end in ends for gap in end.gaps)))
 
-    def _unit(self, unit: Unit, at: _Junction, main: bool) -> _Ends:
+    def _unit(self, unit: Unit, at: _Junction, main: bool, is_repeated: bool) -> _Ends:
         last = []
         number, self.units = self.units, self.units + 1
         encoded = list(dict.fromkeys(tuple(self.encode(phones)) for phones in unit.pronunciations))
@@ -255,9 +238,16 @@ class _Builder:
             last.append(state)
         if not self.costs:
             return _Ends(tuple(last), ())
-        cost = self.costs.missing * min(map(len, encoded))
-        goes_on = ((at.gap, -cost, number),) if at.gap >= 0 else ()
-        return _Ends(tuple(last), (), ((at.through, -cost - self.costs.gap, number), *goes_on))
+        return _Ends(tuple(last), (), self._gaps(number, at, is_repeated and unit.pronunciations != ((unit.text,),)))
+
+    def _gaps(self, unit: int, at: _Junction, is_repeated: bool) -> tuple[Arc, ...]:
+        """Return the arcs that leave a unit out: as the first of a gap, and as one of those that follow."""
+        assert self.costs is not None
+        missing = float(self.costs.missing[unit])
+        first = missing + float(self.costs.gap[unit])
+        if is_repeated:
+            first = min(first, float(self.costs.repeat[unit]))
+        return (at.through, -first, unit), *([(at.gap, -missing, unit)] if at.gap >= 0 else [])
 
 
 def _free(states: Iterable[int]) -> list[Arc]:

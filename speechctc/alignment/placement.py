@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.alignment.anchors import anchored_band, touches
-from speechctc.alignment.compiled import BLANK, CompiledTranscript, Costs, Kind, compile_transcript
+from speechctc.alignment.compiled import BLANK, CompiledTranscript, Kind, compile_transcript
+from speechctc.alignment.costs import Costs, Fits, costs_of_all_placed, learned_costs
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import Item
+from speechctc.alignment.transcript import Item, units_of
 from speechctc.ctc.graph import Band
 from speechctc.ctc.graph_viterbi import GraphPath, graph_viterbi
 
@@ -24,10 +26,6 @@ REACH = (1500, 400)
 """How far a band reaches from its middle line at first, in frames and in states."""
 PER_PHONE = 0.5
 """What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
-FIRST = Costs(2.0, 1000.0, 1000.0)
-"""Costs of the pass from whose scores the others are learned: no unit is left out."""
-FEWEST = 20  # units to learn costs from
-LEAST, SPREADS = 3.0, 4.0
 
 
 class Visit(NamedTuple):
@@ -120,30 +118,21 @@ def place(
     """
     if not find_misfits:
         return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None)
-    compiled = compile_transcript(items, encode, posteriors.classes, FIRST, silences)
-    first = _place(compiled, posteriors, FIRST)
-    costs = learned_costs(first.visits)
+    costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
+    compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
+    costs = learned_costs(fits(_place(compiled, posteriors, costs).visits), compiled.units)
     return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs)
 
 
-def learned_costs(visits: Sequence[Visit]) -> Costs:
-    """Return costs learned from a path that leaves no unit out.
-
-    A unit should be left out if it fits worse than units usually do: if its deficit per phone is above the upper
-    quartile by more than `SPREADS` times the distance of the median from that. Damage of a tenth or a fifth of the
-    transcript hardly changes these two. The gap costs as much as two phones, and each phone three quarters: short words
-    vary most, and where many words are missing in a row it is one event.
-    """
-    deficits: dict[int, list[float]] = {}
-    for visit in visits:
-        if visit.unit >= 0:
-            deficits.setdefault(visit.unit, []).append(visit.deficit)
-    means = [float(np.mean(each)) for each in deficits.values()]
-    cost = 1.5 * LEAST
-    if len(means) >= FEWEST:
-        middle, upper = np.percentile(means, (50, 75))
-        cost = float(max(upper + SPREADS * (upper - middle), LEAST))
-    return Costs(FIRST.extra, 2 * cost, 0.75 * cost)
+def fits(visits: Sequence[Visit]) -> Fits:
+    """Return how the units of a path fit."""
+    inside = [list(group) for unit, group in groupby(visits, lambda visit: visit.unit) if unit >= 0]
+    return Fits(
+        np.array([group[0].unit for group in inside], np.int64),
+        np.array([group[0].first for group in inside], np.float64),
+        np.array([group[-1].end for group in inside], np.float64),
+        np.array([np.mean([visit.deficit for visit in group]) for group in inside], np.float64),
+    )
 
 
 def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None) -> Placement:

@@ -15,6 +15,8 @@ from speechctc.config.feature_config import FeatureConfig
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0
+EVEN_LEVEL = 10.0
+"""The log energy per band, of samples in 16 bits, that an even level is brought to: about that of near speech."""
 
 
 def window_samples(config: FeatureConfig) -> int:
@@ -121,6 +123,18 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
     power = inside * torch.where(loudness > 0, power, 1.0)
     return (known - _sliding_mean(known, power, frames, *config.center_frames)).float()
+
+
+def even_levels(static: Tensor, config: FeatureConfig) -> Tensor:
+    """Bring one recording, shape = (n_frames, static_dims), to the same level everywhere.
+
+    Subtracts from all dimensions the power-weighted mean level of a second before and after each frame, so that quiet
+    speakers beside loud ones have the level that they have alone. Pauses longer than that become as loud as speech.
+    """
+    known, frames = static.double()[None], torch.tensor([len(static)], device=static.device)
+    loudness, stretch = known.mean(2, keepdim=True).clamp(min=0), config.stretch_frames
+    level = _sliding_mean(loudness, loudness.exp(), frames, stretch, stretch)
+    return (known - level + EVEN_LEVEL)[0].float()
 
 
 def _sliding_mean(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:

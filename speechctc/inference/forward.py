@@ -13,7 +13,14 @@ from torch import Tensor
 from speechctc.audio import sound_file
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.samples import Samples
-from speechctc.inference.streaming import BLOCK_FRAMES, ActivityGate, cmn_blocks, logit_blocks, static_blocks
+from speechctc.inference.streaming import (
+    BLOCK_FRAMES,
+    ActivityGate,
+    cmn_blocks,
+    even_blocks,
+    logit_blocks,
+    static_blocks,
+)
 from speechctc.model.checkpoint import Checkpoint
 
 Logits = NDArray[np.float32]
@@ -37,7 +44,7 @@ class Forward:
         self.net = checkpoint.net.eval()
 
     def in_blocks(
-        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False
+        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, even: bool = False
     ) -> Iterator[Logits]:
         """Yield the logits of one recording, each (n, classes), while its samples are read.
 
@@ -49,8 +56,11 @@ class Forward:
             Input frames in one pass of the net.
         gated : bool
             Remove the phones where the recording holds no speech (see `ActivityGate`).
+        even : bool
+            Bring a long recording to an even level first (see `even_blocks`).
         """
         static = static_blocks((torch.from_numpy(block) for block in samples), self.config.features)
+        static = even_blocks(static, self.config.features) if even else static
 
         def logits(static: Iterable[Tensor]) -> Iterator[Logits]:
             model, features = self.config.model, self.config.features

@@ -9,6 +9,7 @@ At the true ends of the recording, derivatives and convolutions pad as in one pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.model_config import ModelConfig
 from speechctc.config.schema import Config
-from speechctc.features.filterbank import frame_count, shift_samples, sliding_cmn_one, static_features
+from speechctc.features.filterbank import even_levels, frame_count, shift_samples, sliding_cmn_one, static_features
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
@@ -63,18 +64,46 @@ def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tens
     Tensor, shape = (n_frames, static_dims)
         Concatenated: `sliding_cmn` of the whole.
     """
-    behind, ahead = config.center_reach
-    waiting = torch.zeros(0, config.static_dims)
+    return _in_windows(static, lambda frames: sliding_cmn_one(frames, config), config.center_reach)
+
+
+def even_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+    """Yield static features at an even level (`features.even_levels`) if the recording is longer than the sliding mean.
+
+    The mean of a shorter one is that of all of it, as of the utterances that nets are trained on.
+
+    Parameters
+    ----------
+    static : iterable of Tensor, shape = (n, static_dims)
+        A recording, cut anywhere.
+    config : FeatureConfig
+    """
+    pieces, start, most = iter(static), list[Tensor](), sum(config.center_frames)
+    for piece in pieces:
+        start.append(piece)
+        if config.center_ms is not None and sum(map(len, start)) > most:
+            reach = config.stretch_frames, config.stretch_frames
+            yield from _in_windows(chain(start, pieces), lambda frames: even_levels(frames, config), reach)
+            return
+    yield from start
+
+
+def _in_windows(
+    static: Iterable[Tensor], apply: Callable[[Tensor], Tensor], reach: tuple[int, int]
+) -> Iterator[Tensor]:
+    """Yield what `apply` makes of frames that come in blocks; it looks so many frames behind and ahead."""
+    behind, ahead = reach
+    waiting = torch.zeros(0)
     before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in static:
-        waiting = torch.cat([waiting, piece])
+        waiting = torch.cat([waiting, piece]) if len(waiting) else piece
         done = len(waiting) - ahead
         if done > before:
-            yield sliding_cmn_one(waiting, config)[before:done]
+            yield apply(waiting)[before:done]
             before = min(behind, done)
             waiting = waiting[done - before :]
     if len(waiting) > before:
-        yield sliding_cmn_one(waiting, config)[before:]
+        yield apply(waiting)[before:]
 
 
 def logit_blocks(

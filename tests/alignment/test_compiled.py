@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speechctc.alignment.compiled import CompiledTranscript, Costs, Kind, compile_transcript
+from speechctc.alignment.compiled import CompiledTranscript, Kind, compile_transcript
+from speechctc.alignment.costs import Costs
 from speechctc.alignment.transcript import ANY, AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
 from speechctc.ctc.graph_viterbi import graph_viterbi
 from speechctc.errors import InputError
 
 PHONES = "abs"
 STRETCH = len(PHONES) + 1
-COSTS = Costs(0.4, 0.5, 0.3)
+COSTS = Costs(0.4, np.full(9, 0.5), np.full(9, 0.3), np.full(9, 0.2))
 
 
 def encode(phones: Sequence[str]) -> list[int]:
@@ -31,11 +32,12 @@ def cost(
     costs: Costs | None,
     silences: Sequence[int],
     gap: bool = False,
+    before: Item | None = None,
 ) -> float:
     """Return the least cost at which tokens (runs of a class) from a position on are this transcript; inf if never."""
 
-    def then(rest: tuple[Item, ...], at: int, gap: bool = False) -> float:
-        return cost(rest, tokens, at, costs, silences, gap)
+    def then(rest: tuple[Item, ...], at: int, gap: bool = False, before: Item | None = before) -> float:
+        return cost(rest, tokens, at, costs, silences, gap, before)
 
     ways = [0.0 if at == len(tokens) and not items else math.inf]
     if at < len(tokens) and (tokens[at] == 0 or tokens[at] in silences):
@@ -52,10 +54,11 @@ def cost(
                 ways.append(then(rest, at + 1))
         else:
             for phones in item.pronunciations:
-                ways += [then(rest, end) for end in ends(encode(phones), tokens, at)]
+                ways += [then(rest, end, False, item) for end in ends(encode(phones), tokens, at)]
             if costs and (at == 0 or tokens[at - 1] in (0, STRETCH)):
-                least = costs.missing * min(map(len, item.pronunciations)) + (0 if gap else costs.gap)
-                ways.append(least + then(rest, at, True))
+                least = costs.missing[0] + (0 if gap else costs.gap[0])
+                least = min(least, costs.repeat[0]) if item == before and item.text == "word" else least
+                ways.append(least + then(rest, at, True, item))
     return min(ways)
 
 
@@ -87,6 +90,7 @@ TRANSCRIPTS: dict[str, tuple[Item, ...]] = {
     "nothing": (),
     "one": phone_units("a"),
     "repeated": phone_units("aab"),
+    "doubled": (word("ab"), word("ab"), word("ab"), word("b")),
     "variants": (word("ab", "b"), word("ba", "a")),
     "alternatives": parse_phones(["(a|b", "a|)b"], PHONES),
     "optional in a row": parse_phones("( a | ) ( b | ) ( a | ) b".split(), PHONES),

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from speechctc.alignment import placement, posteriors
-from speechctc.alignment.placement import Placement, Visit, learned_costs, place
+from speechctc.alignment.costs import Fits, learned_costs
+from speechctc.alignment.placement import Placement, place
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import AnyStretch, Items, Unit, phone_units
 
@@ -97,7 +98,17 @@ def test_misfits_in_a_long_transcript(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [visit for visit in clean.visits if visit.unit == 30]
     (stretch,) = found.stretches
     assert stretch.first <= frames[1].first and stretch.end >= frames[-1].first and not stretch.wanted
-    assert found.costs is not None and 2 <= found.costs.missing < 9
+
+
+def test_a_word_that_stands_twice_is_said_once_unless_it_was_said_twice() -> None:
+    rng = np.random.default_rng(10)
+    given = random_words(rng, 60)
+    said = [*given[:20], *given[19:]]
+    rows = spoken("".join(said), rng, 2.5)
+    doubled = [*said[:40], *said[39:]]
+    found = placed(words(" ".join(doubled)), rows, True)
+    assert len(found.missing) == 1 and found.missing[0][1] in (39, 40) and not found.stretches
+    assert not placed(words(" ".join(said)), rows, True).missing
 
 
 def test_stretches_that_are_wanted_are_no_misfits() -> None:
@@ -114,12 +125,39 @@ def test_what_does_not_fit_has_no_path() -> None:
     assert placed(phone_units("ab" * 20), rows, True).missing  # but units may be left out
 
 
-def test_costs_are_those_of_what_fits_unusually_badly() -> None:
-    usual = [Visit(unit, 0, unit, unit + 1, 1.0 + 0.5 * (unit % 4)) for unit in range(40)]
-    odd = [Visit(unit, 0, unit, unit + 1, 30.0) for unit in range(40, 45)]
-    cost = learned_costs(usual).missing
-    assert 2 <= cost < 6 and abs(learned_costs([*usual, *odd]).missing - cost) < 1
-    assert learned_costs(usual[:5]).missing == 3.375
+def fits(deficits: Sequence[float], length: float = 20) -> Fits:
+    """Return units one after the other, each of two phones."""
+    begin = length * np.arange(len(deficits), dtype=np.float64)
+    return Fits(np.arange(len(deficits)), begin, begin + length, np.array(deficits, np.float64))
+
+
+def two_phones(count: int) -> Items:
+    return words(" ".join(["ab"] * count))
+
+
+def test_costs_are_those_of_what_fits_worse_than_its_neighbours() -> None:
+    units = [unit for unit in two_phones(60) if isinstance(unit, Unit)]
+    usual = [1.0 + 0.5 * (number % 5) for number in range(60)]  # quartiles 2.0 and 2.5
+    costs = learned_costs(fits(usual), units)
+    inside = slice(10, 50)
+    assert costs.missing[inside] == pytest.approx(2 * 4.0) and costs.gap[inside] == pytest.approx(3 * 4.0)
+    assert costs.repeat[inside] == pytest.approx(2 * 2.5)
+    odd = [30.0 if number == 25 else deficit for number, deficit in enumerate(usual)]
+    assert learned_costs(fits(odd), units).missing[25] == pytest.approx(8.0, abs=2.5)
+    worse = [deficit + 6 * (number >= 30) for number, deficit in enumerate(usual)]  # from there on the net fails
+    costs = learned_costs(fits(worse), units)
+    assert costs.missing[10] == pytest.approx(8.0) and costs.missing[50] == pytest.approx(20.0)
+    assert (learned_costs(fits(usual[:5]), units[:5]).missing == 5.0).all()
+
+
+def test_words_without_room_do_not_seem_usual() -> None:
+    """Forty words that were not said lie in the frames of two."""
+    deficits = np.array([1.0] * 30 + [12.0] * 40 + [1.0] * 30)
+    lengths = np.array([20.0] * 30 + [1.0] * 40 + [20.0] * 30)
+    ends = np.cumsum(lengths)
+    units = [unit for unit in two_phones(100) if isinstance(unit, Unit)]
+    costs = learned_costs(Fits(np.arange(100), ends - lengths, ends, deficits), units)
+    assert costs.missing == pytest.approx(5.0)  # the least
 
 
 @pytest.mark.parametrize("limit", [10, 10**9])

@@ -7,6 +7,7 @@ from speechctc.config.feature_config import FeatureConfig
 from speechctc.features.filterbank import (
     Moments,
     derivatives,
+    even_levels,
     frame_count,
     net_input,
     sliding_cmn,
@@ -115,6 +116,15 @@ def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
     torch.testing.assert_close(sliding_cmn_one(with_it, config)[inner], alone, atol=0.5, rtol=0)
     late = sliding_cmn_one(with_it, FeatureConfig(center_ms=(500, 500)))[-300:]
     assert late.abs().max() < 1e-3  # zeros and nothing else around: no rounding error of the louder past is blown up
+
+
+def test_an_even_level_makes_a_quiet_speaker_as_loud_as_a_loud_one() -> None:
+    config = FeatureConfig(center_ms=(10_000, 5_000))
+    loud, quiet = noise(160_000), 0.03 * noise(160_000)
+    even = even_levels(static_features(torch.cat([loud, quiet]), config), config)
+    assert abs(float(even[200:700].mean() - even[1300:1800].mean())) < 0.1
+    alone = even_levels(static_features(quiet, config), config)
+    torch.testing.assert_close(even[1300:1800], alone[300:800], atol=0.3, rtol=0)
 
 
 def test_a_louder_recording_gives_the_same_input_where_features_are_centred() -> None:
