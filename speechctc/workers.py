@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -138,8 +139,8 @@ class _Worker:
 
     def ask(self, item: Any) -> Any:
         try:
-            self._pipe.send(item)
-            result, problem = self._pipe.recv()
+            _send(self._pipe, item)
+            result, problem = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
             raise WorkerEnded from None
         if problem:
@@ -157,7 +158,7 @@ def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
-            item = pipe.recv()
+            item = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
         try:
@@ -165,9 +166,14 @@ def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
         except Exception:
             answer = (None, traceback.format_exc())
         try:
-            pipe.send(answer)
+            _send(pipe, answer)
         except OSError:
             return
+
+
+def _send(pipe: Connection, value: Any) -> None:
+    """Send a value by the standard pickle; `Connection.send` passes each tensor as a file that stays open."""
+    pipe.send_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def _end_with_parent() -> None:

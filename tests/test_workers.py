@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from speechctc.workers import WorkerEnded, WorkFailed, in_processes
 
@@ -28,6 +29,20 @@ def end(number: int) -> bytes:
 def note_and_wait(folder: str) -> None:
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(60)
+
+
+def filled(number: int) -> torch.Tensor:
+    return torch.full((3,), float(number))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the open files in /proc")
+def test_results_that_are_kept_hold_no_files_open() -> None:
+    with in_processes(filled, range(60), 2) as results:
+        kept = [next(results)]
+        before = len(os.listdir("/proc/self/fd"))
+        kept += results
+        assert len(os.listdir("/proc/self/fd")) < before + 20
+    assert all(torch.equal(result, filled(number)) for number, result in enumerate(kept))
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -1,5 +1,6 @@
 import itertools
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def test_an_epoch_holds_every_utterance_once_within_the_limits(chunk_frames: int
         for batch in plan.batches:
             assert len(batch) <= 7
             assert LENGTHS[batch].max() * len(batch) <= 300 or len(batch) == 1
+
+
+def test_a_split_that_fills_a_chunk_exactly_stays_in_memory(split: Split) -> None:
+    total, cpu = int(LENGTHS.sum()), torch.device("cpu")
+    assert Loader(split, limits(chunk_frames=total), cpu).limits.chunk_frames == total
+    assert Loader(split, limits(chunk_frames=total), cpu, other_frames=1).limits.chunk_frames == total // 2
+
+
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_waiting_is_a_part_of_the_time(split: Split, chunk_frames: int) -> None:
+    began = time.perf_counter()
+    loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
+    take(loader, 1)
+    assert 0 < loader.waited <= time.perf_counter() - began
 
 
 def test_the_batch_size_is_used() -> None:
