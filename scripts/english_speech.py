@@ -40,5 +40,9 @@ def of_timit(root: Path) -> list[Utterance]:
 
 def reference(phones: Sequence[str]) -> list[str]:
     """Return what was said in the classes that are scored."""
-    kept = (CMU_OF_TIMIT.get(phone, phone) for phone in phones if phone not in LEFT_OUT)
-    return FOLD.apply(" ".join(kept).split())
+    return FOLD.apply(cmu(phones))
+
+
+def cmu(phones: Sequence[str]) -> list[str]:
+    """Return TIMIT's labels as phones of the CMU dictionary."""
+    return " ".join(CMU_OF_TIMIT.get(phone, phone) for phone in phones if phone not in LEFT_OUT).split()
