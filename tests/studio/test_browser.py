@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,6 +104,31 @@ def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> Non
             again.close()
 
 
+@pytest.mark.shared
+def test_real_speech_is_corrected_placed_again_and_trained_on(shared_data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    for path in sorted((shared_data / "timit-sample" / "TEST").rglob("*.WAV"))[:6]:
+        shutil.copy(path, folder / f"{path.parent.name}-{path.name}")
+    with opened(folder, "english") as (server, page):
+        recognise_six(page)
+        play(page)
+        correct_ten(page, "ae")
+        before = page.phones()
+        page.press("a")
+        page.saved()
+        placed = page.phones()
+        assert [label for *_, label in placed] == [label for *_, label in before] and placed != before
+        page.press("z")
+        page.saved()
+        assert page.phones() == before
+        page.press("y")
+        page.saved()
+        assert page.phones() == placed
+        train_shortly(page)
+        check_after_a_kill(folder, "english", server, page).close()
+
+
 def test_two_seconds_from_the_microphone(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "talks"
     folder.mkdir()
@@ -124,3 +150,26 @@ def test_two_seconds_from_the_microphone(tmp_path: Path, tiny_model: Path) -> No
 def recorded(page: browser.Page) -> dict[str, Any] | None:
     session = page.session()
     return session if session["name"].startswith("recording-") and session["phones"] else None
+
+
+def train_shortly(page: browser.Page) -> None:
+    """Confirm another recording, train on both until the curve has a point, and see that the new model is used."""
+    name = page.session()["name"]
+    page.press("k")  # what is corrected stands last
+    page.wait("another recording", lambda: page.session()["name"] not in ("", name))
+    page.press("w")
+    page.saved()
+    page.click("#open-training")
+    page.wait("two corrected", lambda: page.text("#training-facts").startswith("2 corrected"))
+    page.click("#train")
+    curve = "return document.getElementById('curve').getAttribute('aria-label')"
+    page.wait("the curve", lambda: "dev after" in page.driver.execute_script(curve))
+    if page.driver.find_element("id", "stop").is_enabled():
+        page.click("#stop")
+    page.wait("the new model", lambda: "The new model is in use" in page.text("#training-result"))
+    page.wait("its name", lambda: "round 1" in chosen_model(page))
+    assert page.errors() == []
+
+
+def chosen_model(page: browser.Page) -> str:
+    return str(page.driver.execute_script("return document.getElementById('model').selectedOptions[0].textContent"))
