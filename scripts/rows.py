@@ -16,6 +16,14 @@ from speechctc.training.run_record import hardware
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, or none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows that have the same columns, in place of what is there."""
     with open(path, "w", newline="", encoding="utf-8") as file:

@@ -140,7 +140,7 @@ class _Worker:
     def ask(self, item: Any) -> Any:
         try:
             _send(self._pipe, item)
-            result, problem = pickle.loads(self._pipe.recv_bytes())
+            result, problem = self._pipe.recv()
         except (EOFError, OSError):
             raise WorkerEnded from None
         if problem:
@@ -158,7 +158,7 @@ def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
-            item = pickle.loads(pipe.recv_bytes())
+            item = pipe.recv()
         except (EOFError, OSError):
             return
         try:

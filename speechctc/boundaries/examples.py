@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.boundaries.net import SHIFT_MS, WINDOW_MS, frames_of
+from speechctc.boundaries.net import SHIFT_MS, frame_of, frames_of
 from speechctc.boundaries.phone_vectors import SILENCE, Times, phone_vectors
 
 LONGEST = 8.0
@@ -18,7 +18,6 @@ LONGEST = 8.0
 GAP = 0.01  # seconds between two phones from which there is a silence between them
 REACH = 0.4
 """How far from the true ones boundaries are looked at in training, seconds."""
-_SHIFT, _HALF = SHIFT_MS / 1000, WINDOW_MS / 2000
 
 
 class Example(NamedTuple):
@@ -65,30 +64,25 @@ def examples_of(
     first = 0
     for k in range(len(phones)):
         if k + 1 == len(phones) or times[k][1] - times[first][0] > LONGEST:
-            begin = 0 if first == 0 else _frame(times[first][0])
-            end = len(whole) if k + 1 == len(phones) else _frame(times[k][1])
+            begin = 0 if first == 0 else frame_of(times[first][0])
+            end = len(whole) if k + 1 == len(phones) else frame_of(times[k][1])
             part = _example(whole[begin:end], begin, phones[first : k + 1], times[first : k + 1], closures)
             if part is not None:
                 yield part
             first = k + 1
 
 
-def _frame(seconds: float) -> int:
-    """Return the first frame whose middle is after a time."""
-    return max(round((seconds - _HALF) / _SHIFT + 0.5), 0)
-
-
 def _example(frames: Tensor, begin: int, phones: Sequence[str], times: Times, closures: bool) -> Example | None:
     labels, optional, entries = _states(phones, times, 0.0 if begin == 0 else times[0][0])
     count = len(frames)
-    starts = [max(_frame(start) - begin, 0) for _, start in entries]
+    starts = [max(frame_of(start) - begin, 0) for _, start in entries]
     if not entries or any(b <= a for a, b in zip(starts, [*starts[1:], count], strict=True)):
         return None
     starts[0] = 0
     state = np.zeros(count, np.int64)
     for (place, _), start in zip(entries, starts, strict=True):
         state[start:] = place
-    reach = round(REACH / _SHIFT)
+    reach = round(1000 * REACH / SHIFT_MS)
     at = np.interp(np.arange(len(labels)), [place for place, _ in entries], starts)
     low = np.maximum(at - reach, 0).astype(np.int64)
     low[:2] = 0

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 
-from speechctc.boundaries.net import SHIFT_MS, WINDOW_MS, BoundaryNet, frames_of
+from speechctc.boundaries.net import BoundaryNet, Floats, frames_of, time_of
 from speechctc.boundaries.phone_vectors import SILENCE, phone_vectors
 from speechctc.errors import InputError
-from speechctc.storage.tensor_file import save_tensors
+from speechctc.storage.tensor_file import load_weights, save_tensors
 
 if TYPE_CHECKING:
     from speechctc.boundaries.lattice import Lattice, Marginals
@@ -30,9 +29,6 @@ REACH = 0.3
 """Farthest that a boundary is moved, seconds."""
 PRIOR = 0.04
 """Scale of the Laplace distribution of true boundaries around the rough ones, seconds."""
-_SHIFT, _HALF = SHIFT_MS / 1000, WINDOW_MS / 2000
-
-Floats = NDArray[np.float64]
 
 
 class Placed(NamedTuple):
@@ -128,9 +124,9 @@ class BoundaryModel:
             said, changes = self.net(frames[None])
             scores = self.net.scores(said[0], changes[0], torch.from_numpy(vectors))
         inside, entered, skipped = (each.double().numpy() for each in scores)
-        apart = states.known * np.abs(_time(np.arange(len(frames)))[:, None] - states.rough) / PRIOR
-        low = np.searchsorted(_time(np.arange(len(frames))), states.rough - REACH)
-        high = np.searchsorted(_time(np.arange(len(frames))), states.rough + REACH)
+        apart = states.known * np.abs(time_of(np.arange(len(frames)))[:, None] - states.rough) / PRIOR
+        low = np.searchsorted(time_of(np.arange(len(frames))), states.rough - REACH)
+        high = np.searchsorted(time_of(np.arange(len(frames))), states.rough + REACH)
         low[0], low[1:2] = 0, 0 if states.optional[0] else low[1:2]
         high = np.append(high[1:], len(frames))
         if states.optional[-1]:
@@ -165,20 +161,12 @@ class BoundaryModel:
                 about = file.metadata() or {}
             if about.get("format") != FORMAT:
                 raise ValueError
-            net, tensors = BoundaryNet(), load_file(path)
-            net.load_state_dict(tensors)
-            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-                raise ValueError
+            net = BoundaryNet()
+            net.load_state_dict(load_weights(path))
             return cls(net, int(about["rate"]))
         except (SafetensorError, KeyError, RuntimeError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
-
-
-def _time(frame: Floats | NDArray[np.int64]) -> Floats:
-    """Return when a state begins whose first frame this is, seconds: half way from the middle of the frame before."""
-    times: Floats = np.asarray((frame - 0.5) * _SHIFT + _HALF, np.float64)
-    return times
 
 
 def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:
@@ -232,4 +220,4 @@ def _medians(probabilities: NDArray[np.float64]) -> Floats:
     each = np.arange(total.shape[1])
     here = probabilities[frame, each]
     part = (half - (total[frame, each] - here)) / np.maximum(here, 1e-12)
-    return _time(frame - 0.5 + part.clip(0.0, 1.0))
+    return time_of(frame - 0.5 + part.clip(0.0, 1.0))

@@ -17,6 +17,8 @@ WINDOW_MS = 16.0
 SCALE = 3.0  # nats; the deviation of log energies is of this size
 CHANNELS, RANK = 48, 24
 
+Floats = NDArray[np.float64]
+
 
 def feature_config(rate: int) -> FeatureConfig:
     """Return the analysis of the net's input, for samples at `rate`, Hz."""
@@ -35,6 +37,17 @@ def frames_of(samples: NDArray[np.float32], rate: int) -> Tensor:
     """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1]."""
     config = feature_config(rate)
     return sliding_cmn_one(static_features(torch.from_numpy(samples), config), config) / SCALE
+
+
+def time_of(frame: Floats | NDArray[np.int64]) -> Floats:
+    """Return when a state begins whose first frame this is, seconds: half way from the middle of the frame before."""
+    times: Floats = np.asarray((frame - 0.5) * (SHIFT_MS / 1000) + WINDOW_MS / 2000, np.float64)
+    return times
+
+
+def frame_of(seconds: float) -> int:
+    """Return the first frame whose middle is after a time."""
+    return max(round((seconds - WINDOW_MS / 2000) / (SHIFT_MS / 1000) + 0.5), 0)
 
 
 class BoundaryNet(nn.Module):

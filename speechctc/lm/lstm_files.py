@@ -23,7 +23,7 @@ from speechctc.errors import InputError
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.storage import files
-from speechctc.storage.tensor_file import save_tensors, shapes
+from speechctc.storage.tensor_file import load_weights, save_tensors, shapes
 
 FORMAT = 1
 ABOUT = "lm.json"
@@ -92,9 +92,7 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         check_labels(inventory.phones)
         _check_weights(folder / "weights.safetensors", len(inventory.phones) + 1, config)
         net = PhoneLstm(len(inventory.phones) + 1, config)
-        net.load_state_dict(load_file(folder / "weights.safetensors"))
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in net.state_dict().values()):
-            raise ValueError("a weight is infinite or NaN")
+        net.load_state_dict(load_weights(folder / "weights.safetensors"))
         state = load_file(folder / "state.safetensors") if (folder / "state.safetensors").exists() else {}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]

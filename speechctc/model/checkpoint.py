@@ -29,7 +29,7 @@ from speechctc.model.net import MaxoutNet
 from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory, check_labels
 from speechctc.storage import files
-from speechctc.storage.tensor_file import save_tensors, shapes
+from speechctc.storage.tensor_file import load_weights, save_tensors, shapes
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -112,9 +112,7 @@ def _load(folder: Path, device: torch.device) -> Checkpoint:
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
         _check_weights(folder / "weights.safetensors", config, inventory)
-        tensors = load_file(folder / "weights.safetensors")
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-            raise ValueError("a weight is infinite or NaN")
+        tensors = load_weights(folder / "weights.safetensors")
         state = folder / "state.safetensors"
         training = load_file(state) if state.exists() else {}
         net = build_net(config, inventory)

@@ -13,7 +13,7 @@ import torch
 from speechctc.audio import sound_file
 from speechctc.boundaries.examples import Example, examples_of
 from speechctc.boundaries.model import FILE, BoundaryModel
-from speechctc.boundaries.net import BoundaryNet
+from speechctc.boundaries.net import SHIFT_MS, BoundaryNet
 from speechctc.boundaries.phone_vectors import Times, has_closures, joined, spelled
 from speechctc.boundaries.train import step_count, train
 from speechctc.config.load import override, parse_config
@@ -84,13 +84,16 @@ def train_boundaries(
     corpus = read_corpus(config.corpus)
     rate = recogniser.config.features.sample_rate
     timed = _with_times(corpus.splits["train"])
+    if not timed:
+        fix = "name one that has: corpus.kind=textgrid, timit, elan or espeak"
+        raise InputError("no utterance of the corpus's training split has the times of its phones", fix)
     labels = _Labels([phone for utterance in timed for phone in utterance.phones], recogniser.phones)
     examples = _examples(timed, labels, rate, minutes, reporter)
     start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
     further = start is not None and start.rate == rate
     trained = BoundaryModel(_trained(start if further else None, examples, reporter), rate)
     before, after = (measure(recogniser, corpus.splits["dev"], each) for each in (None, trained))
-    text = f"trained on {sum(len(each.frames) for each in examples) / 12000:.1f} minutes with times"
+    text = f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times"
     if before is None or after is None:
         note = "; dev has no times, or other phones than the model: not compared"
     elif after.median > before.median:
@@ -103,11 +106,7 @@ def train_boundaries(
 
 
 def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:
-    timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
-    if not timed:
-        fix = "name one that has: corpus.kind=textgrid, timit, elan or espeak"
-        raise InputError("no utterance of the corpus's training split has the times of its phones", fix)
-    return timed
+    return [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
 
 
 class _Labels:
@@ -116,11 +115,10 @@ class _Labels:
     def __init__(self, labels: Sequence[str], phones: Sequence[str]) -> None:
         self._arpabet = is_arpabet(sorted(set(labels)))
         self.closures = has_closures(phones)
-        self._join = not self.closures
 
     def write(self, utterance: Utterance) -> tuple[tuple[str, ...], Times]:
         labels, times = spelled(utterance.phones, self._arpabet), utterance.times or ()
-        return joined(labels, times) if self._join else (labels, times)
+        return (labels, times) if self.closures else joined(labels, times)
 
 
 def _examples(
@@ -165,7 +163,7 @@ def measure(recogniser: Recogniser, utterances: Sequence[Utterance], boundaries:
         Refines the alignment.
     """
     placer = Recogniser(recogniser.checkpoint, recogniser.device, recogniser.calibration, None, boundaries)
-    timed = [each for each in utterances if each.times and len(each.phones) > 1]
+    timed = _with_times(utterances)
     if len(timed) > MOST_MEASURED:
         timed = random.Random(0).sample(timed, MOST_MEASURED)
     results = map_in_threads(lambda each: placer.align(phones=each.phones, **sound_of(each, placer)), timed)

@@ -1,4 +1,4 @@
-"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads their shapes."""
+"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads weights and shapes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 
@@ -29,6 +30,22 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
     _sort_header(path)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file, all finite.
+
+    Raises
+    ------
+    OSError, SafetensorError
+        The file cannot be read.
+    ValueError
+        A weight is infinite or NaN.
+    """
+    tensors = load_file(path)
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise ValueError("a weight is infinite or NaN")
+    return tensors
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
