@@ -61,8 +61,8 @@ class BoundaryScore:
             "files": self.files,
             "reference_boundaries": self.boundaries,
             "unmatched_files": list(self.unmatched),
-            **_summary(every),
-            "by_class": {name: _summary(self.errors[name]) for name in sorted(self.errors)},
+            **summary(every),
+            "by_class": {name: summary(self.errors[name]) for name in sorted(self.errors)},
         }
 
     def to_text(self) -> str:
@@ -121,7 +121,8 @@ def boundary_errors(reference: Sequence[Interval], hypothesis: Sequence[Interval
             yield reference[k].label, hypothesis[place[k]].start - reference[k].start
 
 
-def _summary(errors: NDArray[np.float64]) -> dict[str, Any]:
+def summary(errors: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the number of errors in seconds, their median size and median in ms, and the shares within `WITHIN_MS`."""
     if not len(errors):
         return {"boundaries": 0}
     distance = np.abs(errors)

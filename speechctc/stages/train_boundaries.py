@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
-from speechctc.metrics.boundary_errors import WITHIN_MS
+from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
 from speechctc.progress import Reporter
@@ -31,20 +31,6 @@ from speechctc.stages.utterance_sound import sound_of
 from speechctc.storage import files
 
 MOST_MEASURED = 100  # utterances of dev to align
-
-
-class Errors(NamedTuple):
-    """Median distance of boundaries from the labelled ones, seconds, and the shares within 10, 20 and 50 ms."""
-
-    boundaries: int
-    median: float
-    within: tuple[float, ...]
-
-    def to_text(self) -> str:
-        """Return the numbers in words."""
-        shares = "/".join(f"{100 * share:.0f}" for share in self.within)
-        limits = "/".join(map(str, WITHIN_MS))
-        return f"median error {1000 * self.median:.1f} ms, {shares} % within {limits} ms"
 
 
 def train_boundaries(
@@ -96,11 +82,11 @@ def train_boundaries(
     text = f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times"
     if before is None or after is None:
         note = "; dev has no times, or other phones than the model: not compared"
-    elif after.median > before.median:
-        what = f"on dev the boundaries become worse: {before.to_text()}; after: {after.to_text()}"
+    elif after["median_error_ms"] > before["median_error_ms"]:
+        what = f"on dev the boundaries become worse: {_text(before)}; after: {_text(after)}"
         raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
     else:
-        note = f"\n  {before.boundaries} boundaries of dev before: {before.to_text()}\n  after: {after.to_text()}"
+        note = f"\n  {before['boundaries']} boundaries of dev before: {_text(before)}\n  after: {_text(after)}"
     files.write_file(folder / FILE, trained.save)
     return text + note
 
@@ -151,8 +137,10 @@ def _trained(start: BoundaryModel | None, examples: Sequence[Example], reporter:
     return net
 
 
-def measure(recogniser: Recogniser, utterances: Sequence[Utterance], boundaries: BoundaryModel | None) -> Errors | None:
-    """Align utterances with times, and compare the starts of their phones; None where none can be aligned.
+def measure(
+    recogniser: Recogniser, utterances: Sequence[Utterance], boundaries: BoundaryModel | None
+) -> dict[str, Any] | None:
+    """Align utterances with times, and return the errors of their phones' starts; None where none can be aligned.
 
     Parameters
     ----------
@@ -171,12 +159,13 @@ def measure(recogniser: Recogniser, utterances: Sequence[Utterance], boundaries:
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError):
             errors += _errors(utterance.times or (), result.segments)
-    if not errors:
-        return None
-    distance = np.abs(errors)
-    return Errors(
-        len(errors), float(np.median(distance)), tuple(float(np.mean(distance <= ms / 1000)) for ms in WITHIN_MS)
-    )
+    return summary(np.array(errors)) if errors else None
+
+
+def _text(found: dict[str, Any]) -> str:
+    """Return errors in words."""
+    shares = "/".join(f"{100 * found[f'within_{ms}_ms']:.0f}" for ms in WITHIN_MS)
+    return f"median error {found['median_error_ms']:.1f} ms, {shares} % within {'/'.join(map(str, WITHIN_MS))} ms"
 
 
 def _errors(times: Times, segments: Sequence[Segment]) -> list[float]:
