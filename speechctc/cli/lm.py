@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from speechctc.cli.find_model import find_model
-from speechctc.cli.options import JsonOption, ModelOption, OverwriteOption, SettingsArgument, Split
+from speechctc.cli.options import (
+    DictionaryOption,
+    JsonOption,
+    LanguageOption,
+    ModelOption,
+    OverwriteOption,
+    SettingsArgument,
+    Split,
+)
 from speechctc.cli.streams import show
 from speechctc.errors import InputError
 
@@ -38,10 +46,22 @@ TextOption = Annotated[
         "--text", metavar="FILE", help="A phone text: one utterance per line, phones separated by spaces; may be .gz."
     ),
 ]
+TrainingTextOption = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help="A text, plain or .gz; may be repeated. Phones separated by spaces, one utterance per line; or words, read"
+        " by --language or --dictionary.",
+    ),
+]
 PhoneSetOption = Annotated[
     str,
     typer.Option(
-        "--phones", metavar="SET", help="The phone set of the text: cmu39, timit61 ..., or found: the words in it."
+        "--phones",
+        metavar="SET",
+        help="The phone set: cmu39, timit61 ..., the folder of a model that has it, or found: the phones in the text."
+        " With --config, it is that of the corpus.",
     ),
 ]
 
@@ -55,11 +75,33 @@ def train(
     settings: SettingsArgument = None,
     kind: Annotated[Kind, typer.Option("--kind", help="The kind of language model.")] = Kind.ngram,
     config: CorpusOption = None,
-    text: TextOption = None,
+    text: TrainingTextOption = None,
+    language: LanguageOption = None,
+    dictionary: DictionaryOption = None,
     phones: PhoneSetOption = "found",
+    times: Annotated[
+        int,
+        typer.Option(
+            "--times",
+            metavar="N",
+            min=1,
+            help="How often the labels of --config count beside the texts; more than 1 if they are nearer to what will"
+            " be recognised.",
+        ),
+    ] = 1,
     order: Annotated[
         int, typer.Option("--order", metavar="N", min=1, max=8, help="The order of an n-gram: its longest strings.")
     ] = 4,
+    prune: Annotated[
+        float,
+        typer.Option(
+            "--prune",
+            metavar="X",
+            min=0.0,
+            help="Leave out strings of an n-gram without which its relative entropy changes by less than X nats per"
+            " phone, such as 1e-7.",
+        ),
+    ] = 0.0,
     dev: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -71,7 +113,7 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="LSTM: continue the training in the folder.")] = False,
 ) -> None:
-    """Train a language model on the training labels of a corpus, or on a phone text.
+    """Train a language model on the training labels of a corpus, on texts in phones or words, or on both.
 
     Settings of an LSTM are lm.hidden=512 and so on. Ctrl-C saves its state; --resume continues from there.
     """
@@ -79,15 +121,22 @@ def train(
     others = [setting for setting in settings or () if setting not in own]
     if kind is Kind.ngram and (own or dev or resume):
         raise InputError("lm.KEY=VALUE, --dev and --resume are for LSTMs", "add --kind lstm, or leave them out")
-    inventory, source, corpus_dev = _sources(config, others, text, phones, kind is Kind.lstm)
+    if kind is Kind.lstm and prune:
+        raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
+    if config is None and others:
+        raise InputError("settings are for a config", "name it with --config, or leave them out")
+    from speechctc.progress import Reporter
+    from speechctc.stages.lm_texts import Sources, phone_text
+    from speechctc.stages.lm_train import check_free, train_ngram
+
+    if kind is Kind.ngram:
+        check_free(out)
+    sources = Sources(_loaded(config, others) if config else None, text or (), phones, dictionary, language, times)
+    inventory, source, corpus_dev = sources.read(Reporter(), kind is Kind.lstm)
     if kind is Kind.lstm:
-        from speechctc.stages.lm_texts import phone_text
-
         _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
-        return
-    from speechctc.stages.lm_train import train_ngram
-
-    show(train_ngram(source, inventory, order, out))
+    else:
+        show(train_ngram(source, inventory, order, out, prune))
 
 
 @lm_app.command()
@@ -196,23 +245,6 @@ def tune(
     keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")
-
-
-def _sources(
-    config: str | None, settings: list[str], text: list[Path] | None, phones: str, with_dev: bool
-) -> tuple[Inventory, PhoneText, PhoneText | None]:
-    """Return the phone set, the text to train on, and dev of a config's corpus if it is wanted."""
-    from speechctc.stages.lm_texts import phone_text, split_texts, text_inventory
-
-    if (config is None) == (not text):
-        raise InputError("a language model is trained on one source", "give either --config or --text")
-    if config is not None:
-        inventory, found = split_texts(_loaded(config, settings), ["train", "dev"] if with_dev else ["train"])
-        return inventory, found[0], found[1] if with_dev else None
-    if settings or len(text or ()) != 1:
-        raise InputError("settings are for a config, and --text names one file", "give --config, or one --text alone")
-    source = phone_text((text or [])[0])
-    return text_inventory(phones, source), source, None
 
 
 def _train_lstm(

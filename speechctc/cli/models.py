@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -22,16 +22,25 @@ def export_command(
             help="Replace the folder if it holds an exported model and nothing else; an .onnx file is never replaced.",
         ),
     ] = False,
+    lm: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--lm",
+            metavar="PLACE",
+            help="An n-gram that takes the place of the model's own: an ARPA file, or a model that has one.",
+        ),
+    ] = None,
 ) -> None:
     """Write a model to give to others.
 
     It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no
     training state, no paths of this machine, weights in 16 bits. An ONNX file maps static features to logits.
     """
+    from speechctc.progress import Reporter
     from speechctc.stages.export import check_out, export
 
     check_out(out, overwrite)
-    size = export(find_model(model), out, overwrite)
+    size = export(find_model(model), out, overwrite, lm, Reporter())
     show(f"{out}: {size / 1e6:.1f} MB")
 
 

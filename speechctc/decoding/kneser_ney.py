@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.decoding.pruning import prune
 from speechctc.decoding.trie import FLOOR, START, Integers, Ngram, Reals
 
 Labels = Sequence[int] | NDArray[np.integer[Any]]
 
 
-def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1) -> Ngram:
+def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1, threshold: float = 0.0) -> Ngram:
     """Estimate an n-gram.
 
     Parameters
@@ -31,6 +32,8 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int 
         A phone's probability depends on the ``order - 1`` before it.
     cutoff : int
         Strings of `order` phones that occur fewer times are left out; their probability goes to the shorter ones.
+    threshold : float
+        Leave out what changes the n-gram by less, in nats per token (see `prune`). 0: nothing.
 
     Raises
     ------
@@ -55,7 +58,8 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int 
     log_prob = np.log(np.concatenate(probs))
     log_prob[1 + START] = FLOOR  # nothing predicts it
     token = np.concatenate([level.token for level in levels])
-    return Ngram(classes, starts, np.concatenate(parents), token, log_prob, np.log(np.concatenate(shares)))
+    ngram = Ngram(classes, starts, np.concatenate(parents), token, log_prob, np.log(np.concatenate(shares)))
+    return prune(ngram, np.concatenate([level.times for level in levels]), threshold) if threshold else ngram
 
 
 class _Level(NamedTuple):

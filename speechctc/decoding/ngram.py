@@ -29,32 +29,20 @@ class PhoneLM:
     next_state : ndarray, shape = (states, classes), int32
         The state after each class: the longest context seen in training that is an end of the old context and the
         class. Column 0 is not used.
+    ngram : Ngram, optional
+        The strings that it was compiled from; files hold these. None: only the tables are known.
     """
 
     log_probs: NDArray[np.float32]
     next_state: NDArray[np.int32]
+    ngram: Ngram | None = None
 
     @classmethod
-    def learn(cls, sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1) -> PhoneLM:
-        """Estimate an n-gram from sequences.
-
-        Parameters
-        ----------
-        sequences : iterable of sequence of int
-            Labels of utterances, from 1 to ``classes - 1``.
-        classes : int
-            Number of classes with the blank, whose column holds the end of the utterance.
-        order : int
-            A phone's probability depends on the ``order - 1`` before it.
-        cutoff : int
-            Strings of `order` phones that occur fewer times are left out.
-
-        Raises
-        ------
-        ValueError
-            A label is out of range, or the order below 1.
-        """
-        return cls.of(estimate(sequences, classes, order, cutoff))
+    def learn(
+        cls, sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1, threshold: float = 0.0
+    ) -> PhoneLM:
+        """Estimate an n-gram from sequences; see `estimate`. Column 0 holds the end of the utterance."""
+        return cls.of(estimate(sequences, classes, order, cutoff, threshold))
 
     @classmethod
     def of(cls, ngram: Ngram) -> PhoneLM:
@@ -86,7 +74,7 @@ class PhoneLM:
             log_probs[row, token % ngram.classes] = ngram.log_prob[longer]
             following[row, token % ngram.classes] = number[home[longer]]
         following[:, END] = START
-        return cls(log_probs.astype(np.float32), following)
+        return cls(log_probs.astype(np.float32), following, ngram)
 
     @classmethod
     def flat(cls, classes: int) -> PhoneLM:
@@ -102,13 +90,15 @@ class PhoneLM:
         return total + float(self.log_probs[state, END])
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Return the tables as tensors, for `from_tensors`."""
+        """Return the strings, or where they are not known the tables, as tensors for `from_tensors`."""
+        if self.ngram is not None:
+            return self.ngram.to_tensors()
         small = np.int16 if len(self.next_state) <= 2**15 else np.int32
         states = torch.from_numpy(self.next_state.astype(small))
         return {"lm.log_probs": torch.from_numpy(self.log_probs), "lm.next_state": states}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> PhoneLM:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> PhoneLM:
         """Undo `to_tensors`.
 
         Raises
@@ -116,13 +106,19 @@ class PhoneLM:
         KeyError
             A tensor is missing.
         ValueError
-            The tensors are not those of an n-gram.
+            The tensors are not those of an n-gram over so many classes.
+        InputError
+            The tables would not fit into memory.
         """
+        if "lm.next_state" not in tensors:
+            return cls.of(Ngram.from_tensors(tensors, classes))
         log_probs = tensors["lm.log_probs"].float().contiguous().numpy()
         next_state = tensors["lm.next_state"].contiguous().numpy()
         fits = log_probs.ndim == 2 and log_probs.size and log_probs.shape == next_state.shape
         if not fits or next_state.dtype not in (np.int16, np.int32):
             raise ValueError(f"an n-gram's tables of shapes {log_probs.shape} and {next_state.shape}")
+        if log_probs.shape[1] != classes:
+            raise ValueError(f"an n-gram over {log_probs.shape[1]} classes, where {classes} are wanted")
         if not np.isfinite(log_probs).all() or next_state.min() < 0 or next_state.max() >= len(next_state):
             raise ValueError("an n-gram with impossible probabilities or states")
         return cls(log_probs, next_state.astype(np.int32))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
 START = 0  # the token before the first phone; phones are the tokens from 1; the end is the token `classes`
 ROOT = 0  # the node of the empty string
+INDICES = ("starts", "token", "children")
+LONGEST = 64  # tokens of a string in a file
 FLOOR = -99 * float(np.log(10))  # log(0) in ARPA files
 
 
@@ -50,6 +55,50 @@ class Ngram:
     log_prob: Reals
     backoff: Reals
     unseen: float = FLOOR
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return the n-gram as tensors, for `from_tensors`: small ones, as a node's parent follows from the counts."""
+        inner = int(self.starts[-2])
+        children = np.bincount(self.parent[1:], minlength=inner)
+        small = np.uint8 if self.classes < 2**8 - 1 else np.int32
+        arrays = {
+            "starts": self.starts,
+            "token": self.token.astype(small),
+            "children": children.astype(small),
+            "log_prob": self.log_prob,
+            "backoff": self.backoff[:inner],
+            "unseen": np.array(self.unseen),
+        }
+        return {f"ngram.{name}": torch.from_numpy(values) for name, values in arrays.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> Ngram:
+        """Undo `to_tensors`; numbers of 16 bits are read too.
+
+        Raises
+        ------
+        KeyError
+            A tensor is missing.
+        ValueError
+            The tensors are not those of an n-gram over so many classes.
+        """
+        starts, token, children = (tensors[f"ngram.{name}"].numpy().astype(np.int64) for name in INDICES)
+        log_prob, backoff = (tensors[f"ngram.{name}"].double().numpy() for name in ("log_prob", "backoff"))
+        unseen = tensors["ngram.unseen"].double().numpy()
+        shapes = [values.shape for values in (token, log_prob, children, backoff, starts, unseen)]
+        nodes, inner = len(token), len(children)
+        if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:
+            raise ValueError(f"an n-gram's tables of shapes {shapes}")
+        if not all(np.isfinite(values).all() for values in (log_prob, backoff, unseen)):
+            raise ValueError("an n-gram with impossible probabilities")
+        if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
+            raise ValueError("an n-gram whose strings do not fit together")
+        parent = np.concatenate([[ROOT], np.repeat(np.arange(inner), children)])
+        whole = np.concatenate([backoff, np.zeros(nodes - inner)])
+        found = cls(classes, starts, parent, token, log_prob, whole, float(unseen))
+        if (np.diff(found._codes) <= 0).any():
+            raise ValueError("an n-gram whose strings are not sorted")
+        return found
 
     @property
     def order(self) -> int:
@@ -91,7 +140,32 @@ class Ngram:
                 left, context = left[more], suffix[context[more]]
         return suffix
 
+    def log_prob_after(self, context: Integers, token: Integers) -> Reals:
+        """Return the log probability of each token after the string of a node, with back-off."""
+        total = np.zeros(len(token))
+        left, context = np.arange(len(token)), context.copy()
+        while len(left):
+            found = self.find(context[left], token[left])
+            last = (found >= 0) | (context[left] == ROOT)
+            total[left] += np.where(found >= 0, self.log_prob[found], np.where(last, self.unseen, 0.0))
+            left = left[~last]
+            total[left] += self.backoff[context[left]]
+            context[left] = self.suffix[context[left]]
+        return total
+
     @cached_property
     def has_children(self) -> NDArray[np.bool_]:
         """By node, whether a longer string begins with it; shape = (nodes,)."""
         return np.bincount(self.parent[1:], minlength=len(self.parent)) > 0
+
+
+def _levels_fit(starts: Integers, children: Integers, nodes: int, classes: int) -> bool:
+    """Return whether the children of each length's nodes are the nodes of the next length."""
+    if not 2 < len(starts) <= LONGEST + 2 or (np.diff(starts) < 0).any():
+        return False
+    if (starts[0], starts[1], starts[-2], starts[-1]) != (0, 1, len(children), nodes):
+        return False
+    if children.min() < 0 or children.max() > classes + 1:
+        return False
+    total = np.concatenate([[0], np.cumsum(children)])
+    return bool((total[starts[:-1]] + 1 == starts[1:]).all())

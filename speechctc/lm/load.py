@@ -76,7 +76,7 @@ def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
     try:
         phones = files.read_json(folder / "checkpoint.json")["phones"]
         own = Inventory(phones["name"], tuple(phones["list"]))
-        lm = PhoneLM.from_tensors(load_file(folder / "lm.safetensors"))
+        lm = PhoneLM.from_tensors(load_file(folder / "lm.safetensors"), len(own.phones) + 1)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None

@@ -106,6 +106,12 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
 
 
+def read_inventory(folder: Path) -> Inventory:
+    """Read only the phones of a checkpoint; see `load_checkpoint`."""
+    phones = files.read_folder(folder, _read_about)["phones"]
+    return Inventory(phones["name"], tuple(phones["list"]))
+
+
 def _load(folder: Path, device: torch.device) -> Checkpoint:
     about = _read_about(folder)
     config = parse_config(without_removed(about["config"]), f"{folder}/checkpoint.json")
@@ -158,10 +164,7 @@ def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _load_lm(path: Path, classes: int) -> PhoneLM | None:
     if not path.exists():
         return None
-    lm = PhoneLM.from_tensors(load_file(path))
-    if lm.log_probs.shape[1] != classes:
-        raise ValueError(f"an n-gram over {lm.log_probs.shape[1]} classes, the net has {classes}")
-    return lm
+    return PhoneLM.from_tensors(load_file(path), classes)
 
 
 def build_net(config: Config, inventory: Inventory) -> MaxoutNet:

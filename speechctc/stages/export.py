@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from speechctc.boundaries import model as boundaries
 from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
-from speechctc.model.checkpoint import fill_checkpoint, find_checkpoint, load_checkpoint
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import NgramModel
+from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint
+from speechctc.progress import Reporter
 from speechctc.stages.export_onnx import export_onnx
 from speechctc.storage import files
 
@@ -56,7 +62,9 @@ def _is_export(folder: Path) -> bool:
         return False
 
 
-def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
+def export(
+    model: Path | None, out: Path, overwrite: bool = False, lm: Path | None = None, reporter: Reporter | None = None
+) -> int:
     """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
 
     Parameters
@@ -67,6 +75,10 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
         A folder, or a file whose name ends in ``.onnx``; must not exist.
     overwrite : bool
         Accept an existing folder (see `check_out`).
+    lm : Path, optional
+        An n-gram that takes the place of the model's own, with the weights that were tuned for it.
+    reporter : Reporter, optional
+        It says with which weights.
 
     Returns
     -------
@@ -76,9 +88,11 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     Raises
     ------
     InputError
-        There is no such model, or `out` exists and must not be replaced.
+        There is no such model or n-gram, or `out` exists and must not be replaced.
     """
     check_out(out, overwrite)
+    if lm and out.suffix.lower() == ".onnx":
+        raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
     checkpoint, calibration, tunings, placer = files.read_folder(
         folder,
@@ -91,6 +105,8 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
     )
     if out.suffix.lower() == ".onnx":
         return export_onnx(checkpoint, out)
+    if lm:
+        checkpoint = _with_ngram(checkpoint, lm, tunings, reporter or Reporter(quiet=True))
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
     portable = replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={})
 
@@ -107,6 +123,25 @@ def export(model: Path | None, out: Path, overwrite: bool = False) -> int:
 
     files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())
+
+
+def _with_ngram(
+    checkpoint: Checkpoint, path: Path, tunings: Sequence[dict[str, Any]], reporter: Reporter
+) -> Checkpoint:
+    """Return a checkpoint with another n-gram, and in its config the weights that were tuned for it."""
+    model = load_lm(path, checkpoint.inventory)
+    if not isinstance(model, NgramModel):
+        raise InputError(f"{path}: not an n-gram", "an exported model holds an n-gram; give the LSTM with decode --lm")
+    own = tuned.identity(model.lm, None)
+    entry = next((each for each in tunings if each["lms"] == own), None)
+    settings = tuned.tuned_settings(entry)
+    config = parse_config(override(checkpoint.config.to_dict(), settings), "the model's config with tuned weights")
+    weights = f"{path}: weight {config.decode.lm_weight:g}, bonus {config.decode.lm_bonus:g}"
+    if entry is None:
+        reporter.warn(f"{weights}, as in the model's config; speechctc lm tune --lm {path} finds better ones")
+    else:
+        reporter.note(f"{weights}, as tuned")
+    return replace(checkpoint, lm=model.lm, config=config)
 
 
 def _portable(config: Config) -> Config:

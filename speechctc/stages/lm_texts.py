@@ -1,7 +1,9 @@
-"""Read the texts of language models: labels of a corpus, or phone texts."""
+"""Read the texts of language models: labels of a corpus, phone texts, or ordinary text in words."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +12,15 @@ from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
-from speechctc.lm.texts import read_text
-from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
+from speechctc.listing import counted, some
+from speechctc.lm.texts import read_text, read_unpacked
+from speechctc.model.checkpoint import BUILT_IN, find_checkpoint, read_inventory
+from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
+from speechctc.progress import Reporter
+from speechctc.pronunciation.pronouncer import Pronouncer
+
+MOST_FOUND = 500  # phones that texts may have: more are words
+SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
 
 
 class PhoneText(NamedTuple):
@@ -40,11 +49,79 @@ def _split(corpus: Corpus, split: str) -> PhoneText:
     return PhoneText(split, utterances)
 
 
-def text_inventory(phones: str, text: PhoneText) -> Inventory:
-    """Return a named phone set, or for ``found`` that of the text's own words."""
-    if phones != FOUND:
-        return named_inventory(phones)
-    return inventory_of(phone for utterance in text.utterances for phone in utterance)
+class Sources(NamedTuple):
+    """Where the text of a language model comes from: a corpus, files, or both.
+
+    Attributes
+    ----------
+    config : Config, optional
+        Its corpus's labels are text, and its phone set is that of the language model.
+    files : sequence of Path
+    phones : str
+        Without a config, a phone set or a model that has it; or ``found``: the phones in the files.
+    dictionary, language
+        How the files' words are read (see `Pronouncer`); both None: the files hold phones.
+    times : int
+        How often the corpus's labels count, where they are nearer than the files to what will be recognised.
+    """
+
+    config: Config | None
+    files: Sequence[Path]
+    phones: str = FOUND
+    dictionary: Path | None = None
+    language: str | None = None
+    times: int = 1
+
+    def read(self, reporter: Reporter, with_dev: bool = False) -> tuple[Inventory, PhoneText, PhoneText | None]:
+        """Return the phone set, the whole text, and dev of the corpus if it is wanted and there is one.
+
+        Raises
+        ------
+        InputError
+            Nothing is named, or something cannot be read.
+        """
+        inventory, labelled = self._labels(with_dev)
+        files = self._texts(inventory, reporter)
+        texts = [*labelled[:1] * self.times, *files]
+        if inventory is None:
+            inventory = inventory_of(phone for text in texts for each in text.utterances for phone in each)
+            if len(inventory.phones) > MOST_FOUND:
+                what = f"{len(inventory.phones):,} different phones, such as {some(inventory.phones, 5)}"
+                raise InputError(f"{texts[0].name}: {what}", "if these are words, name their --language, such as en-us")
+        whole = [utterance for text in texts for utterance in text.utterances]
+        name = some([text.name for text in [*labelled[:1], *files]], 4)
+        return inventory, PhoneText(name, whole), labelled[1] if len(labelled) > 1 else None
+
+    def _labels(self, with_dev: bool) -> tuple[Inventory | None, list[PhoneText]]:
+        if self.config is None:
+            if not self.files:
+                raise InputError("no text to learn from", "name a corpus with --config, files with --text, or both")
+            return phone_set(self.phones), []
+        if self.phones != FOUND:
+            raise InputError("--phones and --config both name a phone set", "leave out --phones")
+        return split_texts(self.config, ["train", "dev"] if with_dev else ["train"])
+
+    def _texts(self, inventory: Inventory | None, reporter: Reporter) -> list[PhoneText]:
+        if not (self.dictionary or self.language):
+            return [phone_text(path) for path in self.files]
+        if not self.files:
+            raise InputError("--dictionary and --language read words, and there are none", "name files with --text")
+        return word_texts(self.files, Pronouncer(self.dictionary, self.language, inventory), reporter)
+
+
+def phone_set(name: str) -> Inventory | None:
+    """Return a named phone set or that of a model; None for ``found``.
+
+    Raises
+    ------
+    InputError
+        There is no set and no model of this name.
+    """
+    if name == FOUND:
+        return None
+    if name not in NAMED and Path(name).exists() or name == BUILT_IN.name:
+        return read_inventory(find_checkpoint(Path(name)))
+    return named_inventory(name)
 
 
 def phone_text(path: Path) -> PhoneText:
@@ -56,3 +133,41 @@ def phone_text(path: Path) -> PhoneText:
         It cannot be read, or is empty.
     """
     return PhoneText(str(path), read_text(path))
+
+
+def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter) -> list[PhoneText]:
+    """Read texts in words; each sentence is an utterance, and words have their first pronunciation.
+
+    Sentences with a word that nothing can read are left out, and reported.
+
+    Raises
+    ------
+    InputError
+        A text cannot be read, or nothing in it can.
+    """
+    found = []
+    unread: Counter[str] = Counter()
+    for path in paths:
+        sentences = _sentences(read_unpacked(path, "a UTF-8 text"))
+        utterances = []
+        with reporter.progress(f"reading {path.name}", len(sentences)) as advance:
+            for sentence in sentences:
+                words = pronouncer.read(sentence)
+                missing = [word.text for word in words if not word.pronunciations]
+                unread.update(missing)
+                if words and not missing:
+                    utterances.append([phone for word in words for phone in word.pronunciations[0]])
+                advance()
+        if not utterances:
+            raise InputError(f"{path}: no sentence in it that can be read", "name a text in words, as UTF-8")
+        found.append(PhoneText(str(path), utterances))
+    for line in (pronouncer.describe(), *pronouncer.notes()):
+        reporter.note(line)
+    if unread:
+        reporter.warn(f"words that nothing can read; their sentences are left out: {counted(unread, 20)}")
+    return found
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text; a line ends one too."""
+    return [part.strip() for line in text.splitlines() for part in SENTENCE_END.split(line) if part.strip()]

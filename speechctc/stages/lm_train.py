@@ -24,17 +24,19 @@ def check_free(out: Path) -> None:
         raise InputError(f"{out}: exists already", "name another with --out")
 
 
-def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path) -> str:
-    """Estimate an n-gram, write it as an ARPA file, and return a line about it.
+def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
+    """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
+
+    `threshold` is that of `speechctc.decoding.pruning.prune`.
 
     Raises
     ------
     InputError
         Something is at `out`, or a word of the text is not a phone of the set.
     """
-    check_free(out)
     labels = encode(text.name, text.utterances, inventory)
-    ngram = estimate(labels, len(inventory.phones) + 1, order)
+    ngram = estimate(labels, len(inventory.phones) + 1, order, threshold=threshold)
+    check_free(out)
     write_arpa(out, ngram, inventory)
     counts = ", ".join(str(len(ngram.nodes(length))) for length in range(1, order + 1))
     events = sum(map(len, labels))

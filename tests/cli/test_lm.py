@@ -52,6 +52,43 @@ def _tables(tiny_model: Path) -> dict[str, str]:
     return tables
 
 
+WORDS = """It was dark. "Who is there?" she said; nobody answered.
+The cat sat on the mat. 漢字 is a word that English cannot read.
+"""
+
+
+def test_a_text_in_words_is_read_sentence_by_sentence(speechctc: Command, here: Path) -> None:
+    (here / "words.txt").write_text(WORDS)
+    (here / "own.dict").write_text("cat K AE1 T\nsat S AE1 T\nthe DH AH0\nmat M AE1 T\non AA1 N\n")
+    train = ("lm", "train", "--text", "words.txt", "--order", 3)
+    done = speechctc(*train, "--language", "en-us", "--phones", "english", "--out", "read.arpa")
+    assert done.status == 0 and "phones in 5 utterances (words.txt)" in done.out
+    assert "their sentences are left out: 漢字 (1)" in done.err
+    done = speechctc(*train, "--dictionary", "own.dict", "--phones", "cmu39", "--out", "listed.arpa")
+    assert done.status == 0 and "3-gram of 15 phones in 1 utterances (words.txt)" in done.out
+    lines = Path("listed.arpa").read_text().splitlines()
+    assert any(line.split("\t")[1:2] == ["<s> dh ah"] for line in lines)
+    assert any(line.split("\t")[1:2] == ["ae t </s>"] for line in lines)
+    (here / "phones.txt").write_text("k ae t\n")
+    done = speechctc("lm", "perplexity", "--lm", "read.arpa", "--lm", "listed.arpa", "--text", "phones.txt")
+    assert done.status == 0
+
+
+def test_labels_and_texts_count_together_and_rare_strings_may_go(
+    speechctc: Command, tiny_model: Path, here: Path
+) -> None:
+    (here / "c.yaml").write_text("corpus: {kind: table}\n")
+    tables = [f"corpus.tables.{k}={path}" for k, path in _tables(tiny_model).items()]
+    phones = json.loads((tiny_model / "best" / "checkpoint.json").read_text())["phones"]["list"]
+    (here / "more.txt").write_text(" ".join(phones) + "\n")
+    train = ("lm", "train", "--config", "c.yaml", *tables, "--text", "more.txt", "--times", 3, "--order", 3)
+    whole, pruned = speechctc(*train, "--out", "whole.arpa"), speechctc(*train, "--prune", 0.01, "--out", "pruned.arpa")
+    assert whole.status == 0 and "73 utterances (train, more.txt)" in whole.out and pruned.status == 0
+    assert 0 < Path("pruned.arpa").stat().st_size < 0.9 * Path("whole.arpa").stat().st_size
+    done = speechctc(*train, "--phones", "cmu39", "--out", "new.arpa")
+    assert "--phones and --config both name a phone set" in one_line_error(done)
+
+
 def test_samples_repeat_and_go_on_from_a_prefix(speechctc: Command, text: Path) -> None:
     speechctc("lm", "train", "--text", text, "--out", "lm.arpa")
     draw = ("lm", "sample", "--lm", "lm.arpa", "--count", 4, "--prefix", "c b", "--seed", 3)
@@ -67,6 +104,8 @@ def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command
     Path("bytes.txt").write_bytes(b"\xff\xfea")
     Path("other.txt").write_text("a x y\nx")
     Path("folder").mkdir()
+    Path("many.txt").write_text(" ".join(f"w{k}" for k in range(600)))
+    Path("odd.txt").write_text("--- ...\n\n???\n")
     train, score = ("lm", "train", "--out", "new.arpa"), ("lm", "perplexity", "--lm", "lm.arpa")
     for arguments, message in (
         (("lm", "train", "--text", text, "--out", "lm.arpa"), "lm.arpa: exists already"),
@@ -74,8 +113,14 @@ def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command
         ((*train, "--text", "bytes.txt"), "bytes.txt: cannot be read as a UTF-8 text"),
         ((*train, "--text", "none.txt"), "none.txt: cannot be read as a UTF-8 text (No such file"),
         ((*train, "--text", text, "--phones", "cmu39"), "4 words are not of the 39 phones (cmu39): a c"),
-        (train, "give either --config or --text"),
-        ((*train, "--text", text, "--config", "demo"), "give either --config or --text"),
+        (train, "no text to learn from"),
+        ((*train, "--language", "en-us"), "no text to learn from"),
+        ((*train, "--text", text, "a.b=1"), "settings are for a config"),
+        ((*train, "--text", text, "--phones", "nowhere"), "there is no phone set 'nowhere'"),
+        ((*train, "--text", "many.txt"), "many.txt: 600 different phones, such as w0"),
+        ((*train, "--text", "odd.txt", "--language", "en-us"), "odd.txt: no sentence in it that can be read"),
+        ((*train, "--text", text, "--language", "xx"), "xx"),
+        ((*train, "--text", text, "--kind", "lstm", "--prune", "1"), "--prune is for n-grams"),
         ((*score, "--text", "other.txt"), "other.txt: 3 words are not of the 3 phones (found): x y"),
         (score, "nothing to score"),
         (("lm", "perplexity", "--lm", "folder", "--text", text), "folder: no language model in this folder"),

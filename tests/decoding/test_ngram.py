@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -148,20 +149,40 @@ def test_arrays_are_sequences_too() -> None:
     np.testing.assert_array_equal(ours.next_state, expected.next_state)
 
 
-def test_it_survives_as_tensors() -> None:
-    lm = PhoneLM.learn(*CASES["much"], 4)
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_it_survives_as_tensors(name: str, order: int) -> None:
+    sequences, classes = CASES[name]
+    lm = PhoneLM.learn(sequences, classes, order)
     tensors = lm.to_tensors()
-    assert set(tensors) == {"lm.log_probs", "lm.next_state"}
-    again = PhoneLM.from_tensors(tensors)
+    again = PhoneLM.from_tensors(tensors, classes)
     np.testing.assert_array_equal(again.log_probs, lm.log_probs)
     np.testing.assert_array_equal(again.next_state, lm.next_state)
-    half = PhoneLM.from_tensors({**tensors, "lm.log_probs": tensors["lm.log_probs"].half()})
+    half = {name: values.half() if values.is_floating_point() else values for name, values in tensors.items()}
+    np.testing.assert_allclose(PhoneLM.from_tensors(half, classes).log_probs, lm.log_probs, atol=0.02, rtol=1e-3)
+    assert again.to_tensors().keys() == tensors.keys()
+
+
+def test_tables_without_strings_are_read_and_written_too() -> None:
+    """Earlier versions saved the compiled tables."""
+    lm = replace(PhoneLM.learn(*CASES["much"], 4), ngram=None)
+    tensors = lm.to_tensors()
+    assert set(tensors) == {"lm.log_probs", "lm.next_state"}
+    again = PhoneLM.from_tensors(tensors, 9)
+    np.testing.assert_array_equal(again.log_probs, lm.log_probs)
+    np.testing.assert_array_equal(again.next_state, lm.next_state)
+    half = PhoneLM.from_tensors({**tensors, "lm.log_probs": tensors["lm.log_probs"].half()}, 9)
     np.testing.assert_allclose(half.log_probs, lm.log_probs, atol=0.01)
     assert half.log_probs.dtype == np.float32
 
 
-def test_what_is_no_ngram_is_refused() -> None:
-    tensors = PhoneLM.learn([[1, 2]], 4, 2).to_tensors()
+def test_a_large_phone_set_survives_as_tensors() -> None:
+    lm = PhoneLM.learn([[1, 299, 300, 2], [300]], 301, 2)
+    np.testing.assert_array_equal(PhoneLM.from_tensors(lm.to_tensors(), 301).log_probs, lm.log_probs)
+
+
+def test_broken_tables_are_refused() -> None:
+    tensors = replace(PhoneLM.learn([[1, 2]], 4, 2), ngram=None).to_tensors()
     probs, following = tensors["lm.log_probs"], tensors["lm.next_state"]
     for wrong in (
         {"lm.log_probs": probs[:1]},
@@ -171,9 +192,44 @@ def test_what_is_no_ngram_is_refused() -> None:
         {"lm.log_probs": torch.full_like(probs, torch.nan)},
     ):
         with pytest.raises(ValueError, match="n-gram"):
-            PhoneLM.from_tensors({**tensors, **wrong})
+            PhoneLM.from_tensors({**tensors, **wrong}, 4)
+    with pytest.raises(ValueError, match="over 4 classes"):
+        PhoneLM.from_tensors(tensors, 5)
     with pytest.raises(KeyError):
-        PhoneLM.from_tensors({})
+        PhoneLM.from_tensors({}, 4)
+
+
+def test_broken_strings_are_refused() -> None:
+    tensors = PhoneLM.learn([[1, 2], [2, 3, 3]], 4, 3).to_tensors()
+    token, children, starts = (tensors[f"ngram.{name}"].clone() for name in ("token", "children", "starts"))
+    moved = children.clone()
+    moved[[1, 2]] = moved[[2, 1]] + torch.tensor([1, -1], dtype=moved.dtype)
+    swapped = token.clone()
+    swapped[[1, 2]] = swapped[[2, 1]]
+    for wrong in (
+        {"token": token[:-1]},
+        {"token": token + 1},
+        {"token": swapped},
+        {"token": token[None]},
+        {"children": children * 0},
+        {"children": children * 100},
+        {"children": moved.long() * 2**61},
+        {"starts": starts[:2]},
+        {"starts": starts.flip(0)},
+        {"starts": starts - 1},
+        {"starts": torch.cat([starts, starts[-1:].repeat(99)])},
+        {"log_prob": tensors["ngram.log_prob"] * torch.nan},
+        {"backoff": tensors["ngram.backoff"] + torch.inf},
+        {"unseen": torch.tensor([0.0, 1.0])},
+        {"unseen": torch.tensor(torch.nan)},
+    ):
+        with pytest.raises(ValueError, match="n-gram"):
+            PhoneLM.from_tensors({**tensors, **{f"ngram.{name}": values for name, values in wrong.items()}}, 4)
+    with pytest.raises(ValueError, match="n-gram"):
+        PhoneLM.from_tensors(tensors, 3)
+
+
+def test_what_is_no_labels_is_refused() -> None:
     with pytest.raises(ValueError, match="labels from 0 to 2: must be from 1 to 3"):
         PhoneLM.learn([[1, 0, 2]], 4, 2)
     with pytest.raises(ValueError, match="labels from 1 to 4"):

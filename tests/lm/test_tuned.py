@@ -22,7 +22,7 @@ def entry(lms: str, weight: float) -> dict[str, object]:
 
 
 def test_a_language_model_is_known_by_what_it_computes() -> None:
-    again = PhoneLM.from_tensors(ONE.to_tensors())
+    again = PhoneLM.from_tensors(ONE.to_tensors(), 4)
     assert identity(ONE, None) == identity(again, None) != identity(TWO, None)
     assert len({identity(*pair) for pair in ((ONE, None), (ONE, lstm()), (None, lstm()), (None, lstm(1)))}) == 4
 

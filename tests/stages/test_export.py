@@ -13,11 +13,16 @@ from typer.testing import CliRunner
 
 import speechctc
 from speechctc.cli.app import app
+from speechctc.decoding.kneser_ney import estimate
 from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
+from speechctc.lm.arpa import write_arpa
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import NgramModel
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.progress import Reporter
 from speechctc.stages import export as stage
 from speechctc.stages.export import export
 from speechctc.storage import files
@@ -64,6 +69,26 @@ def test_tuned_weights_are_exported_for_the_rounded_ngram(run: Path, here: Path)
     assert given.config.decode.lm_weight == 0.7 and given.config.decode.beam == 16
     assert len(tuned.read_tuned(here / "given" / tuned.FILE)) == 2
     assert export(run, here / "given", overwrite=True)
+
+
+def test_another_ngram_goes_along_with_the_weights_tuned_for_it(
+    run: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = load_checkpoint(run / "best").inventory
+    labels = [[1, 2, 3, 4], [2, 2, 4]]
+    write_arpa(here / "other.arpa", estimate(labels, len(inventory.phones) + 1, 3), inventory)
+    export(run, here / "untuned", lm=here / "other.arpa", reporter=Reporter())
+    assert "speechctc lm tune --lm" in capsys.readouterr().err
+    ngram = load_lm(here / "other.arpa", inventory)
+    assert isinstance(ngram, NgramModel)
+    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.5, beam=16, lms=tuned.identity(ngram.lm, None))
+    tuned.write_tuned(run / "best" / tuned.FILE, entry)
+    export(run, here / "given", lm=here / "other.arpa", reporter=Reporter())
+    given = load_checkpoint(here / "given")
+    assert given.lm is not None and (given.config.decode.lm_weight, given.config.decode.lm_bonus) == (0.7, 1.25)
+    np.testing.assert_allclose(given.lm.log_probs, ngram.lm.log_probs, atol=0.02, rtol=1e-3)
+    with pytest.raises(InputError, match="holds no language model"):
+        export(run, here / "m.onnx", lm=here / "other.arpa")
 
 
 def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:
