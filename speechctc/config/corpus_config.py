@@ -20,6 +20,7 @@ KEYS_OF_KIND = {
     "table": ("root", "channel", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
+    "flite": ("root", "phones", "channel", "flite"),
     "espeak": ("root", "phones", "channel", "language", "espeak"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
@@ -40,7 +41,7 @@ class TablesConfig(Section):
         return () if tables is None else (tables,) if isinstance(tables, Path) else tuple(dict.fromkeys(tables))
 
 
-def _in_order(value: tuple[int, int]) -> tuple[int, int]:
+def _in_order(value: tuple[float, float]) -> tuple[float, float]:
     if value[0] > value[1]:
         raise ValueError("the first must not exceed the second")
     return value
@@ -55,6 +56,18 @@ def _rates(value: tuple[int, int]) -> tuple[int, int]:
 def _pitches(value: tuple[int, int]) -> tuple[int, int]:
     if not 0 <= value[0] <= value[1] <= 99:
         raise ValueError("must lie within 0 to 99")
+    return value
+
+
+def _words(value: tuple[int, int]) -> tuple[int, int]:
+    if value[0] < 1:
+        raise ValueError("must be at least 1")
+    return value
+
+
+def _factors(value: tuple[float, float]) -> tuple[float, float]:
+    if not 0.4 <= value[0] <= value[1] <= 2.5:
+        raise ValueError("must lie within 0.4 to 2.5")
     return value
 
 
@@ -110,18 +123,41 @@ class EspeakConfig(Section):
     _rates = field_validator("words_per_minute")(_rates)
     _pitches = field_validator("pitch")(_pitches)
 
-    @field_validator("words")
-    @classmethod
-    def _words(cls, value: tuple[int, int]) -> tuple[int, int]:
-        if value[0] < 1:
-            raise ValueError("must be at least 1")
-        return value
+    _positive = field_validator("words")(_words)
+
+
+class FliteConfig(Section):
+    """Size and variety of a corpus of English that flite speaks (`corpus.kind: flite`)."""
+
+    text: Path | None = Field(
+        None,
+        description="file of sentences, as that of espeak; null: the 330 sentences of the package",
+    )
+    utterances: int = Field(2200, ge=12, le=1_000_000, description="number of utterances, in all splits together")
+    held_out: float = Field(0.05, gt=0, le=0.3, description="share of the sentences for dev, and for test")
+    stretch: tuple[float, float] = Field(
+        (0.75, 1.35), description="shortest and longest durations, in multiples of the voice's own; 0.4 to 2.5"
+    )
+    pitch: tuple[float, float] = Field(
+        (0.8, 1.35), description="lowest and highest pitch, in multiples of the voice's own; 0.4 to 2.5"
+    )
+    words: tuple[int, int] = Field(
+        (3, 14), description="fewest and most words of an utterance; longer sentences are divided"
+    )
+    noise_db: float = Field(
+        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
+    )
+    seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
+
+    _in_order = field_validator("stretch", "pitch", "words")(_in_order)
+    _factors = field_validator("stretch", "pitch")(_factors)
+    _positive = field_validator("words")(_words)
 
 
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] = Field(
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] = Field(
         description="how the corpus is laid out on disk"
     )
     root: Path | None = Field(
@@ -131,7 +167,7 @@ class CorpusConfig(Section):
     phones: str = Field(
         "auto",
         description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
-        " for tables, TextGrids, ELAN and espeak, timit61 for timit and demo",
+        " for tables, TextGrids, ELAN, espeak and flite, timit61 for timit and demo",
     )
     tier: str = Field(
         "phones",
@@ -188,6 +224,7 @@ class CorpusConfig(Section):
     )
     demo: DemoConfig = DemoConfig()
     espeak: EspeakConfig = EspeakConfig()
+    flite: FliteConfig = FliteConfig()
 
     @field_validator("language", mode="before")
     @classmethod

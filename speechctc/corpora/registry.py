@@ -10,6 +10,7 @@ from speechctc.corpora import elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.demo import build
 from speechctc.corpora.espeak.read import read_espeak
+from speechctc.corpora.flite.build import read_flite
 from speechctc.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_corpus(config: CorpusConfig) -> Corpus:
-    """Read the corpus of a config; a corpus of eSpeak NG is made first if it does not exist.
+    """Read the corpus of a config; a synthetic corpus is made first if it does not exist.
 
     Raises
     ------
@@ -41,6 +42,8 @@ def _read(config: CorpusConfig) -> Corpus:
         return textgrid.read_textgrids(_root(config), config)
     if config.kind == "espeak":
         return read_espeak(_root(config), config)
+    if config.kind == "flite":
+        return read_flite(_root(config), config)
     if config.kind == "elan":
         return elan.read_elan(_root(config), config)
     phone_set = "timit61" if config.phones == "auto" else config.phones

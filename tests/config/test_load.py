@@ -48,7 +48,7 @@ def test_override_leaves_the_original_alone() -> None:
         ("train.epochs=many", "train.epochs=many will not do"),
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
-        ("corpus.kind=disk", "'demo' or 'espeak'"),
+        ("corpus.kind=disk", "'espeak' or 'flite'"),
         ("train.epochs", "key=value"),
         ("model.convs=[1,", "not YAML"),
     ],

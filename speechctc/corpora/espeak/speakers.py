@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from speechctc.config.corpus_config import EspeakConfig
+from speechctc.config.corpus_config import EspeakConfig, FliteConfig
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.demo.voices import VARIANTS
 from speechctc.corpora.espeak.sentences import MIXED, random_words
@@ -51,19 +51,14 @@ def cast(config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str
     random words of the training sentences, so that phones occur in many contexts.
     """
     rng = random.Random(config.seed)
-    deck = list(sentences)
-    rng.shuffle(deck)
-    held = max(round(len(deck) * config.held_out), 1)
-    texts = {"dev": deck[:held], "test": deck[held : 2 * held], "train": deck[2 * held :]}
-    held = max(round(config.utterances * config.held_out), 1)
-    counts = {"dev": held, "test": held, "train": config.utterances - 2 * held}
+    texts, counts = divided(config, sentences, rng)
     speakers: list[Speaker] = []
     for split in SPLITS:
         variants = [variant for names in VARIANTS[split].values() for variant in names]
         rng.shuffle(variants)
         turns, tongues = cycle(variants), cycle(languages)
-        said = _said(texts[split], counts[split], split == "train", rng)
-        for start in range(0, len(said), EACH):
+        spoken = said(texts[split], counts[split], split == "train", rng)
+        for start in range(0, len(spoken), EACH):
             language, variant = next(tongues), next(turns)
             speakers.append(
                 Speaker(
@@ -74,16 +69,28 @@ def cast(config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str
                     rng.randint(*config.words_per_minute),
                     rng.randint(*config.pitch),
                     rng.uniform(*LEVELS),
-                    tuple(said[start : start + EACH]),
+                    tuple(spoken[start : start + EACH]),
                 )
             )
     return speakers
 
 
-def _said(texts: list[str], count: int, may_mix: bool, rng: random.Random) -> list[str]:
-    """Return a number of texts: the sentences in turn, in part random words."""
+def divided(
+    config: EspeakConfig | FliteConfig, sentences: Sequence[str], rng: random.Random
+) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return the sentences of each split, in random order, and how many utterances it has."""
+    deck = list(sentences)
+    rng.shuffle(deck)
+    held = max(round(len(deck) * config.held_out), 1)
+    texts = {"dev": deck[:held], "test": deck[held : 2 * held], "train": deck[2 * held :]}
+    held = max(round(config.utterances * config.held_out), 1)
+    return texts, {"dev": held, "test": held, "train": config.utterances - 2 * held}
+
+
+def said(texts: list[str], count: int, may_mix: bool, rng: random.Random) -> list[str]:
+    """Return a number of texts: the sentences in turn, and random words if there are too few and `may_mix`."""
     mixed = round(count * MIXED) if may_mix and len(texts) < count else 0
     turns = cycle(texts)
-    said = [next(turns) for _ in range(count - mixed)] + [random_words(texts, rng) for _ in range(mixed)]
-    rng.shuffle(said)
-    return said
+    spoken = [next(turns) for _ in range(count - mixed)] + [random_words(texts, rng) for _ in range(mixed)]
+    rng.shuffle(spoken)
+    return spoken

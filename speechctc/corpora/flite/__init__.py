@@ -1,0 +1,1 @@
+"""A corpus of English, spoken by flite with voices made from recordings."""

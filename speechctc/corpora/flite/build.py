@@ -1,0 +1,143 @@
+"""Makes a corpus of English that flite speaks, with the phones of the CMU dictionary and their times, and reads it.
+
+The folder is laid out as that of `speechctc.corpora.espeak.build`; ``flite.json`` has the settings it was made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import soundfile
+
+from speechctc.config.corpus_config import CorpusConfig, FliteConfig
+from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
+from speechctc.corpora.corpus_builder import CorpusBuilder
+from speechctc.corpora.demo.voices import sentences as own_sentences
+from speechctc.corpora.espeak.sentences import read_sentences
+from speechctc.corpora.espeak.speakers import EACH, LEVELS, divided, said
+from speechctc.corpora.flite.voices import Speech, find_voices, speak
+from speechctc.corpora.made_once import make_once
+from speechctc.corpora.synthetic_sound import RATE, record
+from speechctc.errors import InputError
+from speechctc.storage import files
+from speechctc.storage.text_files import read_text
+
+MARKER = "flite.json"
+LAYOUT = 1  # version of the folder's layout and the labels
+TOGETHER = 2  # processes of flite at a time
+
+
+class Line(NamedTuple):
+    """What is spoken, by whom and how."""
+
+    split: str
+    speaker: str
+    voice: str
+    stretch: float
+    pitch: float
+    level: float
+    text: str
+
+
+def read_flite(root: Path, config: CorpusConfig) -> Corpus:
+    """Read the corpus of a config; it is made first if it does not exist.
+
+    Raises
+    ------
+    InputError
+        flite is not installed, its text cannot be read, the folder has other files or a corpus of another config, or
+        utterances are missing.
+    """
+    about = _make_corpus(root, config.flite)
+    builder = CorpusBuilder.for_config(config)
+    for split in SPLITS:
+        for line in read_text(root / f"{split}.jsonl").text.splitlines():
+            row = json.loads(line)
+            labels, kept = builder.labels(row["phones"])
+            times = tuple((float(row["times"][k][0]), float(row["times"][k][1])) for k in kept)
+            builder.utterances[split].append(
+                Utterance(row["id"], root / row["audio"], tuple(labels), row["speaker"], times)
+            )
+    count = sum(len(builder.utterances[split]) for split in SPLITS)
+    if count != about["utterances"]:
+        what = f"{root}: {count} utterances of the {about['utterances']} that were made"
+        raise InputError(what, "move the folder aside; the corpus is then made again")
+    builder.notes.append(
+        f"corpus of flite's voices {', '.join(about['voices'])}: {count} utterances, {about['seconds'] / 60:.0f}"
+        " minutes; the sentences of dev and test are not in training, their voices are"
+    )
+    return builder.to_corpus(config.dev_share, without_dev=False)
+
+
+def _make_corpus(root: Path, config: FliteConfig) -> dict[str, Any]:
+    """Make the corpus where there is none; return the content of ``flite.json``."""
+    if config.text is None:
+        sentences = [each for each in own_sentences() if len(each.split()) >= config.words[0]]
+    else:
+        sentences = read_sentences(config.text, config.words)
+    wanted = {
+        "layout": LAYOUT,
+        "config": config.model_dump(mode="json", exclude={"text"}),
+        "sentences": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+    }
+    return make_once(
+        root, MARKER, "corpus of flite", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
+    )
+
+
+def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
+    voices = find_voices()
+    lines = cast(config, sentences, voices)
+    rows: dict[str, list[str]] = {split: [] for split in SPLITS}
+    seconds = 0.0
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        speeches = pool.map(lambda line: speak(line.text, line.voice, line.stretch, line.pitch), lines)
+        for number, (line, speech) in enumerate(zip(lines, speeches, strict=True)):
+            if speech.phones and np.any(speech.samples):
+                rng = np.random.default_rng([config.seed, number])
+                row, length = _write(folder, number, line, speech, config.noise_db, rng)
+                rows[line.split].append(json.dumps(row, ensure_ascii=False))
+                seconds += length
+    for split, written in rows.items():
+        files.write_text(folder / f"{split}.jsonl", "\n".join(written) + "\n")
+    about = {"voices": voices, "utterances": sum(map(len, rows.values())), "seconds": seconds}
+    files.write_json(folder / MARKER, wanted | about)
+
+
+def cast(config: FliteConfig, sentences: Sequence[str], voices: Sequence[str]) -> list[Line]:
+    """Return what each voice says; a speaker is a voice with a rate, a pitch and a level. Voices take turns."""
+    rng = random.Random(config.seed)
+    texts, counts = divided(config, sentences, rng)
+    lines = []
+    for split in SPLITS:
+        spoken = said(texts[split], counts[split], split == "train", rng)
+        for number, start in enumerate(range(0, len(spoken), EACH)):
+            voice = voices[number % len(voices)]
+            how = (rng.uniform(*config.stretch), rng.uniform(*config.pitch), rng.uniform(*LEVELS))
+            speaker = f"{voice}-{split}-{number}"
+            lines += [Line(split, speaker, voice, *how, text) for text in spoken[start : start + EACH]]
+    return lines
+
+
+def _write(
+    folder: Path, number: int, line: Line, speech: Speech, noise_db: float, rng: np.random.Generator
+) -> tuple[dict[str, Any], float]:
+    """Write a recording; return its row and its duration, in seconds."""
+    end = round(speech.times[-1][1] * speech.rate)
+    recording, before = record(speech.samples, speech.rate, end, line.level, noise_db, rng)
+    place = folder / line.split / line.speaker
+    place.mkdir(parents=True, exist_ok=True)
+    soundfile.write(place / f"{number}.flac", recording, RATE, subtype="PCM_16", format="FLAC")
+    times = [[round(before / RATE + time, 4) for time in pair] for pair in speech.times]
+    row = {
+        "id": f"{line.speaker}-{number}", "audio": f"{line.split}/{line.speaker}/{number}.flac",
+        "speaker": line.speaker, "words": line.text, "phones": speech.phones, "times": times,
+    }  # fmt: skip
+    return row, len(recording) / RATE
