@@ -9,6 +9,7 @@ from typing import TypeAlias
 import soundfile
 
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
+from speechctc.audio.text_mode import mended
 from speechctc.errors import InputError
 
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
@@ -31,6 +32,8 @@ def open_sound(path: Path, start: float = 0.0) -> Sound:
 
 def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     """Open a recording with libsndfile; return None if its format is one for ffmpeg.
+
+    One that was copied as text is read as it was before (see `speechctc.audio.text_mode`).
 
     Raises
     ------
@@ -55,7 +58,11 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     if file.frames == 0:
         file.close()
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
-    return file
+    whole = mended(path, file)
+    if whole is None:
+        return file
+    file.close()
+    return whole
 
 
 def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:

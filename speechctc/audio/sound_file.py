@@ -18,9 +18,12 @@ from speechctc.audio import truncation
 from speechctc.audio.ffmpeg import measure
 from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
 from speechctc.audio.resampling import resample
+from speechctc.audio.text_mode import Mended
 from speechctc.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
+
+COPIED_AS_TEXT = "copied as text, with line ends changed"
 
 SETTLE = 5.0  # seconds read before a time in OGG: libsndfile 1.2 misses a time on the last page by some samples
 
@@ -103,7 +106,7 @@ def cut_short(path: Path) -> str:
     """Return in words by how much a WAV, AIFF, SPHERE or OGG file is shorter than its header says; ``""`` if it is not.
 
     A header with the largest possible size, as programs write it before they know the length, says nothing. Recordings
-    that ffmpeg decodes are not looked at.
+    that ffmpeg decodes are not looked at. A recording that was copied as text is named too; `read` mends it.
 
     Raises
     ------
@@ -114,6 +117,8 @@ def cut_short(path: Path) -> str:
     if file is None:
         return ""
     with file:
+        if isinstance(file, Mended):
+            return f"{path}: {COPIED_AS_TEXT}, and {file.bytes_back} of its bytes are gone; mended, but copy it again"
         return truncation.cut_short(path, file)
 
 

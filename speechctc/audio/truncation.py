@@ -16,10 +16,16 @@ def cut_short(path: Path, file: soundfile.SoundFile) -> str:
     """Return in words by how much an open recording is too short; ``""`` if it is not, or if that is not known."""
     if file.format == "OGG":
         return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
-    promised, there = _nist(path) if file.format == "NIST" else _chunk(file.extra_info)
-    if there >= promised or promised >= _OPEN_END:
+    promised, there = promised_and_there(path, file)
+    if there >= promised:
         return ""
     return f"{path}: cut short: the header says {promised:,} bytes of sound, the file has {there:,}"
+
+
+def promised_and_there(path: Path, file: soundfile.SoundFile) -> tuple[int, int]:
+    """Return the bytes of sound by the header of a WAV, AIFF or SPHERE file and in the file; 0 and 0 if not known."""
+    promised, there = _nist(path) if file.format == "NIST" else _chunk(file.extra_info)
+    return (0, 0) if promised >= _OPEN_END else (promised, there)
 
 
 def _chunk(log: str) -> tuple[int, int]:

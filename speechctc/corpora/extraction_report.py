@@ -89,11 +89,13 @@ def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
     everything = [utterance for part in corpus.splits.values() for utterance in part]
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
-    cut, several = [], []
+    cut: list[str] = []
+    as_text: list[str] = []
+    several: list[Path] = []
     for path in sorted({utterance.audio for utterance in everything}):
         try:
-            if sound_file.cut_short(path):
-                cut.append(path.name)
+            if damage := sound_file.cut_short(path):
+                (as_text if sound_file.COPIED_AS_TEXT in damage else cut).append(path.name)
             if path in averaged and sound_file.info(path).channels > 1:
                 several.append(path)
         except InputError:
@@ -102,6 +104,11 @@ def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
         reporter.warn(
             f"recordings that are cut short ({len(cut)}), so that sound may be missing for their last phones: "
             f"{some(cut, 5)}"
+        )
+    if as_text:
+        reporter.warn(
+            f"recordings that were {sound_file.COPIED_AS_TEXT} ({len(as_text)}), which makes noise of them: "
+            f"{some(as_text, 5)}; they are read with the lost bytes put back, but copy them again in binary mode"
         )
     differing = [path.name for path in several[:COMPARED] if channels_differ(path)]
     if differing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from speechctc.audio.sound_file import COPIED_AS_TEXT
 from speechctc.doctor.finding import Finding, Severity
 from speechctc.doctor.listening import Heard, Place
 from speechctc.errors import InputError
@@ -24,7 +25,7 @@ def check_sounds(sounds: Sounds, rate: int) -> list[Finding]:
     """Check what was heard of each recording against the model's sample rate, Hz."""
     heard = {place: sound for place, sound in sounds.items() if isinstance(sound, Heard)}
     found = [_unreadable(sounds), *_rates(heard, rate), _telephone(heard)]
-    found += [check(heard) for check in (_cut, _differ, _clipped, _silent, _quiet, _offset, _long)]
+    found += [check(heard) for check in (_cut, _as_text, _differ, _clipped, _silent, _quiet, _offset, _long)]
     return [finding for finding in found if finding is not None]
 
 
@@ -76,11 +77,22 @@ def _telephone(heard: Mapping[Place, Heard]) -> Finding | None:
 def _cut(heard: Mapping[Place, Heard]) -> Finding | None:
     return _list(
         heard,
-        lambda sound: sound.cut.partition(": cut short: ")[2] or sound.cut,
+        lambda sound: sound.cut.partition(": cut short: ")[2],
         "cut-short",
         "recordings that are shorter than their headers say",
         "sound is missing for the last labels",
         "copy them again, or shorten their labels",
+    )
+
+
+def _as_text(heard: Mapping[Place, Heard]) -> Finding | None:
+    return _list(
+        heard,
+        lambda sound: sound.cut.partition(": ")[2] if COPIED_AS_TEXT in sound.cut else "",
+        "copied-as-text",
+        "recordings that were copied as text",
+        "line ends were changed in them, which makes noise of sound; speechctc mends it, other programs do not",
+        "copy them again, in binary mode",
     )
 
 

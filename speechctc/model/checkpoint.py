@@ -2,7 +2,7 @@
 
 weights.safetensors    the net's tensors as ``net.*``, and ``normalisation.mean`` / ``normalisation.std``
 checkpoint.json        format, config, phones, epoch and step, scores, seed, versions, git revision
-lm.safetensors         the tables of the n-gram of phones, if the model decodes with one
+lm.safetensors         the n-gram of phones, if the model decodes with one
 state.safetensors      the state to resume training from; only in a run's ``last/``
 """
 

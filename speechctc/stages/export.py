@@ -134,14 +134,16 @@ def _with_ngram(
         raise InputError(f"{path}: not an n-gram", "an exported model holds an n-gram; give the LSTM with decode --lm")
     own = tuned.identity(model.lm, None)
     entry = next((each for each in tunings if each["lms"] == own), None)
-    settings = tuned.tuned_settings(entry)
+    # the share of an LSTM that may be added is not that of an n-gram alone, 0
+    settings = [each for each in tuned.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
     config = parse_config(override(checkpoint.config.to_dict(), settings), "the model's config with tuned weights")
     weights = f"{path}: weight {config.decode.lm_weight:g}, bonus {config.decode.lm_bonus:g}"
     if entry is None:
         reporter.warn(f"{weights}, as in the model's config; speechctc lm tune --lm {path} finds better ones")
     else:
         reporter.note(f"{weights}, as tuned")
-    return replace(checkpoint, lm=model.lm, config=config)
+    facts = checkpoint.facts | ({"dev_per": entry["per"]} if entry and entry.get("split") == "dev" else {})
+    return replace(checkpoint, lm=model.lm, config=config, facts=facts)
 
 
 def _portable(config: Config) -> Config:

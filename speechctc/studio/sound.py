@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from speechctc.audio import stream
 from speechctc.audio.opening import open_with_libsndfile
 from speechctc.audio.sound_file import info
+from speechctc.audio.text_mode import Mended
 from speechctc.errors import InputError
 
 Samples = NDArray[np.float32]
@@ -54,7 +55,7 @@ class Sound:
         self._summary: NDArray[np.int16] | None = None
         self._summing = threading.Lock()
         file = open_with_libsndfile(path)
-        if file is None or file.format not in SEEKABLE or file.subtype not in PLAIN:
+        if isinstance(file, Mended) or file is None or file.format not in SEEKABLE or file.subtype not in PLAIN:
             self._decode()
             file = soundfile.SoundFile(self._file)
         with file:

@@ -99,6 +99,12 @@ def _nan(tones: Tones) -> None:
     soundfile.write(tones.add("train", "nan", None, SONG), samples, RATE, subtype="FLOAT")
 
 
+def _as_text(tones: Tones) -> None:
+    path = tones.add("train", "ascii", song(6), SONG)
+    header, sound = path.read_bytes()[:44], path.read_bytes()[44:]
+    path.write_bytes(header + sound.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+
+
 def _cut(tones: Tones) -> None:
     path = tones.add("train", "cut", song(6), SONG)
     path.write_bytes(path.read_bytes()[:-4000])
@@ -215,6 +221,7 @@ FAULTS: dict[str, tuple[Callable[[Tones], None], str, str]] = {
     "an empty file": (_empty, "unreadable", "empty.wav"),
     "text for audio": (_text, "unreadable", "text.wav"),
     "a sample that is no number": (_nan, "unreadable", "nan.wav"),
+    "a file copied as text": (_as_text, "copied-as-text", "ascii.wav"),
     "a file cut short": (_cut, "cut-short", "cut.wav"),
     "a missing recording": (_missing, "left-out", "missing"),
     "a low sample rate": (_low_rate, "low-rate", "lowrate.wav"),

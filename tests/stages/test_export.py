@@ -81,10 +81,11 @@ def test_another_ngram_goes_along_with_the_weights_tuned_for_it(
     assert "speechctc lm tune --lm" in capsys.readouterr().err
     ngram = load_lm(here / "other.arpa", inventory)
     assert isinstance(ngram, NgramModel)
-    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.5, beam=16, lms=tuned.identity(ngram.lm, None))
-    tuned.write_tuned(run / "best" / tuned.FILE, entry)
+    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.0, beam=16, lms=tuned.identity(ngram.lm, None))
+    tuned.write_tuned(run / "best" / tuned.FILE, entry | {"split": "dev", "per": 12.5})
     export(run, here / "given", lm=here / "other.arpa", reporter=Reporter())
     given = load_checkpoint(here / "given")
+    assert given.facts["dev_per"] == 12.5 and given.config.decode.lm_share == 0.5
     assert given.lm is not None and (given.config.decode.lm_weight, given.config.decode.lm_bonus) == (0.7, 1.25)
     np.testing.assert_allclose(given.lm.log_probs, ngram.lm.log_probs, atol=0.02, rtol=1e-3)
     with pytest.raises(InputError, match="holds no language model"):

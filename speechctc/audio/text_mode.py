@@ -1,0 +1,125 @@
+"""Mends recordings that were copied as text.
+
+A copy in text mode (FTP in ASCII mode, a version control system that converts line ends) writes CR LF as LF, and often
+CR alone as LF. In 16-bit samples the bytes of CR and LF, 13 and 10, occur by chance. Where CR LF became LF a byte is
+gone, and all samples after it are made of the halves of two: loud noise. The header says how many bytes are gone. Where
+they were is found from the sound: with the right bytes put back, it is smooth.
+
+What cannot be undone is a CR alone that became LF: a sample is then wrong by 3, or by 768 where it was its higher byte.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.audio.truncation import promised_and_there
+
+CR, LF = 13, 10
+FEWEST = 20_000  # bytes of sound; in fewer there may be no CR by chance
+LARGEST = 1 << 28  # bytes of sound that are mended
+RARE = 1000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
+GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a loud sample of noise costs 10
+NEAR = 400  # bytes
+
+Bytes = NDArray[np.uint8]
+
+
+class Mended(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
+    """A recording that is read with the bytes that were put back.
+
+    Attributes
+    ----------
+    bytes_back : int
+        How many.
+    """
+
+    def __init__(self, content: bytes, bytes_back: int) -> None:
+        super().__init__(io.BytesIO(content))
+        self.bytes_back = bytes_back
+
+
+def mended(path: Path, file: soundfile.SoundFile) -> Mended | None:
+    """Return an opened recording of 16-bit samples with the bytes that a copy as text took away.
+
+    None if the recording has all its bytes, or if they are missing for another reason.
+    """
+    if file.subtype != "PCM_16" or file.format not in ("NIST", "WAV", "WAVEX"):
+        return None
+    promised, there = promised_and_there(path, file)
+    gone = promised - there
+    if not (0 < gone <= there // RARE and FEWEST <= there <= LARGEST):
+        return None
+    content = path.read_bytes()
+    header, sound = content[:-there], np.frombuffer(content[-there:], np.uint8)
+    if (sound == CR).any():
+        return None
+    places = _places(sound, gone, file.channels, big_endian=file.endian == "BIG")
+    if places is None:
+        return None
+    return Mended(header + np.insert(sound, places, CR).tobytes(), gone)
+
+
+def _places(sound: Bytes, gone: int, channels: int, big_endian: bool) -> NDArray[np.int64] | None:
+    """Return before which bytes a CR was; None if no places make the sound much smoother.
+
+    Dynamic programming: after s bytes are put back, samples begin at the bytes of one parity. The roughness of the
+    sound between two places is that of the samples of this parity. So the best last place for each s follows from the
+    best places for s - 1.
+    """
+    feeds = np.flatnonzero(sound == LF)
+    if len(feeds) < gone:
+        return None
+    rough = [_roughness(sound, parity, channels, big_endian) for parity in (0, 1)]
+    entered = rough[0][feeds]  # of all sound before each place, the best with s - 1 bytes back
+    last = []
+    for s in range(1, gone + 1):
+        own = rough[s % 2]
+        gain = entered - own[feeds]
+        least = np.minimum.accumulate(gain)
+        last.append(np.maximum.accumulate(np.where(gain <= least, np.arange(len(feeds)), 0)))
+        total = float(least[-1] + own[-1])
+        entered = np.concatenate([[np.inf], least[:-1] + own[feeds[1:]]])
+    if total > rough[0][-1] - GAIN * gone:
+        return None
+    places = [0] * gone
+    at = len(feeds)
+    for s in range(gone, 0, -1):
+        at = int(last[s - 1][at - 1])
+        places[s - 1] = int(feeds[at])
+    return _refined(sound, feeds, places, channels, big_endian)
+
+
+def _refined(
+    sound: Bytes, feeds: NDArray[np.int64], places: list[int], channels: int, big_endian: bool
+) -> NDArray[np.int64]:
+    """Move each place a little where the sound becomes smoother, the samples that the byte itself is in included."""
+    edges = [0, *places, len(sound)]
+    for s in range(1, len(edges) - 1):
+        first, last = max(edges[s - 1] + 1, edges[s] - NEAR), min(edges[s + 1], edges[s] + NEAR)
+        near = feeds[(feeds >= first) & (feeds < last)]
+        parity = (first + s - 1) % 2
+        costs = [
+            _roughness(np.insert(sound[first:last], place - first, CR), parity, channels, big_endian)[-1]
+            for place in near
+        ]
+        edges[s] = int(near[int(np.argmin(costs))])
+    return np.array(edges[1:-1], np.int64)
+
+
+def _roughness(sound: Bytes, parity: int, channels: int, big_endian: bool) -> NDArray[np.float64]:
+    """Return by byte the roughness of the sound before it, if samples begin at bytes of this parity.
+
+    It is the sum of the logarithms of the steps from sample to sample of a channel.
+    """
+    length = (len(sound) - parity) // 2
+    samples = sound[parity : parity + 2 * length].view(">i2" if big_endian else "<i2").astype(np.int64)
+    steps = np.log1p(np.abs(samples[channels:] - samples[:-channels]))
+    total = np.zeros(len(sound) + 1)
+    ends = parity + 2 * (np.arange(len(steps)) + channels + 1)
+    total[ends] = steps
+    return np.cumsum(total)
