@@ -266,7 +266,7 @@ class Recogniser:
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             check_phones(name, items, silences, self.inventory)
             with Posteriors(len(self.phones) + 1) as posteriors:
-                for block in self.forward.in_blocks(blocks, even=True):
+                for block in self.forward.in_blocks(blocks, local=True):
                     posteriors.append(log_softmax(block))
                 segmenter = Segmenter(self.inventory, self.clock, self.calibration)
                 return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences, refine)
