@@ -56,7 +56,8 @@ class Reporter:
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),
         )
-        with Progress(*columns, console=self.console, transient=True) as bar:
+        # rich would else write to standard error what the work writes to standard output
+        with Progress(*columns, console=self.console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(escape(_printable(what)), total=total, text="")
 
             def advance(steps: int = 1, text: str = "") -> None:
