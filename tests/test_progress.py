@@ -23,3 +23,12 @@ def test_results_go_to_standard_output_while_a_bar_is_shown() -> None:
         assert sys.stdout is out
         advance(1)
     assert "decoding" in shown.getvalue()
+
+
+def test_a_text_is_shown_beside_the_bar_while_there_is_one() -> None:
+    reporter, shown = on_a_terminal()
+    reporter.beside("too early")
+    with reporter.progress("aligning", 1):
+        reporter.beside("a.wav: path 50 %")
+    reporter.beside("too late")
+    assert "a.wav: path 50 %" in shown.getvalue() and "too" not in shown.getvalue()
