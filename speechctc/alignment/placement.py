@@ -96,6 +96,7 @@ def place(
     items: Sequence[Item],
     encode: Callable[[Sequence[str]], list[int]],
     posteriors: Posteriors,
+    step: float,
     find_misfits: bool = False,
     silences: Sequence[int] = (),
     watch: Watch | None = None,
@@ -108,6 +109,8 @@ def place(
     encode : callable
         Phones to classes.
     posteriors : Posteriors
+    step : float
+        Seconds from one frame to the next.
     find_misfits : bool
         Units may be missing from the recording, and the recording may hold more than the transcript. What that costs
         is learned from how well the units fit.
@@ -125,7 +128,7 @@ def place(
         return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None, watch)
     costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
     compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
-    costs = learned_costs(fits(_place(compiled, posteriors, costs, watch).visits), compiled.units)
+    costs = learned_costs(fits(_place(compiled, posteriors, costs, watch).visits), compiled.units, step)
     return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs, watch)
 
 

@@ -123,7 +123,7 @@ def recognition(
         check_fit(name, labels, posteriors.frames, seconds)
     from speechctc.alignment.placement import place  # late: it loads numba
 
-    placed = place(items, encode, posteriors, find_misfits, encode(silences), watch)
+    placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
     if placed.score == -math.inf:
         if placed.is_exact:
             what, fix = f"its {seconds:.2f} s are too short for the transcript", "check that they belong together"
