@@ -33,6 +33,7 @@ class Reporter:
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.quiet = quiet
+        self._beside: Callable[[str], None] | None = None
 
     def note(self, text: str) -> None:
         """Print one line."""
@@ -56,13 +57,23 @@ class Reporter:
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}"),
         )
-        with Progress(*columns, console=self.console, transient=True) as bar:
+        # rich would else write to standard error what the work writes to standard output
+        with Progress(*columns, console=self.console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(escape(_printable(what)), total=total, text="")
 
             def advance(steps: int = 1, text: str = "") -> None:
                 bar.update(task, advance=steps, text=escape(_printable(text)))
 
-            yield advance
+            self._beside = lambda text: advance(0, text)
+            try:
+                yield advance
+            finally:
+                self._beside = None
+
+    def beside(self, text: str) -> None:
+        """Show a text beside the progress bar, if there is one; from any thread."""
+        if (show := self._beside) is not None:
+            show(text)
 
 
 def _printable(text: str, keep: str = "") -> str:

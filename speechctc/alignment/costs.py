@@ -16,8 +16,8 @@ EXTRA = 2.0
 """To begin a stretch that is not in the transcript, and to end it, nats."""
 NEVER = 1000.0
 """For what should happen only where there is no other path, nats."""
-AROUND = 250
-"""How far around a unit others say what is usual there, in frames."""
+AROUND = 5.0
+"""How far around a unit others say what is usual there, seconds."""
 SPREADS = 3.0
 """How many distances of the median from the upper quartile above that a deficit is unusual: Tukey's fence."""
 GAP = 3.0
@@ -74,7 +74,7 @@ def costs_of_all_placed(units: int) -> Costs:
     return Costs(EXTRA, never, never, never)
 
 
-def learned_costs(fits: Fits, units: Sequence[Unit]) -> Costs:
+def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
     """Return costs learned from a path that leaves no unit out.
 
     A unit should be left out if it fits worse than the units around it usually do, for the net may fail in a whole part
@@ -90,11 +90,13 @@ def learned_costs(fits: Fits, units: Sequence[Unit]) -> Costs:
         May be empty.
     units : sequence of Unit
         All units of the transcript.
+    step : float
+        Seconds from one frame to the next.
     """
     phones = np.array([min(map(len, unit.pronunciations)) for unit in units], np.float64)
     if len(fits.unit) < FEWEST:
         return Costs(EXTRA, np.full(len(units), GAP * LEAST), LEAST * phones, 0.5 * LEAST * phones)
-    middle, upper = _quartiles(fits)
+    middle, upper = _quartiles(fits, AROUND / step)
     unusual = np.minimum(_fence(middle, upper), _fence(*np.percentile(fits.deficit, (50, 75))))
     unusual = np.maximum(unusual, LEAST)
     unusual, upper = (np.interp(np.arange(len(units)), fits.unit, values) for values in (unusual, upper))
@@ -106,14 +108,14 @@ def _fence(middle: Values, upper: Values) -> Values:
     return upper + SPREADS * (upper - middle)
 
 
-def _quartiles(fits: Fits) -> tuple[Values, Values]:
-    """Return the median and the upper quartile of the deficits around each unit.
+def _quartiles(fits: Fits, around: float) -> tuple[Values, Values]:
+    """Return the median and the upper quartile of the deficits so many frames around each unit.
 
     A unit counts by its length: many words that were not said have little room, and must not seem usual there.
     """
     centre, length = (fits.begin + fits.end) / 2, fits.end - fits.begin
     found = np.zeros((2, len(centre)))
-    for number, (low, high) in enumerate(np.searchsorted(centre, (centre - AROUND, centre + AROUND)).T.tolist()):
+    for number, (low, high) in enumerate(np.searchsorted(centre, (centre - around, centre + around)).T.tolist()):
         order = low + np.argsort(fits.deficit[low:high])
         below = np.cumsum(length[order])
         at = np.searchsorted(below, np.array((0.5, 0.75)) * below[-1])

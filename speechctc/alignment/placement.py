@@ -27,6 +27,8 @@ REACH = (1500, 400)
 PER_PHONE = 0.5
 """What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
 
+Watch = Callable[[str], None]
+
 
 class Visit(NamedTuple):
     """A phone on the path.
@@ -94,8 +96,10 @@ def place(
     items: Sequence[Item],
     encode: Callable[[Sequence[str]], list[int]],
     posteriors: Posteriors,
+    step: float,
     find_misfits: bool = False,
     silences: Sequence[int] = (),
+    watch: Watch | None = None,
 ) -> Placement:
     """Place a transcript in a recording.
 
@@ -105,11 +109,15 @@ def place(
     encode : callable
         Phones to classes.
     posteriors : Posteriors
+    step : float
+        Seconds from one frame to the next.
     find_misfits : bool
         Units may be missing from the recording, and the recording may hold more than the transcript. What that costs
         is learned from how well the units fit.
     silences : sequence of int
         Classes that may stand between units.
+    watch : callable, optional
+        Called in words with how far the search is.
 
     Raises
     ------
@@ -117,11 +125,11 @@ def place(
         As `compile_transcript`.
     """
     if not find_misfits:
-        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None)
+        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None, watch)
     costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
     compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
-    costs = learned_costs(fits(_place(compiled, posteriors, costs).visits), compiled.units)
-    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs)
+    costs = learned_costs(fits(_place(compiled, posteriors, costs, watch).visits), compiled.units, step)
+    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs, watch)
 
 
 def fits(visits: Sequence[Visit]) -> Fits:
@@ -135,21 +143,35 @@ def fits(visits: Sequence[Visit]) -> Fits:
     )
 
 
-def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None) -> Placement:
+def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None, watch: Watch | None) -> Placement:
     emissions = posteriors.with_any(PER_PHONE)
     states, frames = compiled.graph.states, posteriors.frames
     band = Band.full(frames, states)
     if band.cells <= EXACT_CELLS:
-        path = graph_viterbi(compiled.graph, emissions, frames, band)
+        path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True, costs)
     reach, further = REACH
     while True:
         band = anchored_band(compiled, posteriors, reach, further)
-        path = graph_viterbi(compiled.graph, emissions, frames, band)
+        path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         near = touches(path.states, band, states)
         reach, further = 2 * reach, 2 * further
         if (path.score > -np.inf and not len(near)) or 2 * band.cells > MOST_CELLS or reach > 2 * frames:
             return _placement(compiled, posteriors, path, near, False, costs)
+
+
+def _advance(watch: Watch | None, frames: int) -> Callable[[int], None] | None:
+    """Return what is called with a number of frames when these are done in one of the two passes of a search."""
+    if watch is None:
+        return None
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        watch(f"path {100 * done // (2 * frames)} %")
+
+    return advance
 
 
 def _placement(

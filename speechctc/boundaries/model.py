@@ -83,6 +83,7 @@ class BoundaryModel:
         ends: Floats,
         pauses: bool,
         edges: tuple[bool, bool] = (True, True),
+        context: tuple[float, float] = (0.0, 0.0),
     ) -> Placed:
         """Return the times of phones.
 
@@ -95,11 +96,14 @@ class BoundaryModel:
         closures : bool
             Their set tells closures from releases.
         starts, ends : ndarray, shape = (n_phones,)
-            Rough times, seconds from the first sample.
+            Rough times, seconds from the first sample after the context.
         pauses : bool
             There may be pauses between phones that no label stands for.
         edges : (bool, bool)
             Whether silence may stand before the first phone, and after the last. Without, that edge is not moved.
+        context : (float, float)
+            Seconds of sound at the start and at the end of the samples in which no phone is placed. Frames less than
+            `speechctc.boundaries.net.CONTEXT` from an end without context depend on where the sound was cut.
 
         Returns
         -------
@@ -108,7 +112,7 @@ class BoundaryModel:
         """
         from speechctc.boundaries.lattice import marginals  # late: it loads numba
 
-        frames = frames_of(samples, self.rate)
+        frames = frames_of(samples, self.rate, context)
         states = _states(phones, starts, ends, pauses, edges)
         if len(frames) <= len(states.labels):
             return Placed(starts, ends)

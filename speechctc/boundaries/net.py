@@ -9,11 +9,15 @@ from torch import Tensor, nn
 
 from speechctc.boundaries.phone_vectors import DIMS
 from speechctc.config.feature_config import FeatureConfig
-from speechctc.features.filterbank import sliding_cmn_one, static_features
+from speechctc.features.filterbank import shift_samples, sliding_cmn_one, static_features
 
 MELS = 32
 SHIFT_MS = 5.0
 WINDOW_MS = 16.0
+CENTER_MS = 1500.0
+"""How far before and after a frame the mean reaches that is subtracted from it."""
+CONTEXT = 2.5
+"""Seconds of sound before and after a frame that it depends on: those of the mean, and of the weights in it."""
 SCALE = 3.0  # nats; the deviation of log energies is of this size
 CHANNELS, RANK = 48, 24
 
@@ -29,14 +33,30 @@ def feature_config(rate: int) -> FeatureConfig:
         mels=MELS,
         energy=False,
         deltas=0,
-        center_ms=(3000, 3000),
+        center_ms=(CENTER_MS, CENTER_MS),
     )
 
 
-def frames_of(samples: NDArray[np.float32], rate: int) -> Tensor:
-    """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1]."""
+def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, float] = (0.0, 0.0)) -> Tensor:
+    """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1].
+
+    Parameters
+    ----------
+    samples : ndarray, shape = (n,), float32
+    rate : int
+        Hz.
+    context : (float, float)
+        Seconds at the start and at the end whose frames count for the mean only, and are not returned.
+    """
     config = feature_config(rate)
-    return sliding_cmn_one(static_features(torch.from_numpy(samples), config), config) / SCALE
+    frames = sliding_cmn_one(static_features(torch.from_numpy(samples), config), config) / SCALE
+    before, after = (round(seconds / step_of(rate)) for seconds in context)
+    return frames[before : len(frames) - after]
+
+
+def step_of(rate: int) -> float:
+    """Return the seconds from one frame to the next of samples at `rate`, Hz."""
+    return shift_samples(feature_config(rate)) / rate
 
 
 def time_of(frame: Floats | NDArray[np.int64]) -> Floats:

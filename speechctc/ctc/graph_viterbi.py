@@ -80,7 +80,7 @@ def graph_viterbi(
         kept.append((start, _slice(scores, band, start)))
         if stop < frames:
             scores = _forward(graph, emissions(start, stop), start, band, scores, None)
-            report(stop - start)
+        report(stop - start)
     states = np.full(frames, -1, np.int32)
     jumps: list[tuple[int, int]] = []
     state, score, stop = graph.states - 1, float(scores[-1]), frames

@@ -15,8 +15,8 @@ from speechctc.config.feature_config import FeatureConfig
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0
-EVEN_LEVEL = 10.0
-"""The log energy per band, of samples in 16 bits, that an even level is brought to: about that of near speech."""
+MOST_RAISED = 7.0
+"""The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB."""
 
 
 def window_samples(config: FeatureConfig) -> int:
@@ -114,27 +114,32 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     """
     if config.center_ms is None:
         return static
-    frames, stretch = frames.to(static.device), config.stretch_frames
+    frames = frames.to(static.device)
     inside = frame_mask(frames, static.shape[1])[:, :, None]
     known = torch.where(inside, static, 0.0).double()
-    # Frames below the last of 16 bits, zeros for example, get the weight of that bit. With smaller weights, the mean in
-    # a long silence would consist of rounding errors of louder frames before it.
-    loudness = known.mean(2, keepdim=True).clamp(min=0)
-    power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
-    power = inside * torch.where(loudness > 0, power, 1.0)
-    return (known - _sliding_mean(known, power, frames, *config.center_frames)).float()
+    return (known - _sliding_mean(known, _power(known, inside, frames, config), frames, *config.center_frames)).float()
 
 
-def even_levels(static: Tensor, config: FeatureConfig) -> Tensor:
-    """Bring one recording, shape = (n_frames, static_dims), to the same level everywhere.
+def local_cmn(static: Tensor, config: FeatureConfig) -> Tensor:
+    """Subtract from one recording, shape = (n_frames, static_dims), the mean of a second before and after each frame.
 
-    Subtracts from all dimensions the power-weighted mean level of a second before and after each frame, so that quiet
-    speakers beside loud ones have the level that they have alone. Pauses longer than that become as loud as speech.
+    Speakers who alternate have each their own mean. It is power-weighted as that of `sliding_cmn`. Its level is at
+    least that of `sliding_cmn` less `MOST_RAISED`, so that long pauses do not become as loud as speech.
     """
     known, frames = static.double()[None], torch.tensor([len(static)], device=static.device)
+    power = _power(known, torch.ones_like(known[:, :, :1], dtype=torch.bool), frames, config)
+    near = _sliding_mean(known, power, frames, config.stretch_frames, config.stretch_frames)
+    level = _sliding_mean(known.mean(2, keepdim=True), power, frames, *config.center_frames)
+    return (known - near - (level - MOST_RAISED - near.mean(2, keepdim=True)).clamp(min=0))[0].float()
+
+
+def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Return the weight of each frame in a mean, shape (n_batch, max_frames, 1)."""
+    # Frames below the last of 16 bits, zeros for example, get the weight of that bit. With smaller weights, the mean in
+    # a long silence would consist of rounding errors of louder frames before it.
     loudness, stretch = known.mean(2, keepdim=True).clamp(min=0), config.stretch_frames
-    level = _sliding_mean(loudness, loudness.exp(), frames, stretch, stretch)
-    return (known - level + EVEN_LEVEL)[0].float()
+    power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
+    return inside * torch.where(loudness > 0, power, 1.0)
 
 
 def _sliding_mean(values: Tensor, weights: Tensor, frames: Tensor, before: int, after: int) -> Tensor:

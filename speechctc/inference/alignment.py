@@ -88,6 +88,7 @@ def recognition(
     find_misfits: bool,
     silences: Sequence[str],
     refine: Refine = list,
+    watch: Callable[[str], None] | None = None,
 ) -> Recognition:
     """Place a transcript in a recording, and return its phones, words and misfits.
 
@@ -106,6 +107,8 @@ def recognition(
         As for `speechctc.alignment.placement.place`.
     refine : callable
         Refines the boundaries.
+    watch : callable, optional
+        As for `speechctc.alignment.placement.place`.
 
     Raises
     ------
@@ -120,7 +123,7 @@ def recognition(
         check_fit(name, labels, posteriors.frames, seconds)
     from speechctc.alignment.placement import place  # late: it loads numba
 
-    placed = place(items, encode, posteriors, find_misfits, encode(silences))
+    placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
     if placed.score == -math.inf:
         if placed.is_exact:
             what, fix = f"its {seconds:.2f} s are too short for the transcript", "check that they belong together"

@@ -17,7 +17,7 @@ from speechctc.inference.streaming import (
     BLOCK_FRAMES,
     ActivityGate,
     cmn_blocks,
-    even_blocks,
+    local_cmn_blocks,
     logit_blocks,
     static_blocks,
 )
@@ -44,7 +44,7 @@ class Forward:
         self.net = checkpoint.net.eval()
 
     def in_blocks(
-        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, even: bool = False
+        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, local: bool = False
     ) -> Iterator[Logits]:
         """Yield the logits of one recording, each (n, classes), while its samples are read.
 
@@ -56,15 +56,15 @@ class Forward:
             Input frames in one pass of the net.
         gated : bool
             Remove the phones where the recording holds no speech (see `ActivityGate`).
-        even : bool
-            Bring a long recording to an even level first (see `even_blocks`).
+        local : bool
+            Centre the frames of a long recording on the second around each (see `local_cmn_blocks`).
         """
         static = static_blocks((torch.from_numpy(block) for block in samples), self.config.features)
-        static = even_blocks(static, self.config.features) if even else static
+        centred = local_cmn_blocks if local else cmn_blocks
 
         def logits(static: Iterable[Tensor]) -> Iterator[Logits]:
             model, features = self.config.model, self.config.features
-            for block in logit_blocks(cmn_blocks(static, features), self._forward_one, model, features, block_frames):
+            for block in logit_blocks(centred(static, features), self._forward_one, model, features, block_frames):
                 yield block.numpy()
 
         return ActivityGate(self.config, self.phones).blocks(static, logits) if gated else logits(static)

@@ -211,8 +211,7 @@ class Recogniser:
         >>> model.decode(np.zeros(16000), 16000).phones
         ()
         """
-        model_rate = self.config.features.sample_rate
-        with opened(recording, rate, channel, model_rate) as (name, blocks):
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(name, blocks.seconds, segments)
 
@@ -250,6 +249,7 @@ class Recogniser:
         channel: int | None = None,
         find_misfits: bool = False,
         silences: Sequence[str] = (),
+        watch: Callable[[str], None] = lambda text: None,
     ) -> Recognition:
         """Find the times of a transcript's words and phones in a recording of any length.
 
@@ -259,17 +259,18 @@ class Recogniser:
             As for `align`.
         items : Items
             The transcript.
-        find_misfits, silences
-            As for `speechctc.alignment.placement.place`; silences by name.
+        find_misfits, silences, watch
+            As for `speechctc.alignment.placement.place`; silences by name. `watch` is also told what the net has heard.
         """
         refine = refiner(recording, rate, channel, self.boundaries, self.phones)
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
+        opening = opened(recording, rate, channel, self.config.features.sample_rate)
+        with opening as (name, blocks), Posteriors(len(self.phones) + 1) as rows:
             check_phones(name, items, silences, self.inventory)
-            with Posteriors(len(self.phones) + 1) as posteriors:
-                for block in self.forward.in_blocks(blocks, even=True):
-                    posteriors.append(log_softmax(block))
-                segmenter = Segmenter(self.inventory, self.clock, self.calibration)
-                return recognition(name, blocks.seconds, items, posteriors, segmenter, find_misfits, silences, refine)
+            for block in self.forward.in_blocks(blocks, local=True):
+                rows.append(log_softmax(block))
+                watch(f"{self.clock.step * rows.frames:.0f} s heard")
+            segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+            return recognition(name, blocks.seconds, items, rows, segmenter, find_misfits, silences, refine, watch)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

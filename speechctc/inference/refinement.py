@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.boundaries.model import BoundaryModel
+from speechctc.boundaries.net import CONTEXT, step_of
 from speechctc.boundaries.phone_vectors import SILENCE, has_closures, spelled
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
@@ -87,16 +88,19 @@ def refined(
     arpabet, closures = is_arpabet(phones), has_closures(phones)
     labels = spelled([segment.phone for segment in segments], arpabet)
     pauses = SILENCE not in spelled(phones, arpabet)
-    window = _Window(blocks, model.rate)
+    window, step = _Window(blocks, model.rate), step_of(model.rate)
     result = list(segments)
     for part in _parts(segments):
         inside = segments[part.first : part.end]
         begin = max(inside[0].start - MARGIN, 0.0) if part.edges[0] else _cut(inside[0], True)
+        begin = step * int(begin / step + 1e-6)  # all parts have the same frames
         end = inside[-1].end + MARGIN if part.edges[1] else _cut(inside[-1], False)
         starts, ends = (np.array([getattr(each, name) for each in inside]) for name in ("start", "end"))
         rough = np.maximum(starts - begin, 0.0), np.minimum(ends, end) - begin
-        samples = window.take(begin, end)
-        placed = model.place(samples, labels[part.first : part.end], closures, *rough, pauses, part.edges)
+        before = min(begin, step * round(CONTEXT / step))
+        samples = window.take(begin - before, end + CONTEXT)
+        context = before, max(len(samples) / model.rate - before - (end - begin), 0.0)
+        placed = model.place(samples, labels[part.first : part.end], closures, *rough, pauses, part.edges, context)
         for k in range(part.own, part.until):
             if k > part.first or part.edges[0]:
                 result[k] = result[k]._replace(start=begin + float(placed.starts[k - part.first]))
@@ -152,7 +156,7 @@ class _Window:
 
     def take(self, start: float, end: float) -> Samples:
         """Return the samples between two times, as far as there are any; `start` never decreases much."""
-        first, last = int(start * self._rate), int(end * self._rate)
+        first, last = round(start * self._rate), round(end * self._rate)
         parts = [self._kept]
         have = self._first + len(self._kept)
         while have < last and (block := next(self._blocks, None)) is not None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.model_config import ModelConfig
 from speechctc.config.schema import Config
-from speechctc.features.filterbank import even_levels, frame_count, shift_samples, sliding_cmn_one, static_features
+from speechctc.features.filterbank import frame_count, local_cmn, shift_samples, sliding_cmn_one, static_features
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
@@ -67,8 +67,8 @@ def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tens
     return _in_windows(static, lambda frames: sliding_cmn_one(frames, config), config.center_reach)
 
 
-def even_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
-    """Yield static features at an even level (`features.even_levels`) if the recording is longer than the sliding mean.
+def local_cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+    """Yield static features after local CMN (`features.local_cmn`) if the recording is longer than the sliding mean.
 
     The mean of a shorter one is that of all of it, as of the utterances that nets are trained on.
 
@@ -82,10 +82,10 @@ def even_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Ten
     for piece in pieces:
         start.append(piece)
         if config.center_ms is not None and sum(map(len, start)) > most:
-            reach = config.stretch_frames, config.stretch_frames
-            yield from _in_windows(chain(start, pieces), lambda frames: even_levels(frames, config), reach)
+            behind, ahead = (max(each, 2 * config.stretch_frames) for each in config.center_reach)
+            yield from _in_windows(chain(start, pieces), lambda frames: local_cmn(frames, config), (behind, ahead))
             return
-    yield from start
+    yield from cmn_blocks(start, config)
 
 
 def _in_windows(

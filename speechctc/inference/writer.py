@@ -95,6 +95,9 @@ def deliver(delivery: Delivery, what: str, reporter: Reporter, aligned: bool = F
     """
     options, total = delivery.options, len(delivery.recordings)
     is_seen = options.file is None and options.folder is None and sys.stdout.isatty()
+    if is_seen and total == 1:  # nothing is seen until it is done
+        with reporter.progress(what, total):
+            delivery.results = list(delivery.results)
     with nullcontext(_nothing) if is_seen else reporter.progress(what, total) as advance:
         if options.folder is not None:
             delivery.to_folder(advance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -113,7 +114,8 @@ def align(
     seen = _Seen({}, [])
     # eSpeak NG reads one text at a time: not in the threads
     prepared = ((task, _items(task, recogniser.inventory, placing.pronouncer)) for task in tasks)
-    results = map_in_threads(lambda each: _place(recogniser, *each, options.channel, placing), prepared, options.jobs)
+    place = partial(_place, recogniser, options.channel, placing, reporter)
+    results = map_in_threads(lambda each: place(*each), prepared, options.jobs)
     delivery = Delivery([task.recording for task in tasks], seen.collect(results), options)
     status = deliver(delivery, "aligning", reporter, aligned=True)
     for line in [*(placing.pronouncer.notes() if placing.pronouncer else ()), *seen.lines]:
@@ -152,14 +154,25 @@ def _read(text: str, pronouncer: Pronouncer) -> list[Unit]:
 
 
 def _place(
-    recogniser: Recogniser, task: Task, items: Items | InputError, channel: int | None, placing: Placing
+    recogniser: Recogniser,
+    channel: int | None,
+    placing: Placing,
+    reporter: Reporter,
+    task: Task,
+    items: Items | InputError,
 ) -> Recognition:
     """Align one recording; if its transcript has times, compare the boundaries."""
     if isinstance(items, InputError):
         raise items
-    channel = task.recording.channel or channel
-    find = placing.find_misfits
-    result = recogniser.place(task.recording.path, items, channel=channel, find_misfits=find, silences=placing.silences)
+    path, channel = task.recording.path, task.recording.channel or channel
+    result = recogniser.place(
+        path,
+        items,
+        channel=channel,
+        find_misfits=placing.find_misfits,
+        silences=placing.silences,
+        watch=lambda text: reporter.beside(f"{path.name}: {text}"),
+    )
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result

@@ -42,6 +42,9 @@ def train_boundaries(
 ) -> str:
     """Train on the training split of a corpus, compare on dev, and write the model into the checkpoint's folder.
 
+    It is written if on dev its boundaries are not worse than those of the boundary model that it replaces, nor than
+    those between the net's spikes.
+
     Parameters
     ----------
     model : Path or None
@@ -62,9 +65,13 @@ def train_boundaries(
     Raises
     ------
     InputError
-        There is no such model, the corpus has no times, or the boundaries of dev become worse: nothing is saved.
+        There is no such model or it is the bundled one, the corpus has no times, or the boundaries of dev become
+        worse: nothing is saved.
     """
     folder = find_checkpoint(model)
+    if folder.resolve() == BUILT_IN.resolve():
+        fix = f"copy it with speechctc export mine --model {BUILT_IN.name}, and give --model mine"
+        raise InputError("the bundled model is part of the installation and is not changed", fix)
     recogniser = Recogniser.load(folder, "cpu")
     config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
     corpus = read_corpus(config.corpus)
@@ -78,17 +85,31 @@ def train_boundaries(
     start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
     further = start is not None and start.rate == rate
     trained = BoundaryModel(_trained(start if further else None, examples, reporter), rate)
-    before, after = (measure(recogniser, corpus.splits["dev"], each) for each in (None, trained))
-    text = f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times"
-    if before is None or after is None:
-        note = "; dev has no times, or other phones than the model: not compared"
-    elif after["median_error_ms"] > before["median_error_ms"]:
-        what = f"on dev the boundaries become worse: {_text(before)}; after: {_text(after)}"
-        raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
-    else:
-        note = f"\n  {before['boundaries']} boundaries of dev before: {_text(before)}\n  after: {_text(after)}"
+    note = _compared(recogniser, corpus.splits["dev"], trained)
     files.write_file(folder / FILE, trained.save)
-    return text + note
+    return f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times{note}"
+
+
+def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: BoundaryModel) -> str:
+    """Return how the trained boundary model compares with what it replaces.
+
+    Raises
+    ------
+    InputError
+        It is worse.
+    """
+    ways = {"between spikes": None, "by the boundary model so far": recogniser.boundaries, "by the new one": trained}
+    measured = {way: measure(recogniser, utterances, model) for way, model in ways.items() if model or "spikes" in way}
+    found = {way: errors for way, errors in measured.items() if errors is not None}
+    if not found:
+        return "; dev has no times, or other phones than the model: not compared"
+    *_, (_, new) = found.items()
+    best = min(found, key=lambda way: float(found[way]["median_error_ms"]))
+    if new["median_error_ms"] > found[best]["median_error_ms"]:
+        what = f"on dev the boundaries become worse: {best} {_text(found[best])}; by the new one {_text(new)}"
+        raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
+    lines = [f"\n  {way}: {_text(errors)}" for way, errors in found.items()]
+    return f"; {new['boundaries']} boundaries of dev" + "".join(lines)
 
 
 def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:

@@ -15,6 +15,7 @@ from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import AnyStretch, Items, Unit, phone_units
 
 PHONES = "abcdefgh"
+STEP = 0.02  # seconds from frame to frame
 Rows = NDArray[np.float32]
 
 
@@ -41,7 +42,7 @@ def placed(items: Items, rows: Rows, find_misfits: bool = False) -> Placement:
     with Posteriors(len(PHONES) + 1) as kept:
         for start in range(0, len(rows), 70):
             kept.append(rows[start : start + 70])
-        return place(items, encode, kept, find_misfits)
+        return place(items, encode, kept, STEP, find_misfits)
 
 
 def random_words(rng: np.random.Generator, count: int) -> list[str]:
@@ -100,6 +101,15 @@ def test_misfits_in_a_long_transcript(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stretch.first <= frames[1].first and stretch.end >= frames[-1].first and not stretch.wanted
 
 
+def test_a_search_tells_how_far_it_is() -> None:
+    told: list[str] = []
+    rows = spoken("abcdefgh", np.random.default_rng(3))
+    with Posteriors(len(PHONES) + 1) as kept:
+        kept.append(rows)
+        place(words("abcd efgh"), encode, kept, STEP, watch=told.append)
+    assert told[-1] == "path 100 %" and all(text.startswith("path ") for text in told)
+
+
 def test_a_word_that_stands_twice_is_said_once_unless_it_was_said_twice() -> None:
     rng = np.random.default_rng(10)
     given = random_words(rng, 60)
@@ -138,16 +148,18 @@ def two_phones(count: int) -> Items:
 def test_costs_are_those_of_what_fits_worse_than_its_neighbours() -> None:
     units = [unit for unit in two_phones(60) if isinstance(unit, Unit)]
     usual = [1.0 + 0.5 * (number % 5) for number in range(60)]  # quartiles 2.0 and 2.5
-    costs = learned_costs(fits(usual), units)
+    costs = learned_costs(fits(usual), units, STEP)
     inside = slice(10, 50)
     assert costs.missing[inside] == pytest.approx(2 * 4.0) and costs.gap[inside] == pytest.approx(3 * 4.0)
     assert costs.repeat[inside] == pytest.approx(2 * 2.5)
     odd = [30.0 if number == 25 else deficit for number, deficit in enumerate(usual)]
-    assert learned_costs(fits(odd), units).missing[25] == pytest.approx(8.0, abs=2.5)
+    assert learned_costs(fits(odd), units, STEP).missing[25] == pytest.approx(8.0, abs=2.5)
     worse = [deficit + 6 * (number >= 30) for number, deficit in enumerate(usual)]  # from there on the net fails
-    costs = learned_costs(fits(worse), units)
+    costs = learned_costs(fits(worse), units, STEP)
     assert costs.missing[10] == pytest.approx(8.0) and costs.missing[50] == pytest.approx(20.0)
-    assert (learned_costs(fits(usual[:5]), units[:5]).missing == 5.0).all()
+    longer_frames = learned_costs(fits(worse, 10), units, 2 * STEP)
+    assert longer_frames.missing == pytest.approx(costs.missing)
+    assert (learned_costs(fits(usual[:5]), units[:5], STEP).missing == 5.0).all()
 
 
 def test_words_without_room_do_not_seem_usual() -> None:
@@ -156,7 +168,7 @@ def test_words_without_room_do_not_seem_usual() -> None:
     lengths = np.array([20.0] * 30 + [1.0] * 40 + [20.0] * 30)
     ends = np.cumsum(lengths)
     units = [unit for unit in two_phones(100) if isinstance(unit, Unit)]
-    costs = learned_costs(Fits(np.arange(100), ends - lengths, ends, deficits), units)
+    costs = learned_costs(Fits(np.arange(100), ends - lengths, ends, deficits), units, STEP)
     assert costs.missing == pytest.approx(5.0)  # the least
 
 

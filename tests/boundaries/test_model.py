@@ -16,6 +16,7 @@ from speechctc.boundaries.net import BoundaryNet
 from speechctc.boundaries.phone_vectors import SILENCE
 from speechctc.boundaries.train import _gradients, step_count, train
 from speechctc.errors import InputError
+from speechctc.inference import refinement
 from speechctc.inference.refinement import refined
 from speechctc.inference.segmenter import Segment
 
@@ -112,6 +113,21 @@ def test_a_long_recording_is_refined_in_parts_as_well_as_a_short_one(model: Boun
     assert np.median(errors) < 0.004 and np.mean(errors < 0.02) > 0.98
     assert all(a.start < a.end <= b.start for a, b in zip(found, found[1:], strict=False))
     assert [each.phone for each in found] == [each.phone for each in segments]
+
+
+def test_boundaries_depend_little_on_where_a_recording_is_divided(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loudness and the colour of the sound change; what is subtracted from a frame must not depend on its part."""
+    rng = np.random.default_rng(11)
+    samples, labels, times = song(120, rng)
+    samples *= np.interp(np.arange(len(samples)), [0, len(samples)], [0.02, 1.0]).astype(np.float32)
+    segments = [Segment(*each, 1.0) for each in zip(labels, *rough_times(times, rng), strict=True)]
+    ways = []
+    for each in (60, 47, 30):
+        monkeypatch.setattr(refinement, "EACH", each)
+        ways.append([segment.start for segment in refined(segments, [samples], model, tuple(HERTZ))])
+    assert np.ptp(ways, axis=0).max() < 1e-3
 
 
 def test_a_minute_of_labelled_silence_is_not_looked_at_as_a_whole(

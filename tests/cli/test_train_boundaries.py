@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.boundaries.model import FILE
+from speechctc.boundaries.model import FILE, BoundaryModel
+from speechctc.boundaries.net import BoundaryNet
+from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
+from speechctc.metrics.boundary_errors import summary
+from speechctc.stages import train_boundaries as stage
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song
@@ -41,7 +47,7 @@ def corpus(here: Path) -> Path:
 def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, here: Path, tiny_model: Path) -> None:
     shutil.copytree(tiny_model / "best", "model")
     done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
-    assert done.status == 0 and "boundaries of dev before: median error" in done.out and "after:" in done.out
+    assert done.status == 0 and "boundaries of dev\n  between spikes: median error" in done.out
     before, after = (float(line.split("median error ")[1].split()[0]) for line in done.out.splitlines()[1:])
     assert after < 5 and after < before / 2
     assert speechctc("export", "exported", "--model", "model").status == 0
@@ -74,3 +80,24 @@ def test_boundaries_that_become_worse_are_not_kept(
     done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
     assert "on dev the boundaries become worse" in one_line_error(done)
     assert not Path("model", FILE).exists() and Recogniser.load(Path("model"), "cpu").boundaries is None
+
+
+def test_the_best_of_old_and_new_boundaries_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = BoundaryModel(BoundaryNet(), 16000), BoundaryModel(BoundaryNet(), 16000)
+    milliseconds = {None: 20.0, old: 5.0, new: 8.0}
+    monkeypatch.setattr(stage, "measure", lambda _, __, way: summary(np.full(3, milliseconds[way] / 1000)))
+    has = cast(Recogniser, SimpleNamespace(boundaries=old))
+    with pytest.raises(
+        InputError, match=r"by the boundary model so far median error 5\.0 ms.* by the new one .*8\.0 ms"
+    ):
+        stage._compared(has, (), new)
+    milliseconds[new] = 4.0
+    text = stage._compared(has, (), new)
+    assert [line.split("median error ")[1].split()[0] for line in text.splitlines()[1:]] == ["20.0", "5.0", "4.0"]
+    assert "so far" not in stage._compared(cast(Recogniser, SimpleNamespace(boundaries=None)), (), new)
+
+
+def test_the_bundled_model_is_not_changed(speechctc: Command, corpus: Path) -> None:
+    done = speechctc("train-boundaries", "--model", "english", *SETTINGS)
+    assert "the bundled model is part of the installation and is not changed" in one_line_error(done)
+    assert "speechctc export mine --model english" in done.err

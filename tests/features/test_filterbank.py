@@ -7,8 +7,8 @@ from speechctc.config.feature_config import FeatureConfig
 from speechctc.features.filterbank import (
     Moments,
     derivatives,
-    even_levels,
     frame_count,
+    local_cmn,
     net_input,
     sliding_cmn,
     sliding_cmn_one,
@@ -118,13 +118,20 @@ def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
     assert late.abs().max() < 1e-3  # zeros and nothing else around: no rounding error of the louder past is blown up
 
 
-def test_an_even_level_makes_a_quiet_speaker_as_loud_as_a_loud_one() -> None:
+def test_a_quiet_speaker_beside_a_loud_one_is_centred_as_when_alone() -> None:
     config = FeatureConfig(center_ms=(10_000, 5_000))
-    loud, quiet = noise(160_000), 0.03 * noise(160_000)
-    even = even_levels(static_features(torch.cat([loud, quiet]), config), config)
-    assert abs(float(even[200:700].mean() - even[1300:1800].mean())) < 0.1
-    alone = even_levels(static_features(quiet, config), config)
-    torch.testing.assert_close(even[1300:1800], alone[300:800], atol=0.3, rtol=0)
+    loud, quiet = noise(160_000), 0.1 * noise(160_000, 1)
+    both, alone = (local_cmn(static_features(each, config), config) for each in (torch.cat([loud, quiet]), quiet))
+    torch.testing.assert_close(both[1210:1800], alone[210:800], atol=1e-3, rtol=0)
+    assert both[:, :40].mean(0).abs().max() < 0.1
+
+
+def test_a_long_pause_does_not_become_as_loud_as_the_speech_around_it() -> None:
+    config = FeatureConfig(center_ms=(10_000, 5_000))
+    speech, pause = noise(64_000), 1e-3 * noise(96_000, 1)
+    centred = local_cmn(static_features(torch.cat([speech, pause, speech]), config), config)
+    assert abs(float(centred[100:350].mean())) < 0.3
+    assert float(centred[550:850].mean(1).max()) < -4  # it is 13.8 nats below the speech
 
 
 def test_a_louder_recording_gives_the_same_input_where_features_are_centred() -> None:

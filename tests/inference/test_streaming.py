@@ -20,14 +20,14 @@ from speechctc.config.load import load_config
 from speechctc.config.model_config import ModelConfig
 from speechctc.features.filterbank import (
     Moments,
-    even_levels,
     frame_count,
+    local_cmn,
     net_input,
     net_input_after_cmn,
     sliding_cmn_one,
     static_features,
 )
-from speechctc.inference.streaming import cmn_blocks, even_blocks, logit_blocks, static_blocks
+from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks, static_blocks
 from speechctc.model.net import MaxoutNet, receptive_field
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -112,14 +112,14 @@ def test_what_is_centred_in_blocks(center_ms: tuple[float, float] | None, sizes:
 
 
 @pytest.mark.parametrize("sizes", [[1, 7, 3], [150], [1000]])
-def test_an_even_level_in_blocks(sizes: list[int]) -> None:
-    """Only recordings that are longer than the sliding mean are changed."""
+def test_a_local_mean_in_blocks(sizes: list[int]) -> None:
+    """Recordings that are not longer than the sliding mean keep it."""
     config = FeatureConfig(mels=12, center_ms=(3000, 2000))
     static = 9 + torch.randn(700, 13)
     static[300:] += 7
-    for frames, expected in ((700, even_levels(static, config)), (500, static[:500])):
+    for frames, expected in ((700, local_cmn(static, config)), (500, sliding_cmn_one(static[:500], config))):
         pieces = [torch.from_numpy(piece) for piece in cut(static[:frames].numpy(), sizes)]
-        torch.testing.assert_close(torch.cat(list(even_blocks(pieces, config))), expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(torch.cat(list(local_cmn_blocks(pieces, config))), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("model", "features"), NETS)

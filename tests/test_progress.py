@@ -1,0 +1,34 @@
+"""Progress bars beside results on standard output."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+from rich.console import Console
+
+from speechctc.progress import Reporter
+
+
+def on_a_terminal() -> tuple[Reporter, io.StringIO]:
+    shown, reporter = io.StringIO(), Reporter()
+    reporter.console = Console(file=shown, force_terminal=True, width=120)
+    return reporter, shown
+
+
+def test_results_go_to_standard_output_while_a_bar_is_shown() -> None:
+    reporter, shown = on_a_terminal()
+    out = sys.stdout
+    with reporter.progress("decoding", 2) as advance:
+        assert sys.stdout is out
+        advance(1)
+    assert "decoding" in shown.getvalue()
+
+
+def test_a_text_is_shown_beside_the_bar_while_there_is_one() -> None:
+    reporter, shown = on_a_terminal()
+    reporter.beside("too early")
+    with reporter.progress("aligning", 1):
+        reporter.beside("a.wav: path 50 %")
+    reporter.beside("too late")
+    assert "a.wav: path 50 %" in shown.getvalue() and "too" not in shown.getvalue()
