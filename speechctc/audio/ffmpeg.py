@@ -43,7 +43,7 @@ def installed() -> str | None:
 
 def missing_for(paths: Iterable[Path]) -> str:
     """Return in words how many recordings need ffmpeg, if it is not installed; else ``""``."""
-    endings = Counter(path.suffix.lower() for path in paths if path.suffix.lower() in ENDINGS)
+    endings = Counter(path.suffix.lower() for path in paths if str(path).lower().endswith(ENDINGS) and path.suffix)
     if not endings or installed():
         return ""
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))

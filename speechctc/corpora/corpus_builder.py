@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from speechctc.audio import ffmpeg
@@ -116,7 +117,7 @@ class CorpusBuilder:
             self.warnings.append(f"corpus.ignore names labels that do not occur: {some(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
-            self.warnings += doubtful_labels(Counter(phone for utterance in everything for phone in utterance.phones))
+            self.warnings += doubtful_labels(Counter(chain.from_iterable(each.phones for each in everything)))
         return Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -138,7 +139,7 @@ class CorpusBuilder:
 
     def _find_phones(self) -> Inventory:
         """Return the labels of the training split; reject utterances of other splits that have other labels."""
-        phones = inventory_of(phone for utterance in self.utterances["train"] for phone in utterance.phones)
+        phones = inventory_of(chain.from_iterable(each.phones for each in self.utterances["train"]))
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
         looks = {spelling_key(phone): phone for phone in phones.phones}
         nearest = Notation(phones.phones)

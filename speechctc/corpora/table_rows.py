@@ -21,6 +21,7 @@ COLUMNS = "id, audio, and phones or words"
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
 _TRAITS = frozenset(TRAITS)
+_TEXTS = ("id", "audio", *OPTIONAL)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
@@ -111,8 +112,9 @@ def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
     reader = csv.reader(chain((header,), source), delimiter=delimiter, quoting=quoting)
     try:
         columns = _columns(next(reader), path, first + 1)
-        for fields in reader:
-            if any(field.strip(_SPACE) for field in fields):
+        for raw in reader:
+            fields = [field.strip(_SPACE) for field in raw]
+            if any(fields):
                 yield _delimited_row(columns, fields, first + reader.line_num)
     except csv.Error as error:
         raise InputError(f"{path}, line {first + reader.line_num}: {error}", "correct the line") from None
@@ -154,14 +156,11 @@ def _name(field: str) -> str:
 
 
 def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
-    while len(fields) > len(columns) and not fields[-1].strip(_SPACE):
+    while len(fields) > len(columns) and not fields[-1]:
         fields = fields[:-1]
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
-    row: dict[str, Any] = dict(zip(columns, [field.strip(_SPACE) for field in fields], strict=True))
-    for name, field in row.items():
-        if field.startswith('"'):
-            row[name] = _unquoted(field)
+    row: dict[str, Any] = dict(zip(columns, map(_unquoted, fields), strict=True))
     phones = row.setdefault("phones", "")
     if phones.startswith("["):
         try:
@@ -172,7 +171,7 @@ def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
 
 
 def _unquoted(field: str) -> str:
-    enclosed = field.startswith('"') and field.endswith('"') and len(field) > 1
+    enclosed = field[:1] == '"' == field[-1:] and len(field) > 1
     return field[1:-1].replace('""', '"') if enclosed else field
 
 
@@ -218,12 +217,15 @@ def _row(line: int, values: dict[str, Any]) -> Row:
         labels = tuple(phones)
     else:
         return Row(line, str(values["id"]), problem="phones are neither a line of labels nor a list of them")
-    id, audio, speaker, channel = [_text(values.get(name)) for name in ("id", "audio", *OPTIONAL)]
+    id, audio, speaker, channel = map(_text, map(values.get, _TEXTS))
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     words = values.get("words")
     if isinstance(words, list):
         words = " ".join(map(str, words))
-    named = () if _TRAITS.isdisjoint(values) else TRAITS
-    traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
+    traits = () if _TRAITS.isdisjoint(values) else _traits(values)
     return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words), traits=traits)
+
+
+def _traits(values: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))

@@ -23,6 +23,7 @@ from speechctc.errors import InputError
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
 _END_OF_LIST, _WORD, _PHONEME = 0, 1, 7
 _RATE, _PITCH = 1, 3
+_MOST_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
 _STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
 
 
@@ -117,6 +118,8 @@ class Synthesiser:
 
     _active: ClassVar[Synthesiser | None] = None
     """The synthesiser that the library works for: it has one voice and one callback."""
+    _choices: ClassVar[int] = 0
+    """How many voices were chosen since the library spoke."""
 
     def __init__(self, ipa: bool = False) -> None:
         self._library, self.data = _load()
@@ -187,6 +190,9 @@ class Synthesiser:
         if missing or not self._set(name, words_per_minute, pitch):
             raise InputError(f"eSpeak NG {self.version} has no voice {name}", "install espeakng-loader 0.2.4")
         self._choice = (name, words_per_minute, pitch)
+        Synthesiser._choices += 1
+        if Synthesiser._choices == _MOST_CHOICES:
+            self.speak("", keep=False)
 
     def _set(self, name: str, words_per_minute: int, pitch: int) -> bool:
         """Set a voice, a rate and a pitch; return whether there is such a voice."""
@@ -199,6 +205,7 @@ class Synthesiser:
     def speak(self, text: str, keep: bool = True) -> Speech:
         """Speak a text without control characters; without `keep`, samples are not kept."""
         self._activate()
+        Synthesiser._choices = 0
         self._blocks, self._phonemes, self._words, self._keep = [], [], [], keep
         encoded = text.encode()
         if self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None):

@@ -1,3 +1,4 @@
+import gc
 import json
 from pathlib import Path
 
@@ -339,3 +340,12 @@ def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings:
         (5, "3", ("x",), ""),
     ]
     assert table.note.endswith("the sheet 'data' is read, of 2")
+
+
+def test_garbage_is_collected_again_afterwards(recordings: Path) -> None:
+    """Reading turns the collection off for its time."""
+    read(recordings, train_tsv=HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n")
+    assert gc.isenabled()
+    with pytest.raises(InputError, match="no rows"):
+        read(recordings, train_tsv=HEADER)
+    assert gc.isenabled()

@@ -44,7 +44,7 @@ REFUSED = {("README.md", "speechctc decode new --format textgrid --out new", 2)}
 # Commands that are not run, by a pattern, and why.
 NOT_RUN = {
     r"pip install .*": "it changes the environment",
-    r"scripts/(demo|install|test|check)\b.*": "it installs an environment; continuous integration runs it",
+    r"scripts/(demo|demo_pythons|install|test|check)\b.*": "it installs an environment; continuous integration runs it",
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
     r"scripts/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",

@@ -83,7 +83,8 @@ def test_right_phones_follow_the_minimal_alignment_after_folding() -> None:
 
 
 def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:
-    assert Calibration.load(tmp_path) == Calibration() and Calibration().probability(0.7) == 0.7
+    plain = Calibration.load(tmp_path)
+    assert repr(plain) == repr(Calibration()) and plain.probability(0.7) == 0.7  # NaN: no == from 3.13 on
     kept = Calibration(0.5, 0.1, 0.004, 100, 0.2, 0.1, 0.9, "dev")
     kept.save(tmp_path)
     assert Calibration.load(tmp_path) == kept

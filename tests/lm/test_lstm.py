@@ -221,7 +221,7 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
         (text.replace('"format": 1', '"format": 7'), "of format 7"),
         (text.replace('"hidden": 7', '"hidden": 1000000000'), "the settings ask for .4000000000, 1000000000."),
         (text.replace('"a"', '"a\\u001b[2J"'), "control character"),
-        ("[" * 9000, "nested too deeply"),
+        ("[" * 100_000, "nested too deeply"),
     ):
         about.write_text(wrong)
         with pytest.raises(InputError, match=message):

@@ -3,6 +3,13 @@
 from speechctc.pronunciation.espeak import Synthesiser
 
 
+def test_no_phoneme_is_lost_where_many_voices_are_chosen_before() -> None:
+    synthesiser = Synthesiser()
+    for k in range(60):
+        synthesiser.choose(("m3", "f3")[k % 2], 160, 50)
+    assert [phoneme.name for phoneme in synthesiser.speak("shoe").phonemes][:2] == ["S", "u:"]
+
+
 def test_two_synthesisers_take_turns() -> None:
     ipa, own = Synthesiser(ipa=True), Synthesiser()
     ipa.choose("", 175, 50, "roa/it")
