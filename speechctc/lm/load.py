@@ -13,12 +13,13 @@ from speechctc.errors import InputError
 from speechctc.lm.arpa_reader import read_arpa
 from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
+from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.inventory import Inventory
 from speechctc.storage import files
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
-    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint.
+    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of the bundled one.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device
     InputError
         There is no language model, it is damaged, or it has another phone set.
     """
+    if not path.exists() and path == Path(BUILT_IN.name):
+        path = BUILT_IN
     if not path.exists():
         raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
     if path.is_file():
