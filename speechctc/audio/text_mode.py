@@ -21,8 +21,9 @@ from speechctc.audio.truncation import promised_and_there
 
 CR, LF = 13, 10
 FEWEST = 20_000  # bytes of sound; in fewer there may be no CR by chance
-LARGEST = 1 << 28  # bytes of sound that are mended
-RARE = 1000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
+LARGEST = 1 << 25  # bytes of sound that are mended: 17 minutes of 16 kHz
+RARE = 5000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
+MOST = 1 << 27  # bytes that are gone, times places where one may have been: bounds the memory
 GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a loud sample of noise costs 10
 NEAR = 400  # bytes
 
@@ -72,18 +73,18 @@ def _places(sound: Bytes, gone: int, channels: int, big_endian: bool) -> NDArray
     best places for s - 1.
     """
     feeds = np.flatnonzero(sound == LF)
-    if len(feeds) < gone:
+    if not gone <= len(feeds) <= MOST // gone:
         return None
-    rough = [_roughness(sound, parity, channels, big_endian) for parity in (0, 1)]
-    entered = rough[0][feeds]  # of all sound before each place, the best with s - 1 bytes back
+    ends = np.append(feeds, len(sound))
+    rough = [_roughness(sound, parity, channels, big_endian)[ends] for parity in (0, 1)]
+    entered = rough[0][:-1]  # of all sound before each place, the best with s - 1 bytes back
     last = []
     for s in range(1, gone + 1):
         own = rough[s % 2]
-        gain = entered - own[feeds]
-        least = np.minimum.accumulate(gain)
-        last.append(np.maximum.accumulate(np.where(gain <= least, np.arange(len(feeds)), 0)))
+        least = np.minimum.accumulate(gain := entered - own[:-1])
+        last.append(np.maximum.accumulate(np.where(gain <= least, np.arange(len(feeds), dtype=np.int32), 0)))
         total = float(least[-1] + own[-1])
-        entered = np.concatenate([[np.inf], least[:-1] + own[feeds[1:]]])
+        entered = np.concatenate([[np.inf], least[:-1] + own[1:-1]])
     if total > rough[0][-1] - GAIN * gone:
         return None
     places = [0] * gone
@@ -117,9 +118,8 @@ def _roughness(sound: Bytes, parity: int, channels: int, big_endian: bool) -> ND
     It is the sum of the logarithms of the steps from sample to sample of a channel.
     """
     length = (len(sound) - parity) // 2
-    samples = sound[parity : parity + 2 * length].view(">i2" if big_endian else "<i2").astype(np.int64)
-    steps = np.log1p(np.abs(samples[channels:] - samples[:-channels]))
+    samples = sound[parity : parity + 2 * length].view(">i2" if big_endian else "<i2").astype(np.int32)
+    steps = np.log1p(np.abs(samples[channels:] - samples[:-channels]), dtype=np.float32)
     total = np.zeros(len(sound) + 1)
-    ends = parity + 2 * (np.arange(len(steps)) + channels + 1)
-    total[ends] = steps
-    return np.cumsum(total)
+    total[parity + 2 * (channels + 1) :: 2][: len(steps)] = steps
+    return np.cumsum(total, out=total)
