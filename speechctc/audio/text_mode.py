@@ -21,7 +21,7 @@ from speechctc.audio.truncation import promised_and_there
 
 CR, LF = 13, 10
 FEWEST = 20_000  # bytes of sound; in fewer there may be no CR by chance
-LARGEST = 1 << 25  # bytes of sound that are mended: 17 minutes of 16 kHz
+LARGEST = 1 << 25  # bytes of sound that are mended; MOST is usually reached earlier
 RARE = 5000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
 MOST = 1 << 27  # bytes that are gone, times places where one may have been: bounds the memory
 GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a loud sample of noise costs 10
