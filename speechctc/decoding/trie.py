@@ -68,6 +68,7 @@ class Ngram:
             "log_prob": self.log_prob,
             "backoff": self.backoff[:inner],
             "unseen": np.array(self.unseen),
+            "classes": np.array(self.classes),
         }
         return {f"ngram.{name}": torch.from_numpy(values) for name, values in arrays.items()}
 
@@ -82,6 +83,8 @@ class Ngram:
         ValueError
             The tensors are not those of an n-gram over so many classes.
         """
+        if (own := tensors["ngram.classes"].sum().item()) != classes:
+            raise ValueError(f"an n-gram over {own:g} classes, where {classes} are wanted")
         starts, token, children = (tensors[f"ngram.{name}"].numpy().astype(np.int64) for name in INDICES)
         log_prob, backoff = (tensors[f"ngram.{name}"].double().numpy() for name in ("log_prob", "backoff"))
         unseen = tensors["ngram.unseen"].double().numpy()

@@ -222,6 +222,7 @@ def test_broken_strings_are_refused() -> None:
         {"backoff": tensors["ngram.backoff"] + torch.inf},
         {"unseen": torch.tensor([0.0, 1.0])},
         {"unseen": torch.tensor(torch.nan)},
+        {"classes": torch.tensor(5)},
     ):
         with pytest.raises(ValueError, match="n-gram"):
             PhoneLM.from_tensors({**tensors, **{f"ngram.{name}": values for name, values in wrong.items()}}, 4)

@@ -65,7 +65,7 @@ def test_a_damaged_ngram_is_said(run: Path, tmp_path: Path) -> None:
     for number, classes in enumerate((len(PHONES), len(PHONES) + 2)):
         wrong = dataclasses.replace(checkpoint, lm=PhoneLM.learn([[1]], classes, 2))
         save_checkpoint(tmp_path / str(number), wrong)
-        with pytest.raises(InputError, match=f"damaged .an n-gram over {classes} classes, the net has 5"):
+        with pytest.raises(InputError, match=f"damaged .an n-gram over {classes} classes, where 5 are wanted"):
             load_checkpoint(tmp_path / str(number))
     save_checkpoint(tmp_path / "cut", checkpoint)
     file = tmp_path / "cut" / "lm.safetensors"
