@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.synthetic_sound import one_thread
 from speechctc.errors import InputError
 from speechctc.storage import files
+from speechctc.storage.text_files import read_text
+
+Row = dict[str, Any]
 
 
 def make_once(
@@ -39,6 +44,35 @@ def make_once(
         with one_thread():
             files.write_folder(root, make)
     return _made_before(root, marker, name, wanted)
+
+
+def write_rows(folder: Path, rows: Mapping[str, Sequence[Row]]) -> int:
+    """Write the table of each split, ``<split>.jsonl``; return the number of all rows."""
+    for split, each in rows.items():
+        files.write_text(
+            folder / f"{split}.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in each) + "\n"
+        )
+    return sum(map(len, rows.values()))
+
+
+def read_rows(root: Path, about: dict[str, Any]) -> dict[str, list[Row]]:
+    """Read the tables that `write_rows` wrote.
+
+    Raises
+    ------
+    InputError
+        Utterances are missing: the marker `about` says how many were made.
+    """
+    rows = {
+        split: [json.loads(line) for line in read_text(root / f"{split}.jsonl").text.splitlines()] for split in SPLITS
+    }
+    count = sum(map(len, rows.values()))
+    if count != about["utterances"]:
+        raise InputError(
+            f"{root}: {count} utterances of the {about['utterances']} that were made",
+            "move the folder aside; the corpus is then made again",
+        )
+    return rows
 
 
 def _made_before(root: Path, marker: str, name: str, wanted: dict[str, Any]) -> dict[str, Any]:

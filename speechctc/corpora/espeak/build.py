@@ -8,7 +8,6 @@ tables of the utterances: id, audio, speaker, words, phones, times, with audio p
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -22,7 +21,7 @@ from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import Speaker, cast
-from speechctc.corpora.made_once import make_once
+from speechctc.corpora.made_once import make_once, write_rows
 from speechctc.corpora.synthetic_sound import RATE, record
 from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Speech, Synthesiser
@@ -107,17 +106,15 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
     native = Counter(piece.label for each in made for piece in each.pieces if piece.language == "")
     notation = Notation(sorted(native))
     seconds = 0.0
-    rows: dict[str, list[str]] = {split: [] for split in SPLITS}
+    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for each in made:
         phones = notation.write([piece.label for piece in each.pieces])
         if not phones:
             (folder / each.row["audio"]).unlink()
             continue
         seconds += each.row.pop("seconds")
-        rows[each.split].append(json.dumps({**each.row, "phones": phones}, ensure_ascii=False))
-    for split, lines in rows.items():
-        files.write_text(folder / f"{split}.jsonl", "\n".join(lines) + "\n")
-    about = {"espeak": version[0], "utterances": sum(map(len, rows.values())), "seconds": seconds}
+        rows[each.split].append({**each.row, "phones": phones})
+    about = {"espeak": version[0], "utterances": write_rows(folder, rows), "seconds": seconds}
     files.write_json(folder / MARKER, wanted | about | {"nearest": notation.nearest})
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
+from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.espeak.build import languages_of, make_corpus
+from speechctc.corpora.made_once import read_rows
 from speechctc.errors import InputError
 from speechctc.phones.matching import is_arpabet
 from speechctc.pronunciation.english import cmu_sources
 from speechctc.pronunciation.notation import Notation
-from speechctc.storage.text_files import read_text
 
 Times = tuple[tuple[float, float], ...]
 
@@ -34,18 +33,11 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
     builder = CorpusBuilder.for_config(config)
     english = all(language.lower().startswith("en") for language in languages_of(config))
     notation = _Labels(builder, english)
-    for split in SPLITS:
-        for line in read_text(root / f"{split}.jsonl").text.splitlines():
-            builder.utterances[split].append(_utterance(json.loads(line), root, notation))
-    count = sum(len(builder.utterances[split]) for split in SPLITS)
-    if count != about["utterances"]:
-        raise InputError(
-            f"{root}: {count} utterances of the {about['utterances']} that were made",
-            "move the folder aside; the corpus is then made again",
-        )
+    for split, rows in read_rows(root, about).items():
+        builder.utterances[split] += [_utterance(row, root, notation) for row in rows]
     builder.notes.append(
-        f"corpus of eSpeak NG {about['espeak']} in {', '.join(languages_of(config))}: {count} utterances, "
-        f"{about['seconds'] / 60:.0f} minutes; the voices and sentences of dev and test are not in training"
+        f"corpus of eSpeak NG {about['espeak']} in {', '.join(languages_of(config))}: {about['utterances']} utterances,"
+        f" {about['seconds'] / 60:.0f} minutes; the voices and sentences of dev and test are not in training"
     )
     if near := about.get("nearest"):
         pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))

@@ -6,7 +6,6 @@ The folder is laid out as that of `speechctc.corpora.espeak.build`; ``flite.json
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +22,9 @@ from speechctc.corpora.demo.voices import sentences as own_sentences
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import EACH, LEVELS, divided, said
 from speechctc.corpora.flite.voices import Speech, find_voices, speak
-from speechctc.corpora.made_once import make_once
+from speechctc.corpora.made_once import make_once, read_rows, write_rows
 from speechctc.corpora.synthetic_sound import RATE, record
-from speechctc.errors import InputError
 from speechctc.storage import files
-from speechctc.storage.text_files import read_text
 
 MARKER = "flite.json"
 LAYOUT = 1  # version of the folder's layout and the labels
@@ -57,21 +54,16 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
     """
     about = _make_corpus(root, config.flite)
     builder = CorpusBuilder.for_config(config)
-    for split in SPLITS:
-        for line in read_text(root / f"{split}.jsonl").text.splitlines():
-            row = json.loads(line)
+    for split, rows in read_rows(root, about).items():
+        for row in rows:
             labels, kept = builder.labels(row["phones"])
             times = tuple((float(row["times"][k][0]), float(row["times"][k][1])) for k in kept)
             builder.utterances[split].append(
                 Utterance(row["id"], root / row["audio"], tuple(labels), row["speaker"], times)
             )
-    count = sum(len(builder.utterances[split]) for split in SPLITS)
-    if count != about["utterances"]:
-        what = f"{root}: {count} utterances of the {about['utterances']} that were made"
-        raise InputError(what, "move the folder aside; the corpus is then made again")
     builder.notes.append(
-        f"corpus of flite's voices {', '.join(about['voices'])}: {count} utterances, {about['seconds'] / 60:.0f}"
-        " minutes; the sentences of dev and test are not in training, their voices are"
+        f"corpus of flite's voices {', '.join(about['voices'])}: {about['utterances']} utterances,"
+        f" {about['seconds'] / 60:.0f} minutes; the sentences of dev and test are not in training, their voices are"
     )
     return builder.to_corpus(config.dev_share, without_dev=False)
 
@@ -95,7 +87,7 @@ def _make_corpus(root: Path, config: FliteConfig) -> dict[str, Any]:
 def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
     voices = find_voices()
     lines = cast(config, sentences, voices)
-    rows: dict[str, list[str]] = {split: [] for split in SPLITS}
+    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     seconds = 0.0
     with ThreadPoolExecutor(TOGETHER) as pool:
         speeches = pool.map(lambda line: speak(line.text, line.voice, line.stretch, line.pitch), lines)
@@ -103,11 +95,9 @@ def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wan
             if speech.phones and np.any(speech.samples):
                 rng = np.random.default_rng([config.seed, number])
                 row, length = _write(folder, number, line, speech, config.noise_db, rng)
-                rows[line.split].append(json.dumps(row, ensure_ascii=False))
+                rows[line.split].append(row)
                 seconds += length
-    for split, written in rows.items():
-        files.write_text(folder / f"{split}.jsonl", "\n".join(written) + "\n")
-    about = {"voices": voices, "utterances": sum(map(len, rows.values())), "seconds": seconds}
+    about = {"voices": voices, "utterances": write_rows(folder, rows), "seconds": seconds}
     files.write_json(folder / MARKER, wanted | about)
 
 
