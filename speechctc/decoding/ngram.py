@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.decoding.kneser_ney import Labels, estimate
-from speechctc.decoding.trie import ROOT, START, Integers, Ngram
+from speechctc.decoding.trie import ROOT, START, Integers, Ngram, are_log_probs
 from speechctc.errors import InputError
 
 END = 0  # column of the end of a sequence
@@ -112,14 +112,15 @@ class PhoneLM:
         """
         if "lm.next_state" not in tensors:
             return cls.of(Ngram.from_tensors(tensors, classes))
-        log_probs = tensors["lm.log_probs"].float().contiguous().numpy()
-        next_state = tensors["lm.next_state"].contiguous().numpy()
-        fits = log_probs.ndim == 2 and log_probs.size and log_probs.shape == next_state.shape
-        if not fits or next_state.dtype not in (np.int16, np.int32):
-            raise ValueError(f"an n-gram's tables of shapes {log_probs.shape} and {next_state.shape}")
+        reals, states = tensors["lm.log_probs"], tensors["lm.next_state"]
+        if not reals.is_floating_point() or states.dtype not in (torch.int16, torch.int32):
+            raise ValueError(f"an n-gram's tables of types {reals.dtype} and {states.dtype}")
+        if reals.ndim != 2 or not reals.numel() or reals.shape != states.shape:
+            raise ValueError(f"an n-gram's tables of shapes {tuple(reals.shape)} and {tuple(states.shape)}")
+        log_probs, next_state = reals.float().contiguous().numpy(), states.contiguous().numpy()
         if log_probs.shape[1] != classes:
             raise ValueError(f"an n-gram over {log_probs.shape[1]} classes, where {classes} are wanted")
-        if not np.isfinite(log_probs).all() or next_state.min() < 0 or next_state.max() >= len(next_state):
+        if not are_log_probs(log_probs) or next_state.min() < 0 or next_state.max() >= len(next_state):
             raise ValueError("an n-gram with impossible probabilities or states")
         return cls(log_probs, next_state.astype(np.int32))
 

@@ -17,8 +17,10 @@ Reals = NDArray[np.float64]
 START = 0  # the token before the first phone; phones are the tokens from 1; the end is the token `classes`
 ROOT = 0  # the node of the empty string
 INDICES = ("starts", "token", "children")
+REALS = ("log_prob", "backoff", "unseen")
 LONGEST = 64  # tokens of a string in a file
 FLOOR = -99 * float(np.log(10))  # log(0) in ARPA files
+LARGEST = 1e9  # of a log probability in a file; sums of a few must not overflow in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +87,18 @@ class Ngram:
         """
         if (own := tensors["ngram.classes"].sum().item()) != classes:
             raise ValueError(f"an n-gram over {own:g} classes, where {classes} are wanted")
-        starts, token, children = (tensors[f"ngram.{name}"].numpy().astype(np.int64) for name in INDICES)
-        log_prob, backoff = (tensors[f"ngram.{name}"].double().numpy() for name in ("log_prob", "backoff"))
-        unseen = tensors["ngram.unseen"].double().numpy()
+        indices, reals = ([tensors[f"ngram.{name}"] for name in names] for names in (INDICES, REALS))
+        if not all(each.is_floating_point() for each in reals) or any(
+            each.is_floating_point() or each.is_complex() for each in indices
+        ):
+            raise ValueError(f"an n-gram of numbers of types {[each.dtype for each in (*indices, *reals)]}")
+        starts, token, children = (each.numpy().astype(np.int64) for each in indices)
+        log_prob, backoff, unseen = (each.double().numpy() for each in reals)
         shapes = [values.shape for values in (token, log_prob, children, backoff, starts, unseen)]
         nodes, inner = len(token), len(children)
         if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:
             raise ValueError(f"an n-gram's tables of shapes {shapes}")
-        if not all(np.isfinite(values).all() for values in (log_prob, backoff, unseen)):
+        if not all(are_log_probs(values) for values in (log_prob, backoff, unseen)):
             raise ValueError("an n-gram with impossible probabilities")
         if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
             raise ValueError("an n-gram whose strings do not fit together")
@@ -160,6 +166,11 @@ class Ngram:
     def has_children(self) -> NDArray[np.bool_]:
         """By node, whether a longer string begins with it; shape = (nodes,)."""
         return np.bincount(self.parent[1:], minlength=len(self.parent)) > 0
+
+
+def are_log_probs(values: NDArray[np.floating]) -> bool:
+    """Return whether all values are finite and small enough to be summed."""
+    return bool((np.abs(values) <= LARGEST).all())
 
 
 def _levels_fit(starts: Integers, children: Integers, nodes: int, classes: int) -> bool:

@@ -27,12 +27,19 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
         raise InputError(f"{out}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
     require_matplotlib()
     written.refuse_changed([out], overwrite)
-    runs = {str(folder): _epochs(folder) for folder in dict.fromkeys(folders)}
+    runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(folders)}
     written.write_bytes(out, draw_curves(runs, form), overwrite)
     return [_line(name, epochs) for name, epochs in runs.items()]
 
 
-def _epochs(folder: Path) -> list[dict[str, Any]]:
+def read_epochs(folder: Path) -> list[dict[str, Any]]:
+    """Return what a run says of its epochs.
+
+    Raises
+    ------
+    InputError
+        The folder holds no epochs, or a line of them is not complete.
+    """
     run = Run(folder)
     if not run.metrics.exists():
         what = "no metrics.jsonl in it" if folder.is_dir() else "no such folder"

@@ -190,6 +190,8 @@ def test_broken_tables_are_refused() -> None:
         {"lm.next_state": following - 1},
         {"lm.next_state": following.long()},
         {"lm.log_probs": torch.full_like(probs, torch.nan)},
+        {"lm.log_probs": probs - 1e38},
+        {"lm.log_probs": probs.to(torch.complex64)},
     ):
         with pytest.raises(ValueError, match="n-gram"):
             PhoneLM.from_tensors({**tensors, **wrong}, 4)
@@ -222,6 +224,9 @@ def test_broken_strings_are_refused() -> None:
         {"backoff": tensors["ngram.backoff"] + torch.inf},
         {"unseen": torch.tensor([0.0, 1.0])},
         {"unseen": torch.tensor(torch.nan)},
+        {"log_prob": tensors["ngram.log_prob"] - 1e300},
+        {"log_prob": tensors["ngram.log_prob"].to(torch.complex128)},
+        {"token": token.double() * torch.nan},
         {"classes": torch.tensor(5)},
     ):
         with pytest.raises(ValueError, match="n-gram"):

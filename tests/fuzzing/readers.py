@@ -37,7 +37,7 @@ from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.plugins.elan import read_spans
 from speechctc.progress import Reporter
 from speechctc.pronunciation.dictionary import read_dictionary
-from speechctc.stages.plot import plot
+from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.training.distributed import Ranks
@@ -349,6 +349,7 @@ READERS: dict[str, Reader] = {
     "tuned": Reader(seeds.tuned_files, _tuned, MODEL),
     "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
     "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),
+    "metrics": Reader(seeds.metrics, lambda: read_epochs(Path("run")), ("epoch", "loss", "dev_per")),
     "plot": Reader(seeds.metrics, _plot, ("epoch", "loss", "dev_per"), makes=("curves.png", ".speechctc"), cheap=False),
     "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
     "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
