@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,9 +78,6 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # The first optimiser imports torch._dynamo, which keeps a reference to the process group if there is one. Gloo's
-    # threads would then outlive the group, and one that frees a tensor while Python shuts down aborts the process.
-    importlib.import_module("torch._dynamo")
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from speechctc.devices import DTYPES, resident_memory, total_memory
+from speechctc.devices import autocast, resident_memory, total_memory
 from speechctc.training.train_step import Learner
 
 MIB = 2**20
+PROBE = 64  # frames of an utterance by which the memory of a batch is measured
 
 
 @dataclass(frozen=True)
@@ -84,29 +84,42 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
 
 
 def _activations(learner: Learner, utterances: int, frames: int) -> int:
-    """Run the net on torch's meta device, which holds shapes only, and sum the sizes of what autograd saves.
+    """Estimate from a small batch, since what autograd saves grows with the batch.
 
-    The backward pass additionally needs a gradient as large as the largest of them. The features and the logits are
-    float32 in every precision.
+    The backward pass additionally needs a gradient as large as the largest tensor that is saved. The features and the
+    logits are float32 in every precision. (Torch's meta device would do without a batch; but its arithmetic is that of
+    torch's compiler, which takes 3 s to load.)
     """
-    config, frames = learner.config, learner.augmenter.most_frames(frames)
-    utterances *= config.train.views
-    low = DTYPES.get(learner.precision)
-    net = copy.deepcopy(learner.net).to("meta").train()
+    config = learner.config
+    frames = utterances * config.train.views * learner.augmenter.most_frames(frames)
+    one, two = (_saved(learner, count) for count in (1, 2))
+    saved = sum(two) - sum(one)  # without what does not grow with the batch, such as weights in another precision
+    largest = min(max(two, default=0) / 2, saved)
+    inputs = 4 * config.features.channels * config.features.static_dims
+    logits = 3 * 4 * (learner.net.output.out_channels / config.model.time_stride)
+    return int(frames * ((saved + largest) / PROBE + inputs + logits))
+
+
+def _saved(learner: Learner, utterances: int) -> list[int]:
+    """Run the net on some silence and return the bytes of each tensor that autograd saves."""
+    config, net = learner.config, learner.net
     kept: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         if not isinstance(tensor, torch.nn.Parameter):
-            kept[id(tensor.untyped_storage())] = tensor
+            kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    shape = (utterances, config.features.channels, config.features.static_dims, frames)
-    features = torch.empty(shape, device="meta").contiguous(memory_format=torch.channels_last)
-    lengths = torch.empty(utterances, dtype=torch.int64, device="meta")
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
-        logits, _ = net(features, lengths)
-    sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
-    share = 0.5 if low is not None else 1.0
-    inputs: int = features.numel() * 4 + 3 * logits.numel() * 4
-    activations: float = share * (sum(sizes) + max(sizes, default=0))
-    return int(activations) + inputs
+    shape = (utterances, config.features.channels, config.features.static_dims, PROBE)
+    features = torch.zeros(shape, device=learner.device).contiguous(memory_format=torch.channels_last)
+    lengths = torch.full((utterances,), PROBE, device=learner.device)
+    devices = [learner.device] if learner.device.type == "cuda" else []
+    was_training = net.training
+    with (
+        torch.random.fork_rng(devices),
+        saved_tensors_hooks(keep, lambda tensor: tensor),
+        autocast(learner.device, learner.precision),
+    ):
+        net.train()(features, lengths)
+    net.train(was_training)
+    return [tensor.untyped_storage().nbytes() for tensor in kept.values()]

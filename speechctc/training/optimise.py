@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.config.train_config import TrainConfig
+from speechctc.training.optimizers import SGD, AdamW, Optimizer
 
 
 @dataclass(frozen=True)
@@ -85,56 +86,52 @@ def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
     ]
 
 
-def build_optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
+def build_optimizer(net: nn.Module, stage: Stage) -> Optimizer:
     """Build the stage's optimiser. Biases and normalisation weights have no weight decay."""
     groups = [
         {"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": stage.weight_decay},
         {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    if stage.optimizer == "adam":
-        return torch.optim.AdamW(groups, lr=stage.lr, fused=True)
-    return torch.optim.SGD(groups, lr=stage.lr, fused=True)
+    return {"adam": AdamW, "sgd": SGD}[stage.optimizer](groups, stage.lr)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_rate(optimizer: Optimizer, rate: float) -> None:
     """Set the learning rate of every group."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
     """Return the optimiser's state as named tensors: ``optimizer.<parameter number>.<name>``."""
-    state = optimizer.state_dict()["state"]
     return {
-        f"optimizer.{number}.{name}": torch.as_tensor(value).contiguous()
-        for number, entry in state.items()
-        for name, value in entry.items()
-        if value is not None
+        f"optimizer.{number}.{name}": value.contiguous()
+        for number, parameter in enumerate(optimizer.parameters)
+        for name, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Load what `optimizer_tensors` returned.
 
-    Fused optimisers need the state in the memory layout of its parameter (channels last, for example).
+    Fused functions need the state in the memory layout of its parameter (channels last, for example).
 
     Raises
     ------
     ValueError, LookupError
         It is the state of another net.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
+    parameters = optimizer.parameters
     for name, tensor in tensors.items():
         kind, _, rest = name.partition(".")
-        if kind == "optimizer":
-            number, _, key = rest.partition(".")
+        number, _, key = rest.partition(".")
+        if kind == "optimizer" and key in optimizer.KEPT:
             like = parameters[int(number)]
-            if tensor.ndim and tensor.shape != like.shape:
-                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, its weights {tuple(like.shape)}")
-            laid_out = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
-            state.setdefault(int(number), {})[key] = laid_out
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+            laid_out = torch.zeros((), device=like.device) if key == "step" else torch.empty_like(like)
+            if tensor.shape != laid_out.shape:
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, not {tuple(laid_out.shape)}")
+            optimizer.state.setdefault(like, {})[key] = laid_out.copy_(tensor)
+    if any(state.keys() != set(optimizer.KEPT) for state in optimizer.state.values()):
+        raise ValueError("the state of a parameter is not whole")
 
 
 class WeightEMA:

@@ -87,9 +87,9 @@ class Learner:
         with self.clock("reduce"):
             self.ranks.sum_gradients(self.net.parameters())
         with self.clock("optimiser"):
-            self.scaler.unscale_(self.optimizer)
+            self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks only for what ours has
             self.norms.clip(self.net.parameters())
-            self.scaler.step(self.optimizer)
+            self.scaler.step(self.optimizer)  # type: ignore[arg-type]
             self.scaler.update()
             if self.ema is not None:
                 self.ema.update(self.net, number)
@@ -160,7 +160,7 @@ class Learner:
         """
         parts = self._parts(batch)
         while True:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
             torch.manual_seed(seed)
             try:
                 losses = [self._backward(part, phones) for part in (batch.split(parts) if batch else [])]

@@ -41,9 +41,10 @@ from pathlib import Path
 import torch
 
 from speechctc.training.distributed import process_group
+from speechctc.training.optimizers import SGD
 
 with process_group(torch.device("cpu")) as ranks:
-    torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+    SGD([{"params": [*torch.nn.Linear(2, 2).parameters()], "weight_decay": 0.0}], 0.1).step()
     ranks.wait()
 names = [(thread / "comm").read_text() for thread in Path("/proc/self/task").iterdir()]
 assert not [name for name in names if "gloo" in name], names

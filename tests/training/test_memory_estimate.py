@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,7 +60,21 @@ def test_half_precision_halves_the_activations(extracted: Path, here: Path) -> N
     assert 0.5 < half / full < 0.75
 
 
-def test_nothing_is_allocated_for_it(extracted: Path, here: Path) -> None:
-    trainer = trainer_of(extracted, here / "r")
+def test_a_batch_of_any_size_is_estimated_and_nothing_is_changed(extracted: Path, here: Path) -> None:
+    trainer = trainer_of(extracted, here / "r", "model.dropout=0.5")
+    weights = [value.clone() for value in trainer.learner.net.parameters()]
+    random = torch.random.get_rng_state()
     assert estimate(trainer.learner, (1000, 10**6), 0).activations > 2**40
-    assert torch.device("cpu") == trainer.learner.device
+    assert torch.equal(random, torch.random.get_rng_state())
+    assert all(map(torch.equal, weights, trainer.learner.net.parameters()))
+    assert not any(value.grad is not None for value in trainer.learner.net.parameters())
+
+
+def test_a_start_of_training_does_not_load_torchs_compiler(extracted: Path, here: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.train_helpers import run_once;"
+        "run_once(Path(sys.argv[1]), Path('r'), 'train.epochs=1');"
+        "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
+    )
+    root = Path(__file__).parent.parent.parent
+    subprocess.run([sys.executable, "-c", code, extracted], check=True, env={**os.environ, "PYTHONPATH": str(root)})

@@ -1,9 +1,12 @@
+import copy
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from speechctc.config.train_config import FinetuneConfig, TrainConfig
 from speechctc.training.optimise import build_optimizer, optimizer_tensors, restore_optimizer, set_rate, stages
+from speechctc.training.optimizers import SGD, AdamW, Optimizer
 
 
 def test_the_rate_rises_and_falls() -> None:
@@ -29,7 +32,7 @@ def test_an_optimiser_put_back_goes_on_to_the_bit(optimizer: str) -> None:
     torch.manual_seed(0)
     inputs = torch.randn(6, 4, 3)
 
-    def steps(net: nn.Module, opt: torch.optim.Optimizer, part: torch.Tensor) -> None:
+    def steps(net: nn.Module, opt: Optimizer, part: torch.Tensor) -> None:
         for x in part:
             opt.zero_grad()
             net(x).square().sum().backward()
@@ -51,3 +54,91 @@ def test_an_optimiser_put_back_goes_on_to_the_bit(optimizer: str) -> None:
 def test_biases_do_not_decay() -> None:
     groups = build_optimizer(nn.Linear(3, 2), stages(TrainConfig(weight_decay=0.5))[0]).param_groups
     assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(1, 0.5), (1, 0.0)]
+
+
+class TwoParts(nn.Module):
+    """A net of which the second part is not always used, with weights in another memory layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 3, (2, 1)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.second = nn.Linear(3, 5)
+
+    def forward(self, x: Tensor, both: bool) -> Tensor:
+        x = self.first(x)
+        return self.second(x.mean((2, 3))) if both else x
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_the_steps_are_those_of_torchs_class(name: str) -> None:
+    torch.manual_seed(3)
+    ours = TwoParts()
+    theirs = copy.deepcopy(ours)
+    stage = stages(TrainConfig(optimizer=name, lr=0.03, weight_decay=0.2))[0]
+    mine = build_optimizer(ours, stage)
+    groups = [{**group, "params": []} for group in mine.param_groups]
+    for parameter in theirs.parameters():
+        groups[parameter.dim() <= 1]["params"].append(parameter)
+    torchs = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}[name](groups, lr=0.03, fused=True)
+    for k in range(7):
+        x = torch.randn(4, 2, 3, 2)
+        for net, optimizer in ((ours, mine), (theirs, torchs)):
+            optimizer.zero_grad()
+            net(x, both=k not in (0, 4)).square().sum().backward()
+            for group in optimizer.param_groups:
+                group["lr"] = 0.03 / (k + 1)
+            optimizer.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a, b)
+    state = torchs.state_dict()["state"]
+    saved = optimizer_tensors(mine)
+    assert saved.keys() == {f"optimizer.{k}.{key}" for k, each in state.items() for key in each if name == "adam"}
+    assert all(torch.equal(value, state[int(key.split(".")[1])][key.split(".")[2]]) for key, value in saved.items())
+
+
+@pytest.mark.parametrize("kind", [AdamW, SGD])
+def test_a_gradient_scaler_scales_and_leaves_out_steps_that_are_not_finite(kind: type[Optimizer]) -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 2.0]))
+    plain = nn.Parameter(weight.detach().clone())
+    optimizer, other = (kind([{"params": [p], "weight_decay": 0.1}], 0.1) for p in (weight, plain))
+    scaler = torch.amp.grad_scaler.GradScaler("cpu", init_scale=2.0**10, growth_interval=1)
+    for k, factor in enumerate((1.0, float("inf"), 3.0)):
+        before = weight.detach().clone()
+        for p, scale in ((weight, scaler.scale), (plain, lambda loss: loss)):
+            p.grad = None
+            scale((p * factor).sum()).backward()
+        if k != 2:
+            scaler.unscale_(optimizer)  # type: ignore[arg-type]
+        scaler.step(optimizer)  # type: ignore[arg-type]
+        scaler.update()
+        if k == 1:
+            assert torch.equal(weight, before) and scaler.get_scale() == 2.0**10
+        else:
+            other.step()
+            torch.testing.assert_close(weight, plain)
+    assert not {"found_inf", "grad_scale"} & vars(optimizer).keys()
+    if kind is AdamW:
+        assert optimizer.state[weight]["step"] == 2
+
+
+def test_a_state_that_is_not_whole_or_of_another_net_is_refused() -> None:
+    stage = stages(TrainConfig())[0]
+    net = nn.Linear(3, 2)
+    first = build_optimizer(net, stage)
+    net(torch.ones(1, 3)).sum().backward()
+    first.step()
+    saved = optimizer_tensors(first)
+    assert len(saved) == 6
+    for wrong in (
+        {"optimizer.0.exp_avg": torch.ones(2, 4)},
+        {"optimizer.0.exp_avg": torch.tensor(1.0)},
+        {"optimizer.1.step": torch.ones(2)},
+        {"optimizer.2.step": torch.tensor(1.0)},
+        {"optimizer.x.step": torch.tensor(1.0)},
+    ):
+        with pytest.raises((ValueError, LookupError)):
+            restore_optimizer(build_optimizer(net, stage), {**saved, **wrong})
+    with pytest.raises(ValueError, match="not whole"):
+        restore_optimizer(
+            build_optimizer(net, stage), {name: v for name, v in saved.items() if name != "optimizer.1.step"}
+        )
