@@ -41,7 +41,7 @@ def hunt(
     inputs: int,
     seconds: float,
     seed: int,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> Tally:
     """Try inputs on readers, one after the other.
 
@@ -54,7 +54,7 @@ def hunt(
         For each reader, if that is over first.
     seed : int
     tell : callable
-        Hears of findings when they are made.
+        Is given each finding when it is made.
     """
     tally = Tally()
     left = list(readers)
@@ -70,7 +70,13 @@ class _Worker:
     """One worker process, and what it says."""
 
     def __init__(
-        self, readers: Sequence[str], inputs: int, seconds: float, seed: int, tally: Tally, tell: Callable[[str], None]
+        self,
+        readers: Sequence[str],
+        inputs: int,
+        seconds: float,
+        seed: int,
+        tally: Tally,
+        tell: Callable[[dict[str, Any]], None],
     ) -> None:
         self.readers, self.seed, self.tally, self.tell = readers, seed, tally, tell
         self.reader, self.folder, self.before, self.begun = readers[0], Path(), 0, False
@@ -127,15 +133,12 @@ class _Worker:
         known = {(each["reader"], each["fault"]) for each in self.tally.findings}
         if (record["reader"], record["fault"]) not in known:
             self.tally.findings.append(record)
-            self.tell(f"{record['reader']}: {record['fault']}")
+            self.tell(record)
 
 
-def save(findings: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """Write findings as files that can be tried again; return them."""
+def save(record: dict[str, Any], folder: Path) -> None:
+    """Write a finding as a file that can be tried again."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for record in findings:
-        digest = hashlib.sha256(record["fault"].encode()).hexdigest()[:8]
-        paths.append(folder / f"{record['reader']}-{digest}.json")
-        paths[-1].write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return paths
+    digest = hashlib.sha256(record["fault"].encode()).hexdigest()[:8]
+    path = folder / f"{record['reader']}-{digest}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
