@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -117,7 +118,9 @@ class Decoded:
         self._done += len(block)
         if len(block) < frames:
             self._ended = True
-            if self._process.wait() != 0:
+            assert self._process.stdout is not None
+            more = os.read(self._process.stdout.fileno(), 1)  # it would wait for ever for a pipe that nobody reads
+            if more or self._process.wait() != 0:
                 raise self._failure(f"it is cut off after {self._done / self.samplerate:.1f} s")
         return block
 
@@ -156,9 +159,10 @@ class Decoded:
 
 
 def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[bytes]:
-    """Start ffmpeg, which writes the first sound track as float WAV with the rate and channels of the recording.
+    """Start ffmpeg, which writes the first sound track as float AU with the rate and channels of the recording.
 
-    The first `skipped` seconds are left out.
+    The first `skipped` seconds are left out. AU may be of any length; a WAV file ends at 4 GiB, 3 hours of stereo at
+    48 kHz.
     """
     program = installed()
     if program is None:
@@ -169,7 +173,7 @@ def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[byte
         "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS,
         *(("-ss", str(skipped)) if skipped else ()), "-i", f"file:{path}",
         "-map", "0:a:0", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",
-        "-f", "wav", "-c:a", "pcm_f32le", "pipe:1",
+        "-f", "au", "-c:a", "pcm_f32be", "pipe:1",
     ]
     # fmt: on
     try:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -33,6 +34,7 @@ STORED = {  # first bytes of other files, and their endings
 }
 HEAD = 12  # first bytes that are read to tell the format
 PIPED = 1 << 16  # bytes copied at a time
+UNKNOWN = 2**31 - 2**20  # bytes, about, that the header of a WAV file names at least where its length is not known
 
 
 class Blocks:
@@ -118,8 +120,9 @@ def opened_stdin(
     head = _read_head(sys.stdin.fileno())
     ending = ".m4a" if head[4:8] == b"ftyp" else next((STORED[sign] for sign in STORED if head.startswith(sign)), None)
     if ending is None:
-        with _streamed(head) as file:
-            yield Blocks(file, Path("-"), rate, max(int(file.samplerate * seconds), 1), channel)
+        pipe = _Pipe(head)
+        with pipe.open() as file:
+            yield _Live(pipe, file, Path("-"), rate, max(int(file.samplerate * seconds), 1), channel)
         return
     say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
@@ -146,26 +149,58 @@ def _store(head: bytes, path: Path) -> None:
             file.write(data)
 
 
-def _streamed(head: bytes) -> soundfile.SoundFile:
-    """Open standard input, whose first bytes were read, through a pipe that repeats them."""
-    if head and not head.startswith(STREAMED):
-        raise _not_sound("format not recognised")
-    reading, writing = os.pipe()
-    threading.Thread(target=_pass_on, args=(head, sys.stdin.fileno(), writing), daemon=True).start()
-    try:
-        return soundfile.SoundFile(reading, closefd=True)
-    except soundfile.LibsndfileError as error:
-        raise _not_sound(words(error)) from None
+class _Pipe:
+    """A pipe that repeats the first bytes of standard input, which were read, and passes on the others.
+
+    Attributes
+    ----------
+    passed : int
+        Bytes so far.
+    """
+
+    def __init__(self, head: bytes) -> None:
+        if head and not head.startswith(STREAMED):
+            raise _not_sound("format not recognised")
+        self.passed = 0
+        self._reading, writing = os.pipe()
+        threading.Thread(target=self._pass_on, args=(head, sys.stdin.fileno(), writing), daemon=True).start()
+
+    def open(self) -> soundfile.SoundFile:
+        """Open the sound in it."""
+        try:
+            return soundfile.SoundFile(self._reading, closefd=True)
+        except soundfile.LibsndfileError as error:
+            raise _not_sound(words(error)) from None
+
+    def goes_on(self) -> bool:
+        """Wait for another byte; return whether there is one."""
+        return bool(os.read(self._reading, 1))
+
+    def _pass_on(self, data: bytes, source: int, target: int) -> None:
+        with suppress(OSError):  # the reader has closed the pipe
+            while data:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(target, view) :]
+                self.passed += len(data)
+                data = os.read(source, PIPED)
+        os.close(target)
 
 
-def _pass_on(data: bytes, source: int, target: int) -> None:
-    with suppress(OSError):  # the reader has closed the pipe
-        while data:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(target, view) :]
-            data = os.read(source, PIPED)
-    os.close(target)
+class _Live(Blocks):
+    """What is read live. Programs that do not know how long a WAV will be name 2 or 4 GiB; libsndfile ends there."""
+
+    def __init__(self, pipe: _Pipe, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._pipe = pipe
+
+    def _read(self) -> Iterator[NDArray[np.float32]]:
+        yield from super()._read()
+        if self._pipe.passed >= UNKNOWN and self._pipe.goes_on():
+            raise InputError(
+                f"standard input: its header says that it ends after {self.seconds:.1f} s, but more follows",
+                "send AU, which may be of any length (ffmpeg -f au), or raw samples (--raw RATE)",
+            )
 
 
 def _not_sound(reason: str) -> InputError:

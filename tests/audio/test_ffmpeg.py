@@ -56,6 +56,7 @@ def test_what_ffmpeg_writes_is_what_is_read(tmp_path: Path, sound: Sound, monkey
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert "-nostdin" in arguments and f"file:{path}" in arguments
     assert arguments[arguments.index("-protocol_whitelist") + 1] == "file,pipe"
+    assert arguments[arguments.index("-f") + 1] == "au", "WAV ends at 4 GiB"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,18 @@ def test_what_ffmpeg_cannot_decode_is_said_in_a_line(
     with pytest.raises(InputError, match=message) as caught:
         sound_file.read(tmp_path / "a.m4a", 16000)
     assert "\n" not in str(caught.value)
+
+
+def test_what_follows_the_end_that_a_header_names_is_not_waited_for(
+    tmp_path: Path, sound: Sound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch, f"{WRITE}\nsys.stdout.buffer.write(bytes(10**7))")
+    raw = bytearray((tmp_path / "decoded.wav").read_bytes())
+    at = raw.index(b"data") + 4
+    raw[at : at + 4] = (8 * 22050).to_bytes(4, "little")
+    (tmp_path / "decoded.wav").write_bytes(raw)
+    with pytest.raises(InputError, match="cut off after 0.5 s"):
+        sound_file.info(tmp_path / "a.m4a")
 
 
 def test_a_recording_is_decoded_once_to_be_measured(

@@ -211,6 +211,24 @@ def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]
         pipe.close()
 
 
+def test_a_wav_that_goes_on_after_the_end_in_its_header(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header can name 4 GiB at most; shorter here."""
+    sound = wav(SONG, "PCM_16")
+    at = sound.index(b"data") + 4
+    cut = sound[:at] + (len(sound) // 2 // 2 * 2).to_bytes(4, "little") + sound[at + 4 :]
+    pipe_in(cut + bytes(10**6))
+    whole = speechctc("decode", "-")
+    assert whole.status == 0 and whole.out.split() == SONG[: len(whole.out.split())], "what follows may be anything"
+    monkeypatch.setattr("speechctc.audio.stream.UNKNOWN", 1000)
+    pipe_in(cut + bytes(10**6))
+    told = speechctc("decode", "-")
+    assert told.status != 0 and "but more follows; send AU" in told.err
+    pipe_in(sound)
+    assert speechctc("decode", "-").status == 0
+
+
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
 def test_wav_from_standard_input(
     speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], subtype: str
