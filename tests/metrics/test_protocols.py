@@ -48,6 +48,11 @@ def test_kaldi_counts_a_silence_that_is_taken_for_a_phone_and_one_that_is_insert
     assert counts(kaldi(), "pau pau h#", "") == (0, 0, 0, 3)
 
 
+@pytest.mark.parametrize("reference", ["pau aa", "aa pau"])
+def test_kaldi_rather_takes_a_silence_for_missing_than_a_phone(reference: str) -> None:
+    assert counts(kaldi(), reference, "b") == (1, 0, 0, 2)
+
+
 def test_kaldi_aligns_as_sclite_by_its_costs_not_by_the_fewest_errors() -> None:
     # 5 substitutions cost 20, 6 deletions and insertions that keep 2 right ones cost 18
     assert counts(kaldi(), "aa b d eh f", "eh f g m n") == (0, 3, 3, 5)

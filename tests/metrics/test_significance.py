@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from speechctc.metrics.per import DRAWS
 from speechctc.metrics.significance import compare_errors, matched_pairs
 
 
@@ -17,6 +18,39 @@ def test_matched_pairs_of_equal_few_or_shifted_errors() -> None:
     assert matched_pairs(np.ones(5), np.ones(5)) == 1.0
     assert matched_pairs(np.ones(1), np.zeros(1)) == 1.0
     assert matched_pairs(np.ones(5), np.zeros(5)) == 0.0
+
+
+def test_two_utterances_are_enough_for_matched_pairs() -> None:
+    # differences 1 and 3: mean 2, deviation sqrt(2), W = 2 / (sqrt(2) / sqrt(2)) = 2; the normal table: p = 0.04550
+    assert matched_pairs(np.array([1.0, 1]), np.array([2.0, 4])) == pytest.approx(0.0455, abs=1e-5)
+
+
+def test_the_bootstrap_by_its_definition() -> None:
+    rng = np.random.default_rng(5)
+    first, second = rng.integers(0, 8, (2, 40)) + np.array([[0.0], [0.5]])
+    phones = rng.integers(10, 30, 40).astype(float)
+    test = compare_errors(first, second, phones, [""] * 40, seed=3)
+    draws = np.random.default_rng(3)
+    rates = np.empty(DRAWS)
+    for k in range(DRAWS):
+        rows = draws.integers(40, size=40)
+        rates[k] = 100 * (second - first)[rows].sum() / phones[rows].sum()
+    assert test.difference == pytest.approx(100 * (second - first).sum() / phones.sum())
+    np.testing.assert_allclose((test.low, test.high), np.percentile(rates, [2.5, 97.5]))
+    assert test.p_bootstrap == pytest.approx(2 * min((rates <= 0).mean(), (rates >= 0).mean()))
+    assert 0.01 < test.p_bootstrap < 0.99, "else it would not tell"
+
+
+def test_the_smallest_p_is_that_of_half_a_draw() -> None:
+    test = compare_errors(np.zeros(50), np.ones(50), np.full(50, 10.0), [""] * 50)
+    assert test.p_bootstrap == pytest.approx(1 / DRAWS)
+
+
+def test_recordings_without_phones_say_nothing() -> None:
+    none = np.zeros(3)
+    test = compare_errors(none, none + 1, none, [""] * 3)
+    assert (test.low, test.high, test.p_bootstrap, test.difference) == (0, 0, 1, 300)
+    assert not test.is_significant
 
 
 def test_a_difference_of_many_speakers_is_found() -> None:
