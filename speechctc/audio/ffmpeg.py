@@ -17,6 +17,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio.rates import check_rate
 from speechctc.errors import InputError
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
@@ -93,6 +94,11 @@ class Decoded:
             self.close()
             raise error from None
         self.samplerate, self.channels = int(self._file.samplerate), int(self._file.channels)
+        try:
+            check_rate(self.samplerate, path)
+        except InputError:
+            self.close()
+            raise
         self._done = skipped * self.samplerate
         self._ended = False
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import soundfile
 
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
+from speechctc.audio.rates import check_rate
 from speechctc.audio.text_mode import mended
 from speechctc.errors import InputError
 
@@ -58,6 +59,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     if file.frames == 0:
         file.close()
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
+    check_rate(file.samplerate, path)
     whole = mended(path, file)
     if whole is None:
         return file

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from speechctc.audio import truncation
 from speechctc.audio.ffmpeg import measure
 from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
-from speechctc.audio.resampling import resample
+from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.text_mode import Mended
 from speechctc.errors import InputError
 
@@ -97,9 +97,22 @@ def read(
     """
     with open_sound(path, stretch[0] if stretch else 0.0) as file:
         file_rate = int(file.samplerate)
-        blocks = list(stretch_blocks(file, path, channel, stretch))
-    mono = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-    return resample(mono, file_rate, rate), len(mono) / file_rate
+        blocks = _Counted(stretch_blocks(file, path, channel, stretch))
+        # Copies, since a piece is a part of a larger array.
+        pieces = [piece.copy() for piece in resample_blocks(blocks, file_rate, rate)]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), blocks.samples / file_rate
+
+
+class _Counted:
+    """Blocks, and how many samples they had."""
+
+    def __init__(self, blocks: Iterator[NDArray[np.float32]]) -> None:
+        self._blocks, self.samples = blocks, 0
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for block in self._blocks:
+            self.samples += len(block)
+            yield block
 
 
 def cut_short(path: Path) -> str:

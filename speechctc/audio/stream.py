@@ -16,6 +16,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.opening import Sound, open_sound, words
+from speechctc.audio.rates import check_rate
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.sound_file import BLOCK, mono_blocks
 from speechctc.errors import InputError
@@ -122,6 +123,7 @@ def opened_stdin(
     if ending is None:
         pipe = _Pipe(head)
         with pipe.open() as file:
+            check_rate(file.samplerate, "standard input")
             yield _Live(pipe, file, Path("-"), rate, max(int(file.samplerate * seconds), 1), channel)
         return
     say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")

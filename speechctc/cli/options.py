@@ -129,7 +129,7 @@ RawOption = Annotated[
     typer.Option(
         "--raw",
         metavar="RATE",
-        min=1,
+        min=1000,
         help="Standard input has no header: 16-bit little-endian mono samples at RATE Hz.",
     ),
 ]

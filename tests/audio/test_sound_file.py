@@ -1,4 +1,5 @@
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -237,3 +238,23 @@ def test_a_stretch_is_what_the_whole_has_there(tmp_path: Path, ending: str) -> N
         assert np.allclose(part, wanted, atol=1e-6)
     with pytest.raises(InputError, match=r"no sound at 30.00 s|none of its samples"):
         sound_file.read(path, rate, stretch=(30.0, 31.0))
+
+
+@pytest.mark.parametrize("rate", [1, 999])
+def test_a_rate_too_low_for_speech_is_refused(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(2000), rate)
+    for read in (sound_file.info, lambda path: sound_file.read(path, 16000)):
+        with pytest.raises(InputError, match=f"a.wav: its sample rate is {rate} Hz, too low for speech"):
+            read(tmp_path / "a.wav")
+    soundfile.write(tmp_path / "b.wav", np.zeros(2000), 1000)
+    assert sound_file.read(tmp_path / "b.wav", 16000)[1] == 2.0
+
+
+def test_reading_a_recording_takes_little_more_memory_than_its_samples(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros((60 * 96000, 2)), 96000)
+    sound_file.read(tmp_path / "a.wav", 16000)
+    tracemalloc.start()
+    samples, _ = sound_file.read(tmp_path / "a.wav", 16000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * samples.nbytes + 2**24, "at its own rate it would be 6 times as much, before it is joined"

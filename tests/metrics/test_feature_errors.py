@@ -63,3 +63,16 @@ def test_labels_that_are_no_phones_are_named() -> None:
 
 def test_nothing_spoken_has_no_errors() -> None:
     assert score([([], [])], ["a", "sil"]).rate == 0.0
+
+
+def test_a_phone_too_many_and_one_that_is_far_off_count_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_errors, "find_spec", lambda name: None)
+    assert score([(["p"], ["p", "t"])], ["p", "t", "a"]).rate == 100.0
+    assert distance("p", "a") > FAR
+    found = score([(["p"], ["a"]), (["p"], ["p"])], ["p", "t", "a"])
+    assert (found.rate, found.low, found.high) == (50.0, 0.0, 100.0)
+
+
+def test_features_of_segments_by_hand() -> None:
+    assert feature_errors._whole((1, 0, -1)) == pytest.approx(2.5 / 3)
+    assert feature_errors._substitution((1, 0, -1, 1), (-1, 0, 0, 1)) == pytest.approx(1.5 / 4)
