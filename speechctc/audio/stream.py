@@ -116,7 +116,7 @@ def opened_stdin(
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
         with soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **raw) as file:
-            yield Blocks(file, Path("-"), rate, max(int(raw_rate * seconds), 1), channel)
+            yield Blocks(file, Path("-"), rate, _size(raw_rate, seconds), channel)
         return
     head = _read_head(sys.stdin.fileno())
     ending = ".m4a" if head[4:8] == b"ftyp" else next((STORED[sign] for sign in STORED if head.startswith(sign)), None)
@@ -124,7 +124,7 @@ def opened_stdin(
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file.samplerate, "standard input")
-            yield _Live(pipe, file, Path("-"), rate, max(int(file.samplerate * seconds), 1), channel)
+            yield _Live(pipe, file, Path("-"), rate, _size(file.samplerate, seconds), channel)
         return
     say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
@@ -135,6 +135,11 @@ def opened_stdin(
                 yield blocks
         except InputError as error:
             raise InputError(error.what.replace(str(path), "standard input"), error.fix) from None
+
+
+def _size(rate: int, seconds: float) -> int:
+    """Return the samples of a block; a damaged header may name any rate."""
+    return min(max(int(rate * seconds), 1), BLOCK)
 
 
 def _read_head(stdin: int) -> bytes:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from speechctc.boundaries.net import BoundaryNet, Floats, frames_of, time_of
+from speechctc.boundaries.net import BoundaryNet, Floats, feature_config, frames_of, time_of
 from speechctc.boundaries.phone_vectors import SILENCE, phone_vectors
 from speechctc.errors import InputError
 from speechctc.storage.tensor_file import load_weights, save_tensors
@@ -165,9 +165,11 @@ class BoundaryModel:
                 about = file.metadata() or {}
             if about.get("format") != FORMAT:
                 raise ValueError
+            rate = int(about["rate"])
+            feature_config(rate)  # refuses a rate that is none
             net = BoundaryNet()
             net.load_state_dict(load_weights(path))
-            return cls(net, int(about["rate"]))
+            return cls(net, rate)
         except (SafetensorError, KeyError, RuntimeError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, FiniteFloat
+
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.synthetic_sound import one_thread
 from speechctc.errors import InputError
@@ -14,6 +16,16 @@ from speechctc.storage import files
 from speechctc.storage.text_files import read_text
 
 Row = dict[str, Any]
+
+
+class _Spoken(BaseModel):
+    """An utterance that a synthesiser spoke."""
+
+    id: str
+    audio: str
+    phones: list[str]
+    speaker: str
+    times: list[tuple[FiniteFloat, FiniteFloat]]
 
 
 def make_once(
@@ -61,17 +73,31 @@ def read_rows(root: Path, about: dict[str, Any]) -> dict[str, list[Row]]:
     Raises
     ------
     InputError
-        Utterances are missing: the marker `about` says how many were made.
+        A row is damaged; or utterances are missing: the marker `about` says how many were made.
     """
-    rows = {
-        split: [json.loads(line) for line in read_text(root / f"{split}.jsonl").text.splitlines()] for split in SPLITS
-    }
+    rows = {split: _read_table(root / f"{split}.jsonl") for split in SPLITS}
     count = sum(map(len, rows.values()))
     if count != about["utterances"]:
         raise InputError(
             f"{root}: {count} utterances of the {about['utterances']} that were made",
             "move the folder aside; the corpus is then made again",
         )
+    return rows
+
+
+def _read_table(path: Path) -> list[Row]:
+    rows = []
+    for number, line in enumerate(read_text(path).text.splitlines(), start=1):
+        try:
+            row = _Spoken.model_validate_json(line)
+        except ValueError:
+            row = None
+        if row is None or len(row.times) != len(row.phones):
+            raise InputError(
+                f"{path}, line {number}: not an utterance that was made here",
+                "move the folder aside; the corpus is then made again",
+            )
+        rows.append(row.model_dump())
     return rows
 
 

@@ -80,7 +80,7 @@ class Document:
         for number, entry in enumerate(self.journal.read(), start=1):
             try:
                 self._history.apply(entry)
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
                 what = f"{self.journal.path}, line {number}: does not fit the lines before it"
                 raise InputError(what, "mend the journal, or move it away to begin from the TextGrid") from None
         self._read_grid()

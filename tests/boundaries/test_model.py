@@ -210,6 +210,10 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
     (tmp_path / FILE).write_bytes(content.replace(b'"format":"1"', b'"format":"9"'))
     with pytest.raises(InputError, match="not a boundary model"):
         BoundaryModel.load(tmp_path)
+    for rate in (0, 2**31, -1):
+        BoundaryModel(model.net, rate).save(tmp_path / FILE)
+        with pytest.raises(InputError, match="not a boundary model"):
+            BoundaryModel.load(tmp_path)
 
 
 def test_small_corpora_are_not_learned_by_heart() -> None:

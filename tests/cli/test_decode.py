@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -227,6 +228,21 @@ def test_a_wav_that_goes_on_after_the_end_in_its_header(
     assert told.status != 0 and "but more follows; send AU" in told.err
     pipe_in(sound)
     assert speechctc("decode", "-").status == 0
+
+
+@pytest.mark.parametrize(("rate", "status"), [(2**31 - 1, 0), (999, 2)])
+def test_a_wav_from_standard_input_whose_header_names_a_wrong_rate(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], rate: int, status: int
+) -> None:
+    sound = bytearray(wav(SONG, "PCM_16"))
+    sound[24:28] = rate.to_bytes(4, "little")
+    pipe_in(bytes(sound))
+    tracemalloc.start()
+    done = speechctc("decode", "-")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert done.status == status and (status == 0 or "standard input: its sample rate is 999 Hz" in done.err)
+    assert peak < 2**29, "a block of 0.1 s alone would be 800 MiB"
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])

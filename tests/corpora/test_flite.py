@@ -84,7 +84,13 @@ def test_it_is_made_once_and_again_the_same(program: Path, tmp_path: Path) -> No
     with pytest.raises(InputError, match="made with utterances=40 instead of 50"):
         read_corpus(config(tmp_path, flite=FliteConfig(text=tmp_path / "text.txt", utterances=50, words=(2, 9))))
     next((tmp_path / "corpus").glob("train/*/*.flac")).unlink()
-    (tmp_path / "corpus" / "train.jsonl").write_text("")
+    table = tmp_path / "corpus" / "train.jsonl"
+    whole = table.read_text()
+    for damaged in (whole[:-9], whole.replace('"phones"', '"words"'), whole.replace("[[", "[[NaN], [", 1)):
+        table.write_text(damaged)
+        with pytest.raises(InputError, match=r"train.jsonl, line \d+: not an utterance that was made here"):
+            read_corpus(config(tmp_path))
+    table.write_text("")
     with pytest.raises(InputError, match="8 utterances of the 40 that were made"):
         read_corpus(config(tmp_path))
 

@@ -192,12 +192,13 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
     assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
 
 
-def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)  # the user's own may be read-only
     monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", os.path.join("somewhere", "else"))
     assert cubins.cache_folder() == Path("somewhere/else/speechctc")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cubins.cache_folder() == Path.home() / ".cache" / "speechctc"
+    assert cubins.cache_folder() == tmp_path / ".cache" / "speechctc"
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:

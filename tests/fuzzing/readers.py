@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from speechctc.audio import sound_file, stream
@@ -17,9 +19,11 @@ from speechctc.audio.channels import channels_differ
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import find_recordings, ids, left_out, sibling_file
 from speechctc.audio.textgrids import read_tiers
+from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
 from speechctc.corpora import timit_files
+from speechctc.corpora.made_once import read_rows
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
@@ -34,12 +38,15 @@ from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
-from speechctc.plugins.elan import read_spans
+from speechctc.plugins.elan import read_parameters, read_spans
 from speechctc.progress import Reporter
 from speechctc.pronunciation.dictionary import read_dictionary
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe
+from speechctc.studio.document import Document
+from speechctc.studio.edits import edit
+from speechctc.studio.phones import check_order
 from speechctc.training.distributed import Ranks
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run
@@ -236,6 +243,26 @@ def _dictionary() -> None:
         found.word_with(phone)
 
 
+def _boundaries() -> None:
+    model = BoundaryModel.load(Path())
+    assert model is not None
+    model.place(np.zeros(model.rate // 5, np.float32), ["a"], False, np.array([0.05]), np.array([0.15]), True)
+
+
+def _corrections() -> None:
+    """Open the labels of a recording as the studio does, and ask for an edit."""
+    document = Document(Path("a.wav"))
+    document.text()
+    phones = list(document.phones)
+    try:
+        request = json.loads(Path("request.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(request, dict):  # the server refuses others
+        edit(phones, document.seconds, request).apply(phones)
+        check_order(phones, document.seconds)
+
+
 def _tuned() -> None:
     path = Path("tuned.json")
     for entry in read_tuned(path):
@@ -347,6 +374,16 @@ READERS: dict[str, Reader] = {
     ),
     "lstm": Reader(seeds.lstms, _language_model, (*MODEL, "settings", "hidden", "embedding.weight")),
     "tuned": Reader(seeds.tuned_files, _tuned, MODEL),
+    "boundaries": Reader(seeds.boundaries, _boundaries, MODEL, cheap=False),
+    "corrections": Reader(
+        seeds.corrections, _corrections, ("what", "old", "new", "undo", "wrote", *GRID), given=("a.wav",)
+    ),
+    "parameters": Reader(
+        seeds.elan_parameters,
+        lambda: read_parameters(Path("parameters.xml").read_bytes()),
+        (*"<>&'", "<!DOCTYPE", "<!ENTITY", "param", "?>"),
+    ),
+    "spoken": Reader(seeds.spoken_rows, lambda: read_rows(Path(), {"utterances": 6}), ("times", "phones")),
     "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
     "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),
     "metrics": Reader(seeds.metrics, lambda: read_epochs(Path("run")), ("epoch", "loss", "dev_per")),

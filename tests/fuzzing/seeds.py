@@ -18,6 +18,8 @@ import yaml
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf_text import eaf_text
+from speechctc.boundaries.model import BoundaryModel
+from speechctc.boundaries.net import BoundaryNet
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.decoding.ngram import PhoneLM
@@ -30,6 +32,7 @@ from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.phones.inventory import inventory_of
 from speechctc.progress import Reporter
+from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import ResumeState
@@ -345,3 +348,51 @@ def streams() -> list[Files]:
     """Return recordings that standard input takes."""
     kinds = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")]
     return [{"a.wav": recording(*kind)} for kind in (*kinds, ("AIFF", "PCM_16"), ("NIST", "PCM_16"))]
+
+
+@lru_cache
+def _boundaries() -> Files:
+    torch.manual_seed(1)
+    with tempfile.TemporaryDirectory() as name:
+        BoundaryModel(BoundaryNet(), 16000).save(Path(name) / "boundaries.safetensors")
+        return _read(Path(name))
+
+
+def boundaries() -> list[Files]:
+    return [_boundaries()]
+
+
+def corrections() -> list[Files]:
+    """Return a recording, its TextGrid and the journal of the studio, and a request of the page."""
+    requests = (
+        {"what": "relabel", "phone": 0, "label": "b"},
+        {"what": "move", "phone": 1, "edge": "start", "time": 0.02},
+        {"what": "insert", "start": 0.01, "end": 0.03, "label": "a"},
+        {"what": "split", "phone": 1, "time": 0.04, "label": "x"},
+        {"what": "merge", "phone": 0},
+        {"what": "confirm", "phone": 0},
+    )
+    grid = LONG.replace("1.5", "0.05").replace("0.5", "0.02")
+    with tempfile.TemporaryDirectory() as name:
+        recorded, journal = Path(name) / "a.wav", Path(name) / "a.wav.journal"
+        recorded.write_bytes(recording())
+        recorded.with_suffix(".TextGrid").write_text(grid, encoding="utf-8")
+        document = Document(recorded)
+        document.edit(document.revision, requests[0])
+        document.edit(document.revision, requests[3])
+        document.step(document.revision, "undo")
+        lines = journal.read_bytes()
+    files = {"a.wav": recording(), "a.TextGrid": grid.encode(), "a.wav.journal": lines}
+    return [files | {"request.json": json.dumps(request).encode()} for request in requests]
+
+
+def elan_parameters() -> list[Files]:
+    text = '<param name="source">a.wav</param><param name="x">ə</param>'
+    text = f'<?xml version="1.0" encoding="UTF-8"?><PARAM>{text}</PARAM>'
+    return [{"parameters.xml": text.encode()}, {"parameters.xml": text.replace("ə", "é").encode("cp1252")}]
+
+
+def spoken_rows() -> list[Files]:
+    rows = [{"id": f"u{k}", "audio": "a.flac", "phones": ["a", "ʃ"], "speaker": "s"} for k in range(2)]
+    lines = [json.dumps(row | {"times": [[0, 0.1], [0.1, 0.3]]}) for row in rows]
+    return [{f"{split}.jsonl": "\n".join(lines).encode() for split in ("train", "dev", "test")}]

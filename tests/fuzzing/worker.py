@@ -151,7 +151,7 @@ def _without(files: Files, name: str, size: int) -> Iterator[Files]:
 
 def mutated_file(name: str, raw: bytes, random: Random, others: list[bytes], reader: Reader) -> bytes:
     """Return a file mutated in the way of its format, or as bytes."""
-    if name.endswith((".json", ".jsonl")) and random.random() < 0.6:
+    if name.endswith((".json", ".jsonl", ".journal")) and random.random() < 0.6:
         return mutate_json(raw, random, reader.words)
     if name.endswith(".safetensors") and random.random() < 0.85:
         return mutate_tensors(raw, random, reader.words)

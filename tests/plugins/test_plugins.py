@@ -154,7 +154,8 @@ def test_praat_opens_the_phones_of_the_selected_sound(tmp_path: Path, tiny_model
         f'runScript: "{tmp_path}/{PRAAT}/recognise.praat", "{tmp_path}/none", "own"',
     ]
     script.write_text("\n".join(lines) + "\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Praat's folder for temporary files is the home, which the user of the tests may not be allowed to write to.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     done = subprocess.run(["praat", "--run", script], capture_output=True, env=environment)
     told = done.stdout.decode("utf-8", "replace").splitlines()
     assert [line.split("\t")[0] for line in told] == SONG, done.stderr

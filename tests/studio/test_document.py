@@ -180,3 +180,6 @@ def test_a_journal_that_does_not_fit_is_said_and_left(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: does not fit"):
         Document(tmp_path / "a.wav")
     assert journal.read_bytes() == b"".join(lines[1:])
+    journal.write_bytes(lines[0].replace(b'"at": 0', b'"at": 1e999'))
+    with pytest.raises(InputError, match="line 1: does not fit"):
+        Document(tmp_path / "a.wav")
