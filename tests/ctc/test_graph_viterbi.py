@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
-from speechctc.ctc.graph import NODE, Band, StateGraph
+from speechctc.ctc.graph import MOST_SOURCES, NODE, Band, StateGraph
 from speechctc.ctc.graph_viterbi import GraphPath, graph_viterbi
 
 Arcs = list[list[tuple[int, float]]]
@@ -141,3 +141,34 @@ def test_in_a_band_the_path_is_the_best_inside_of_it() -> None:
 def test_graphs_that_cannot_be(columns: list[int], arcs: Arcs, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         StateGraph.build(columns, arcs)
+
+
+def test_what_is_no_graph_is_refused_and_what_just_is_one_is_not() -> None:
+    end: list[tuple[int, float]] = [(0, 0.0)]
+    assert StateGraph.build([NODE, NODE], [[], end]).states == 2
+    for columns, arcs in (([NODE], [[]]), ([0, NODE], [[], end]), ([NODE, 0], [[], end]), ([NODE, NODE], [end, end])):
+        with pytest.raises(ValueError, match="first and the last state"):
+            StateGraph.build(columns, arcs)
+    for source in (1, 2):  # to itself, or from a later state
+        with pytest.raises(ValueError, match="earlier state"):
+            StateGraph.build([NODE, NODE, NODE], [[], [(source, 0.0)], end])
+    assert StateGraph.build([NODE, 0, NODE], [[], [(2, 0.0), (1, 0.0)], end]).states == 3, "a column may go back"
+    assert StateGraph.build([NODE, NODE], [[], end * MOST_SOURCES]).states == 2
+    with pytest.raises(ValueError, match=f"{MOST_SOURCES + 1} arcs; at most {MOST_SOURCES}"):
+        StateGraph.build([NODE, NODE], [[], end * (MOST_SOURCES + 1)])
+
+
+def test_the_width_of_a_band() -> None:
+    band = Band(np.array([0, 2, 5], np.int32), np.array([4, 5, 9], np.int32))
+    assert (band.width, band.cells) == (4, 11)
+    none = Band(np.zeros(0, np.int32), np.zeros(0, np.int32))
+    assert (none.width, none.cells) == (0, 0)
+    assert (Band.full(3, 7).width, Band.full(3, 7).cells) == (7, 21)
+
+
+def test_progress_is_told_in_frames_and_each_is_passed_twice() -> None:
+    rows = np.random.default_rng(0).normal(size=(23, 3)).astype(np.float32)
+    told: list[int] = []
+    graph = linear([1, 2, 1])
+    path = graph_viterbi(graph, lambda a, b: rows[a:b], 23, block_bytes=5 * graph.states, advance=told.append)
+    assert path.score > -math.inf and sorted(told) == [3, 3] + [5] * 8
