@@ -59,7 +59,11 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     if file.frames == 0:
         file.close()
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
-    check_rate(file.samplerate, path)
+    try:
+        check_rate(file.samplerate, path)
+    except InputError:
+        file.close()
+        raise
     whole = mended(path, file)
     if whole is None:
         return file

@@ -32,6 +32,11 @@ def _rebuilt(x: int, y: int, like: Any) -> None:
 
 
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
+def _power(e: int, y: int, integer: Any, like: Any) -> None:
+    store(memory(y, like), 0, power(load(memory(e, integer), 0)))
+
+
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
 def _mixed(x: int, y: int, like: Any) -> Any:
     low, high = load(memory(x, like), 0), load(memory(x, like), 16)
     store(memory(y, like), 0, before(low, high))
@@ -89,6 +94,15 @@ def test_significand_and_exponent(kind: Any) -> None:
     y = np.empty_like(x)
     _rebuilt(x.ctypes.data, y.ctypes.data, kind(0))
     assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize(("kind", "integer"), [(np.float32, np.int32), (np.float64, np.int64)])
+def test_power_is_exact_and_zero_where_it_underflows(kind: Any, integer: Any) -> None:
+    least = int(np.log2(np.finfo(kind).tiny))
+    e = np.array([0, 1, -1, 100, least, least - 1, least - 2, -(2**20), *range(-8, 0)], integer)
+    y = np.empty(16, kind)
+    _power(e.ctypes.data, y.ctypes.data, integer(0), kind(0))
+    assert np.array_equal(y, np.where(e < least, kind(0), np.exp2(np.maximum(e, least)).astype(kind)))
 
 
 @pytest.mark.parametrize("kind", FLOATS)
