@@ -56,7 +56,7 @@ class Phone(NamedTuple):
             The values are not those of a phone.
         """
         start, end, label, confidence, alternatives, checked = values
-        if not (math.isfinite(start) and math.isfinite(end) and isinstance(label, str)):
+        if not (0 <= start <= end < math.inf and isinstance(label, str)):
             raise ValueError(f"not a phone: {values!r:.80}")
         others = tuple((str(phone), float(p)) for phone, p in alternatives)
         return cls(

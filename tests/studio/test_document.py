@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -181,5 +182,8 @@ def test_a_journal_that_does_not_fit_is_said_and_left(tmp_path: Path) -> None:
         Document(tmp_path / "a.wav")
     assert journal.read_bytes() == b"".join(lines[1:])
     journal.write_bytes(lines[0].replace(b'"at": 0', b'"at": 1e999'))
+    with pytest.raises(InputError, match="line 1: does not fit"):
+        Document(tmp_path / "a.wav")
+    journal.write_bytes(re.sub(rb'"new": \[\[[0-9.]+', b'"new": [[-1', lines[0]))
     with pytest.raises(InputError, match="line 1: does not fit"):
         Document(tmp_path / "a.wav")
