@@ -20,6 +20,7 @@ PANELS: tuple[tuple[str, str, tuple[str, ...], float, bool], ...] = (
 )
 """Title, unit, keys, factor, and whether the axis is logarithmic."""
 STYLES = ("-", "--")
+LARGEST = 1e100  # of what is drawn; matplotlib's logarithmic axes overflow near the largest floats
 
 
 def draw_curves(runs: Mapping[str, Records], form: str = "png") -> bytes:
@@ -56,14 +57,21 @@ def draw_curves(runs: Mapping[str, Records], form: str = "png") -> bytes:
 
 
 def _line(axes: Any, records: Records, key: str, factor: float, style: str, colour: str) -> None:
-    there = [(each["epoch"], factor * each[key]) for each in records if key in each]
+    there = [(each["epoch"], factor * each[key]) for each in records if _is_shown(each.get(key))]
     if there:
         marker = "o" if len(there) == 1 else ""
         axes.plot(*zip(*there, strict=True), style, marker=marker, color=colour, linewidth=1.3, gid="value")
 
 
+def _is_shown(value: Any) -> bool:
+    """Return whether a value can be drawn: those of a run that diverged may be too large for an axis."""
+    return isinstance(value, int | float) and abs(value) < LARGEST
+
+
 def _mark_best(axes: Any, records: Records, colour: str) -> None:
     best = min(records, key=lambda each: float(each["dev_per"]))
+    if not _is_shown(best["dev_per"]):
+        return
     axes.plot([best["epoch"]], [best["dev_per"]], "o", markersize=5, color=colour)
     axes.annotate(
         f"{best['dev_per']:.1f}", (best["epoch"], best["dev_per"]), (3, 5), textcoords="offset points", fontsize=8

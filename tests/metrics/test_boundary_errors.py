@@ -98,4 +98,4 @@ def test_a_recording_with_one_phone_has_no_boundary(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "one.TextGrid", "0 a 10")
         write(tmp_path / folder / "two.TextGrid", "0 a 10 b 20")
-    assert score_boundaries(tmp_path / "a", tmp_path / "b").to_dict()["boundaries"] == 1
+    assert score_boundaries(tmp_path / "a", tmp_path / "b").to_dict()["reference_boundaries"] == 1
