@@ -94,11 +94,7 @@ class Decoded:
             self.close()
             raise error from None
         self.samplerate, self.channels = int(self._file.samplerate), int(self._file.channels)
-        try:
-            check_rate(self.samplerate, path)
-        except InputError:
-            self.close()
-            raise
+        check_rate(self, path)
         self._done = skipped * self.samplerate
         self._ended = False
 

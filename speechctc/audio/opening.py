@@ -59,11 +59,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     if file.frames == 0:
         file.close()
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
-    try:
-        check_rate(file.samplerate, path)
-    except InputError:
-        file.close()
-        raise
+    check_rate(file, path)
     whole = mended(path, file)
     if whole is None:
         return file

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 from speechctc.errors import InputError
 
 LOWEST = 1000  # Hz
 
 
-def check_rate(rate: int, path: Path | str) -> None:
-    """Refuse a rate that is too low for speech: read at 1 Hz, a minute of samples would become months.
+class _Open(Protocol):
+    samplerate: int
+
+    def close(self) -> None: ...
+
+
+def check_rate(file: _Open, path: Path | str) -> None:
+    """Refuse, and close, a recording whose rate is too low for speech: read at 1 Hz, a minute would become months.
 
     Raises
     ------
     InputError
         It is.
     """
-    if rate < LOWEST:
+    if file.samplerate < LOWEST:
+        file.close()
         raise InputError(
-            f"{path}: its sample rate is {rate} Hz, too low for speech",
+            f"{path}: its sample rate is {file.samplerate} Hz, too low for speech",
             "if that is wrong, export it again at its own rate; else leave it out",
         )

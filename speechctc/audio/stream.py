@@ -123,7 +123,7 @@ def opened_stdin(
     if ending is None:
         pipe = _Pipe(head)
         with pipe.open() as file:
-            check_rate(file.samplerate, "standard input")
+            check_rate(file, "standard input")
             yield _Live(pipe, file, Path("-"), rate, _size(file.samplerate, seconds), channel)
         return
     say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
@@ -10,10 +9,8 @@ import selectors
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +86,7 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            # matplotlib speaks where it may not write to the user's home.
-            env={"MPLCONFIGDIR": _drawing(), **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )
 
     def watch(self) -> str:
@@ -138,14 +134,6 @@ class _Worker:
         if (record["reader"], record["fault"]) not in known:
             self.tally.findings.append(record)
             self.tell(record)
-
-
-@lru_cache
-def _drawing() -> str:
-    """Return a folder for what matplotlib keeps; removed at the end."""
-    folder = tempfile.mkdtemp(prefix="speechctc-drawing-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def save(record: dict[str, Any], folder: Path) -> None:

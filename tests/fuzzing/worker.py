@@ -183,6 +183,7 @@ def main() -> None:
         print(json.dumps(values), file=out, flush=True)
 
     judge = Judge()
+    os.environ.setdefault("MPLCONFIGDIR", str(judge.root))  # matplotlib speaks where it may not write to the home
     tell(folder=str(judge.root))
     hunters = {name: Hunter(name, options.seed, judge) for name in options.readers}
     try:
