@@ -61,6 +61,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
     write_utf8()
     try:
         app(prog_name="speechctc")

@@ -1,4 +1,4 @@
-"""The checks that `train` runs: on the labels of the features, threads and disk. They take milliseconds."""
+"""The checks that `train` runs: on the labels of the features, threads and disk. They take a part of a second."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
+import time
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import torch
@@ -14,6 +17,9 @@ from speechctc.devices import total_memory
 from speechctc.doctor.finding import Diagnosis, Finding
 
 LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
+ROUNDS = 7  # steps that are timed with each number of threads
+CLEARLY = 1.25  # times as long, before other threads are advised
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
 INSTALL = "install speechctc again, or run scripts/install; docs/training.md names the versions"
 
@@ -54,21 +60,54 @@ def cores() -> int:
 
 
 def check_threads() -> list[Finding]:
-    """Return a finding if torch uses far fewer or more threads than there are cores."""
+    """Return a finding if a step of training is quicker with one thread, or with all cores, than with torch's threads."""
     threads, there = torch.get_num_threads(), cores()
-    if threads * 2 > there and threads <= 2 * there:
+    return advise_threads(threads, there, measure_threads({1, threads, there}))
+
+
+def measure_threads(counts: Set[int]) -> dict[int, float]:
+    """Time a small step of training, forward and backward, with these numbers of threads; return medians in seconds.
+
+    The numbers take turns, so that what else the machine does at the time slows all of them.
+    """
+    net = torch.nn.Sequential(*(torch.nn.Conv1d(96, 96, 5, padding=2) for _ in range(3)))
+    x = torch.linspace(-1, 1, 4 * 96 * 200).reshape(4, 96, 200)
+    before, times = torch.get_num_threads(), {count: list[float]() for count in sorted(counts)}
+    try:
+        for _ in range(ROUNDS):
+            for count, found in times.items():
+                torch.set_num_threads(count)
+                began = time.perf_counter()
+                net(x).sum().backward()
+                found.append(time.perf_counter() - began)
+    finally:
+        torch.set_num_threads(before)
+    return {count: statistics.median(found[1:]) for count, found in times.items()}  # the first one warms up
+
+
+def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> list[Finding]:
+    """Return a finding if `threads` took clearly longer than the best of the other numbers that were measured.
+
+    Parameters
+    ----------
+    threads, there : int
+        Threads that torch uses, and cores that this process may use.
+    seconds : mapping from int to float
+        What a step took with each number of threads.
+    """
+    best = min(seconds, key=lambda count: seconds[count])
+    if seconds[threads] < CLEARLY * seconds[best]:
         return []
-    many = threads > there
+    milliseconds = [f"{count}: {1000 * seconds[count]:.0f} ms" for count in sorted(seconds)]
+    busy = best < threads <= there
     return [
         Finding(
             "threads",
             "note",
-            f"torch uses {threads} threads, and this process may use {there} cores",
-            tuple(
-                f"{name}={os.environ[name]}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ
-            ),
-            "the threads wait for each other" if many else "training on the CPU leaves cores idle",
-            f"unset OMP_NUM_THREADS, or set it to {there}",
+            f"torch uses {threads} of {there} cores; now a small step is quicker with {best}: {', '.join(milliseconds)}",
+            tuple(f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ),
+            "other programs use the cores" if busy else "cores are idle" if best > threads else "threads share cores",
+            f"set OMP_NUM_THREADS={best}" + (", or end the other programs" if busy else ""),
         )
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -312,3 +313,14 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
     done = speechctc("extract", "--config", config)
     assert "6 utterances extracted, 6 there already" in done.err and "skipped u0-004" not in done.out
     assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err
+
+
+@pytest.mark.parametrize("own", [None, "ACTIVE"])
+def test_threads_wait_asleep_unless_the_user_says_otherwise(
+    own: str | None, speechctc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if own:
+        monkeypatch.setenv("OMP_WAIT_POLICY", own)
+    assert speechctc("--version").status == 0
+    assert os.environ["OMP_WAIT_POLICY"] == (own or "PASSIVE")

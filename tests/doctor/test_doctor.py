@@ -11,7 +11,7 @@ from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.finding import Diagnosis, Finding
-from speechctc.doctor.machine import check_machine
+from speechctc.doctor.machine import advise_threads, check_machine, measure_threads
 from speechctc.stages.doctor import check_corpus, listen
 from tests.doctor.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
@@ -117,3 +117,29 @@ def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
     train_net(config, False, recorder)
     assert "warning: phones that occur fewer than 5 times in train: 1 (once (1))" in recorder.said
     assert any("speechctc doctor" in line for line in recorder.said)
+
+
+@pytest.mark.parametrize(
+    ("threads", "seconds", "advice"),
+    [
+        (2, {1: 0.010, 2: 0.006}, None),
+        (2, {1: 0.010, 2: 0.012}, None),  # not clearly longer
+        (2, {1: 0.010, 2: 0.040}, "set OMP_NUM_THREADS=1, or end the other programs"),
+        (1, {1: 0.010, 2: 0.006}, "set OMP_NUM_THREADS=2"),
+        (1, {1: 0.010, 2: 0.040}, None),  # two cores, and one thread is right: another program has the other core
+        (8, {1: 0.010, 2: 0.006, 8: 0.030}, "set OMP_NUM_THREADS=2"),
+    ],
+)
+def test_threads_are_advised_by_what_was_measured(threads: int, seconds: dict[int, float], advice: str | None) -> None:
+    found = advise_threads(threads, 2, seconds)
+    assert [each.fix for each in found] == ([] if advice is None else [advice])
+    assert all(f"{count}: {1000 * each:.0f} ms" in found[0].what for count, each in seconds.items() if found)
+
+
+def test_measuring_threads_leaves_their_number_as_it_was() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    measured = measure_threads({1, 2})
+    assert measured.keys() == {1, 2} and min(measured.values()) > 0
+    assert torch.get_num_threads() == before
