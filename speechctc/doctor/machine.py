@@ -60,7 +60,7 @@ def cores() -> int:
 
 
 def check_threads() -> list[Finding]:
-    """Return a finding if a step of training is quicker with one thread, or with all cores, than with torch's threads."""
+    """Return a finding if a training step is clearly quicker with one thread, or with all cores, than as it is."""
     threads, there = torch.get_num_threads(), cores()
     return advise_threads(threads, there, measure_threads({1, threads, there}))
 
@@ -104,7 +104,7 @@ def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> li
         Finding(
             "threads",
             "note",
-            f"torch uses {threads} of {there} cores; now a small step is quicker with {best}: {', '.join(milliseconds)}",
+            f"with {threads} threads on {there} cores a step takes longer than with {best}: {', '.join(milliseconds)}",
             tuple(f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ),
             "other programs use the cores" if busy else "cores are idle" if best > threads else "threads share cores",
             f"set OMP_NUM_THREADS={best}" + (", or end the other programs" if busy else ""),

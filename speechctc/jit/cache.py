@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+NOTE = "speechctc: compiling for this machine; this happens once, and takes up to half a minute"
 PRIMITIVES = tuple(Path(__file__).with_name(name) for name in ("pointers.py", "simd.py", "inline.py"))
 """The files of this package that are compiled into other functions."""
 
@@ -24,6 +27,7 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
     *args, **options
         Passed to the compiler.
     """
+    _announce_compiling()
     try:
         return compiler(*args, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor the user's home can be written to
@@ -41,6 +45,28 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
         return compiler(*args, **options)(function)
     finally:
         settings.CACHE_DIR = ""
+
+
+@cache
+def _announce_compiling() -> None:
+    """Log `NOTE` as a warning when numba first compiles a function of this package, not when it loads one.
+
+    Where nothing else is set up for it, Python's logging writes the note to standard error.
+    """
+    from numba.core import event  # late: those who only ask for the folder need none of it
+
+    class Announcement(event.Listener):  # type: ignore[misc]
+        is_made = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.is_made and event.data["module"].partition(".")[0] == "speechctc":
+                self.is_made = True
+                logging.getLogger(__name__).warning(NOTE)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:run_pass", Announcement())  # type: ignore[no-untyped-call]
 
 
 def temporary_cache() -> Path | None:

@@ -77,7 +77,8 @@ def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore |
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
             if ranks.is_main:
                 _warn(trainer)
-            _compile_loss(trainer)
+            if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
+                ctc.warm_up()  # may compile it, which takes longer than some epochs
             with _stop_signals(trainer):
                 return _explain_oom(trainer), ranks.is_main
         except BaseException:
@@ -93,13 +94,6 @@ def _warn(trainer: Trainer) -> None:
         trainer.reporter.warn(in_a_line(finding))
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, what to do, and looks further")
-
-
-def _compile_loss(trainer: Trainer) -> None:
-    """Compile the CTC loss for the CPU if that was not done on this machine, and say what takes the time."""
-    if trainer.device.type == "cpu" and trainer.config.train.loss_backend in ("auto", "cpu") and not ctc.is_compiled():
-        trainer.reporter.note("compiling the CTC loss for this machine; this happens once")
-        ctc.warm_up()
 
 
 class _WarningsOnly(Reporter):
