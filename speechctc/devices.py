@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
+import psutil
 import torch
 
 from speechctc.errors import InputError
@@ -67,15 +67,12 @@ def total_memory(device: torch.device) -> int:
     """Return the total memory of a device, in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return int(psutil.virtual_memory().total)
 
 
 def resident_memory() -> int:
-    """Return the resident memory of this process, in bytes; 0 if the system does not report it."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+    """Return the resident memory of this process, in bytes."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def give_back_memory() -> None:

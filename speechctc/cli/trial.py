@@ -19,7 +19,7 @@ def leave_with_sweep() -> None:
 
 def _wait_and_leave() -> None:
     os.read(0, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
 
 
 if __name__ == "__main__":

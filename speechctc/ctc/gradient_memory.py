@@ -9,8 +9,10 @@ marked as free, so that a system short of memory can reclaim it.
 from __future__ import annotations
 
 import mmap
+import platform
 import sys
 import weakref
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,9 @@ LARGE = 2**23
 _BLOCKS = 2  # most blocks to keep
 _LARGEST = 2**30  # bytes of the largest block to keep
 _PAGE = 2**21
+_PRIVATE: dict[str, Any] = {}  # of mmap
+if sys.platform != "win32":
+    _PRIVATE["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 _kept: list[mmap.mmap] = []  # changed by atomic operations only: a finaliser may run at any time
 
@@ -28,7 +33,7 @@ _kept: list[mmap.mmap] = []  # changed by atomic operations only: a finaliser ma
 def empty_like(tensor: Tensor) -> Tensor:
     """Return an uninitialised CPU tensor of the shape and type of another, and of its strides where possible."""
     size = tensor.numel() * tensor.element_size()
-    if size < LARGE or sys.platform != "linux":
+    if size < LARGE or platform.system() != "Linux":
         return torch.empty_like(tensor)
     block = _take(size)
     memory = np.frombuffer(block, np.uint8, size)
@@ -49,7 +54,7 @@ def _take(size: int) -> mmap.mmap:
                 continue
             return block
     rounded = -(-(size + size // 8) // _PAGE) * _PAGE
-    block = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block = mmap.mmap(-1, rounded, **_PRIVATE)
     # Without the last part: a large page there would use more memory than requested.
     _advise(block, "MADV_HUGEPAGE", size // _PAGE * _PAGE)
     return block
@@ -66,6 +71,6 @@ def _keep(block: mmap.mmap) -> None:
 def _advise(block: mmap.mmap, name: str, size: int) -> None:
     """Give the system a hint about the first bytes of a block; it may ignore or not know it."""
     try:
-        block.madvise(getattr(mmap, name), 0, size)
+        getattr(block, "madvise")(getattr(mmap, name), 0, size)  # noqa: B009  # Windows has none
     except (AttributeError, OSError):
         pass

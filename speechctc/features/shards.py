@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import sys
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -87,7 +88,7 @@ class Shard:
 
     def release(self) -> None:
         """Free the mapped pages; the next access reads them from the file again."""
-        if hasattr(self.mapping, "madvise"):  # not on Windows, which frees mapped pages by itself
+        if sys.platform != "win32":  # which frees mapped pages by itself
             self.mapping.madvise(mmap.MADV_DONTNEED)
 
 

@@ -55,7 +55,7 @@ def _announce_compiling() -> None:
     """
     from numba.core import event  # late: those who only ask for the folder need none of it
 
-    class Announcement(event.Listener):  # type: ignore[misc]
+    class Announcement(event.Listener):
         is_made = False
 
         def on_start(self, event: Any) -> None:

@@ -33,6 +33,7 @@ from speechctc.storage.tensor_file import load_weights, save_tensors, shapes
 
 FORMAT = 1
 LATEST = Path("runs/latest")
+POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
 BUILT_IN = Path(__file__).parent.parent / "bundled" / "english"
 """The bundled model; see the README.md in it."""
 
@@ -174,6 +175,16 @@ def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
+def latest_run() -> Path | None:
+    """Return the folder that ``runs/latest`` means: a link, or a file with its path; None if there is none."""
+    try:
+        text = LATEST.read_text(encoding="utf-8") if LATEST.is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    folder = LATEST.parent / text.removeprefix(POINTER).strip() if text.startswith(POINTER) else LATEST
+    return folder.resolve() if folder.is_dir() else None
+
+
 def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     """Return the checkpoint folder that ``--model`` names.
 
@@ -190,14 +201,14 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     InputError
         There is no such model.
     """
-    if model is None and not LATEST.exists():
+    if model is None and latest_run() is None:
         if or_built_in and BUILT_IN.is_dir():
             return BUILT_IN
         raise InputError(
             "no model to use: none was named and there is no latest run here",
             "train one with speechctc train --config demo, or name one with --model DIR",
         )
-    place = model or LATEST.resolve()
+    place = model or latest_run() or LATEST
     for folder in (place, place / "best", place / "last"):
         if (files.standing(folder) / "checkpoint.json").is_file():
             return folder

@@ -7,12 +7,9 @@ optimiser's state and the position in the epoch. On a CPU the result is the same
 from __future__ import annotations
 
 import hashlib
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,6 +27,7 @@ from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.stages.lm_texts import PhoneText
+from speechctc.stopping import stop_requests
 from speechctc.storage import files
 from speechctc.training.runs import Run
 
@@ -90,7 +88,7 @@ class LstmTraining:
                 saved = time.monotonic()
             return bool(self.status)
 
-        with self.run.locked(), self._signals_heard():
+        with self.run.locked(), stop_requests(self.request_stop):
             while not trainer.is_done and not self.status:
                 line = trainer.epoch(between)
                 if line is None:
@@ -100,6 +98,10 @@ class LstmTraining:
                 self.run.log(line)
                 self._save(self.run.last, whole=True)
                 self.reporter.note(_said(line, trainer.model.config.epochs))
+
+    def request_stop(self, status: int) -> None:
+        """End with this status after the present batch, and save."""
+        self.status = status
 
     def _save(self, folder: Path, whole: bool = False) -> None:
         trainer = self.trainer
@@ -127,22 +129,6 @@ class LstmTraining:
             raise InputError(f"{self.run.folder}: it was trained on another text", "name another folder with --out")
         self.trainer.model.net.load_state_dict(saved.model.net.state_dict())
         self.trainer.restore(saved.state, saved.facts["progress"])
-
-    @contextmanager
-    def _signals_heard(self) -> Iterator[None]:
-        """Turn Ctrl-C and SIGTERM into a request to save and leave; a second Ctrl-C leaves at once."""
-
-        def handle(number: int, frame: FrameType | None) -> None:
-            if self.status and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.status = 128 + number
-
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def lstm_config(settings: Sequence[str]) -> LstmConfig:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
 from speechctc.listing import columns
 from speechctc.progress import Reporter
+from speechctc.stopping import OWN_GROUP, STOP, stop_requests
 from speechctc.storage import files
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run, point_latest
@@ -82,7 +83,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
     waiting, running = [trial for trial in trials if trial not in statuses], dict[Trial, Process]()
     logged = {trial: _log(trial).stat().st_size if _log(trial).exists() else 0 for trial in trials}
     patience = time.monotonic() + PATIENCE
-    with _SignalsPassedOn(running), reporter.progress("trials", len(trials)) as advance:
+    with stop_requests(lambda status: _stop(running, status)), reporter.progress("trials", len(trials)) as advance:
         for trial in statuses:
             reporter.note(f"{trial.name}: {_said(trial, 0, 0)}, done already")
         advance(len(statuses))
@@ -171,6 +172,7 @@ def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Proce
             stdout=log,
             stderr=log,
             env={"OMP_NUM_THREADS": threads, **os.environ},
+            **OWN_GROUP,
         )
 
 
@@ -178,25 +180,13 @@ def _log(trial: Trial) -> Path:
     return trial.run.with_name(f"{trial.run.name}.log")
 
 
-class _SignalsPassedOn:
-    """While trials run, Ctrl-C and SIGTERM make each of them save and leave; then the sweep leaves too."""
-
-    def __init__(self, running: dict[Trial, Process]) -> None:
-        self.running = running
-
-    def __enter__(self) -> None:
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: object) -> None:
-        for process in self.running.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.running.values():
-            process.wait()
-        raise SystemExit(128 + number)
+def _stop(running: Mapping[Trial, Process], status: int) -> NoReturn:
+    """Let each trial that is running save and leave; then leave, too."""
+    for process in running.values():
+        process.send_signal(STOP)
+    for process in running.values():
+        process.wait()
+    raise SystemExit(status)
 
 
 def _said(trial: Trial, status: int, logged: int) -> str:

@@ -6,10 +6,7 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from types import FrameType
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from speechctc import ctc
@@ -20,6 +17,7 @@ from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.progress import Reporter
 from speechctc.stages.calibrate import calibrate_run
+from speechctc.stopping import stop_requests
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run
@@ -79,7 +77,7 @@ def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore |
                 _warn(trainer)
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
                 ctc.warm_up()  # may compile it, which takes longer than some epochs
-            with _stop_signals(trainer):
+            with stop_requests(trainer.request_stop):
                 return _explain_oom(trainer), ranks.is_main
         except BaseException:
             if ranks.is_main:
@@ -115,24 +113,3 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
         raise InputError(
             f"out of memory ({str(error).splitlines()[0]})", "lower data.chunk_mib and train.batch_frames"
         ) from None
-
-
-@contextmanager
-def _stop_signals(trainer: Trainer) -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM a request to save and stop; a second Ctrl-C stops at once."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if trainer.stop_status is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        trainer.request_stop(128 + number)
-
-    try:
-        previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread, which alone can handle signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from speechctc.storage.locks import try_lock
+
 _NAME = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 PATIENCE = 600.0
 """Age in seconds at which a draft without a lock is removed: some network file systems do not share locks."""
@@ -33,7 +35,7 @@ def draft_file(path: Path) -> Iterator[Path]:
     # O_EXCL neither follows a link nor opens an existing file.
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
-        _lock(handle)
+        try_lock(handle)
         if os.name == "nt":  # open files cannot be replaced or removed
             os.close(handle)
             handle = -1
@@ -55,7 +57,7 @@ def draft_folder(path: Path) -> Iterator[Path]:
     try:
         if os.name != "nt":
             handle = os.open(draft, os.O_RDONLY)
-            _lock(handle)
+            try_lock(handle)
         yield draft
     finally:
         if handle >= 0:
@@ -128,19 +130,9 @@ def _is_free(path: Path) -> bool:
     except OSError:
         return False
     try:
-        return _lock(handle)
+        return try_lock(handle)
     finally:
         os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # Windows, and file systems without locks
-        return False
-    return True
 
 
 def _remove(path: Path) -> None:

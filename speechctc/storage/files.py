@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable
@@ -189,11 +190,11 @@ def _exchange(one: Path, other: Path) -> bool:
 @cache
 def _system_exchange() -> Callable[[bytes, bytes], int] | None:
     """Return the system call that exchanges two names and returns 0 on success; None if there is none."""
+    here, exchange, swap = ctypes.c_int(-100), ctypes.c_uint(2), ctypes.c_uint(2)  # AT_FDCWD, RENAME_EXCHANGE, _SWAP
     try:
         library = ctypes.CDLL(None)
-        if sys.platform == "darwin":
-            return lambda one, other: int(library.renamex_np(one, other, ctypes.c_uint(2)))  # RENAME_SWAP
-        here, exchange = ctypes.c_int(-100), ctypes.c_uint(2)  # AT_FDCWD, RENAME_EXCHANGE
+        if platform.system() == "Darwin":
+            return lambda one, other: int(library.renamex_np(one, other, swap))
         rename = library.renameat2
         return lambda one, other: int(rename(here, one, here, other, exchange))
     except (OSError, AttributeError, TypeError):  # no such call, or Windows, where it cannot be looked up
@@ -218,10 +219,10 @@ def _is_special(path: Path) -> bool:
 def _commit_all(folder: Path) -> None:
     """Commit a folder and its contents, the innermost first."""
     paths = [Path(place, name) for place, _, names in os.walk(folder, topdown=False) for name in (*names, "")]
-    together = len(paths) > MANY and hasattr(os, "sync")
+    together = len(paths) > MANY and sys.platform != "win32"  # Windows has no os.sync
     for path in paths:
         _commit(path, flush=not together)
-    if together:
+    if sys.platform != "win32" and together:
         os.sync()
 
 

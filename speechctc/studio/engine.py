@@ -16,7 +16,7 @@ from speechctc.errors import InputError
 from speechctc.studio.document import Conflict
 from speechctc.studio.worker import serve_process
 
-Launch = Callable[[Connection, Path | None], Any]
+Launch = Callable[[Any, Path | None], Any]  # the pipe is of another class on Windows
 """Starts the other end of a pipe with a model, and returns what keeps it alive."""
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from speechctc.errors import InputError
+from speechctc.storage.locks import locked
 
 ENDING = ".journal"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -73,7 +72,7 @@ class Journal:
         is_new = not self.path.exists()
         handle = os.open(self.path, _FLAGS, 0o666)
         try:
-            with _locked(handle):
+            with locked(handle):
                 self._append(handle, lines)
         finally:
             os.close(handle)
@@ -115,21 +114,6 @@ def _lacks_end(path: Path) -> bool:
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) != b"\n"
-
-
-@contextmanager
-def _locked(handle: int) -> Iterator[None]:
-    """Hold the file's lock, where the system has one; it ends with the process."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,9 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from speechctc.errors import InputError
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
+from speechctc.stopping import OWN_GROUP, STOP
 from speechctc.storage import files
 from speechctc.studio.corpus import Corrections, choose_held_out, write_corpus
 from speechctc.studio.document import Document
@@ -142,6 +144,7 @@ class Training:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                **OWN_GROUP,
             )
         threading.Thread(target=self._process.wait, daemon=True).start()
 
@@ -150,7 +153,7 @@ class Training:
         state = self.status()
         if state.get("state") in ("preparing", "training") and (process := state.get("process")):
             with suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGTERM)
+                os.kill(int(process), STOP)
 
     def is_running(self) -> bool:
         """Return whether a round is running, also one that a studio began which was killed since."""
@@ -172,11 +175,8 @@ class Training:
     def _is_alive(self, state: Mapping[str, Any]) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        try:
-            os.kill(int(state["process"]), 0)
-        except (KeyError, ValueError, TypeError, OSError):
-            return False
-        return True
+        process = state.get("process")
+        return isinstance(process, int) and psutil.pid_exists(process)
 
     def _curve(self, number: int) -> list[dict[str, Any]]:
         lines = []

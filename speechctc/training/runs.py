@@ -24,9 +24,10 @@ from speechctc.config.schema import Config
 from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
-from speechctc.model.checkpoint import LATEST
+from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 from speechctc.storage import files
 from speechctc.storage.drafts import draft_folder
+from speechctc.storage.locks import try_lock
 from speechctc.training.curves_file import CurvesFile
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Run:
         files.write_json(self.record, whole)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
-        latest = LATEST.resolve() if LATEST.exists() else None
+        latest = latest_run()
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
         if config.train.tensorboard:
@@ -138,7 +139,7 @@ class Run:
             self.folder.rmdir()
         if self._begun and self._latest_before is not None:
             point_latest(self._latest_before)
-        elif self._begun and LATEST.is_symlink():
+        elif self._begun and latest_run() is not None:
             LATEST.unlink()
 
     def _is_saved(self) -> bool:
@@ -156,19 +157,18 @@ class Run:
         """Lock the folder for this process; the lock ends with the process, even after a crash."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "w") as handle:
-            _lock(handle.fileno(), self.folder)
+            if not try_lock(handle.fileno()):
+                what = f"{self.folder}: another process is training in this folder"
+                raise InputError(what, "name another with --run DIR")
             yield
 
     def is_in_use(self) -> bool:
         """Return whether a process is training in the folder."""
         try:
             with open(self.folder / "lock", "r+") as handle:
-                _lock(handle.fileno(), self.folder)
+                return not try_lock(handle.fileno())
         except OSError:  # no run was begun there
             return False
-        except InputError:
-            return True
-        return False
 
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""
@@ -256,16 +256,20 @@ class Run:
 
 
 def point_latest(folder: Path) -> None:
-    """Point ``runs/latest`` to this folder; what a person put there in place of the link stays."""
-    if os.path.lexists(LATEST) and not LATEST.is_symlink():
+    """Point ``runs/latest`` to this folder; what a person put there in place of the link stays.
+
+    Where links cannot be made (Windows asks for a right that users rarely have), it is a file with the folder's path.
+    """
+    if os.path.lexists(LATEST) and not LATEST.is_symlink() and latest_run() is None:
         return
-    try:
-        with draft_folder(LATEST) as draft:
-            link = draft / LATEST.name
-            link.symlink_to(os.path.relpath(folder, LATEST.parent), target_is_directory=True)
-            os.replace(link, LATEST)
-    except OSError:  # no links on this file system: the model must then be named
-        pass
+    path = os.path.relpath(folder, LATEST.parent)
+    with suppress(OSError), draft_folder(LATEST) as draft:
+        link = draft / LATEST.name
+        try:
+            link.symlink_to(path, target_is_directory=True)
+        except OSError:
+            link.write_text(f"{POINTER}{path}\n", encoding="utf-8")
+        os.replace(link, LATEST)
 
 
 def _open_board(folder: Path) -> SummaryWriter:
@@ -283,16 +287,3 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock of this kind
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(
-            f"{folder}: another process is training in this folder", "name another with --run DIR"
-        ) from None

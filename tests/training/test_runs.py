@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
+from speechctc.model.checkpoint import LATEST, latest_run
 from speechctc.stages.train import train_net
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run, point_latest
@@ -188,3 +189,18 @@ def test_a_damaged_state_is_refused_in_a_line(
     save_file(state, here / "a" / "last" / "state.safetensors")
     with pytest.raises(InputError, match="last: its training state is damaged"):
         trainer_of(extracted, here / "a", "train.epochs=2")
+
+
+def test_without_links_latest_is_a_file_that_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: object, target_is_directory: bool = False) -> None:
+        raise OSError(1314, "A required privilege is not held by the client")  # what Windows says
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    for name in ("one", "two"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        point_latest(Path("runs") / name)
+        assert LATEST.is_file() and latest_run() == tmp_path / "runs" / name
+    LATEST.write_text("my own notes\n")
+    point_latest(Path("runs/one"))
+    assert LATEST.read_text() == "my own notes\n" and latest_run() is None

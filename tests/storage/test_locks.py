@@ -1,0 +1,60 @@
+"""Locks on files, as POSIX has them, and as Windows has them with a stand-in for its module."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from speechctc.storage import locks
+
+
+def windows() -> ModuleType:
+    """Return the module as it is on Windows; bytes are locked by POSIX's locks of bytes."""
+
+    def locking(handle: int, mode: int, count: int) -> None:
+        place = os.lseek(handle, 0, os.SEEK_CUR)
+        kind = {1: fcntl.LOCK_EX | fcntl.LOCK_NB, 2: fcntl.LOCK_UN}[mode]
+        fcntl.lockf(handle, kind, count, place)
+
+    spec = importlib.util.spec_from_file_location("locks_of_windows", locks.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "platform", "win32")
+        patch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=1, LK_UNLCK=2))
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("module", [locks, windows()], ids=["posix", "windows"])
+def test_one_process_holds_a_lock_until_it_ends(module: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    script = (
+        "import sys\nfrom tests.storage.test_locks import windows, locks\n"
+        f"module = {'locks' if module is locks else 'windows()'}\n"
+        "file = open(sys.argv[1], 'r+')\nprint(module.try_lock(file.fileno()), flush=True)\ninput()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None and other.stdin is not None
+    with open(path, "r+b") as file:
+        file.seek(3)
+        assert other.stdout.readline() == "True\n"
+        assert not module.try_lock(file.fileno())
+        assert file.read() == b"3456789"  # what is held can be read, and the place in the file is kept
+        other.kill()
+        other.wait()
+        with module.locked(file.fileno()):
+            pass
+        assert module.try_lock(file.fileno())
+    other.stdin.close()
+    other.stdout.close()

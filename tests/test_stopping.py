@@ -1,0 +1,45 @@
+"""Requests to stop, as POSIX and Windows make them."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from speechctc import stopping
+from speechctc.stopping import STOP, stop_requests
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, STOP])
+def test_a_request_is_heard_once_and_the_handlers_return(number: int) -> None:
+    before, heard = signal.getsignal(number), list[int]()
+    with stop_requests(heard.append):
+        signal.raise_signal(number)
+    assert heard == [128 + number] and signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_does_not_wait() -> None:
+    heard: list[int] = []
+    with pytest.raises(KeyboardInterrupt), stop_requests(heard.append):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert heard == [130]
+
+
+def test_on_windows_a_process_leads_a_group_and_is_asked_by_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(signal, "CTRL_BREAK_EVENT", 1, raising=False)
+    monkeypatch.setattr(signal, "SIGBREAK", 21, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
+    spec = importlib.util.spec_from_file_location("stopping_of_windows", stopping.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.STOP == 1 and {"creationflags": 0x200} == module.OWN_GROUP
+    heard: list[int] = []
+    with module.stop_requests(heard.append):
+        signal.raise_signal(21)
+    assert heard == [149]
