@@ -70,6 +70,14 @@ def total_memory(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
+def held_by_others(device: torch.device) -> int:
+    """Return the bytes of a GPU's memory that are in use, but not by torch's allocator in this process."""
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return max(0, total - free - torch.cuda.memory_reserved(device))
+
+
 def resident_memory() -> int:
     """Return the resident memory of this process, in bytes; 0 if the system does not report it."""
     try:

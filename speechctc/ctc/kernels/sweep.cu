@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) ctc_sweep(const __
     s.chunks = (s.frames + CHUNK - 1) / CHUNK;
     s.half = s.chunks / 2;
     place_buffers(b, shared);
-    if (GRADIENT && threadIdx.x == 0) weight = weight_of(args, s, b.n);  // read after the barrier below
+    if (GRADIENT && threadIdx.x == 0) weight() = weight_of(args, s, b.n);  // read after the barrier below
     if (!worth_sweeping(b, fault, found)) return;
 
     const Schedule schedule = {s.half, s.chunks - s.half, s.chunks, s.chunks - s.half + s.panels - 1};
