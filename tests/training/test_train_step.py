@@ -185,7 +185,9 @@ def test_the_loss_is_not_divided_after_its_gradient_is_there(
     loss = trainer.learner.step(batch, 1000, 0.1, 0)
     assert factors == views * [1.0]
     features, frames = trainer.learner.forward_varied(batch)
-    assert 0.5 < float(loss) / float(trainer.learner.losses(features[0], frames, batch).sum().detach()) < 2  # not by label
+    assert (
+        0.5 < float(loss) / float(trainer.learner.losses(features[0], frames, batch).sum().detach()) < 2
+    )  # not by label
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,7 @@
 
 // The sample's, at the beginning of shared memory: no register is kept for it. Nothing here is `__shared__` of a fixed
 // size, since a launch may ask for all that a block can have.
-DEVICE real& weight() {
-    SHARED_MEMORY(shared);
-    return *reinterpret_cast<real*>(shared);
-}
+DEVICE real& weight() { return *reinterpret_cast<real*>(shared_memory()); }
 
 // The same gradient throughout some of the sample's rows: 0 in padding, and where there is no path. All threads.
 DEVICE void fill_rows(const Block& b, long long begin, long long end, real value) {
