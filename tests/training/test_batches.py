@@ -296,3 +296,19 @@ def test_memory_of_a_chunk_waits_for_its_copy(split: Split, like_a_gpu: list[tup
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert len({memory for memory, _ in like_a_gpu}) == 2 and len({id(stream) for _, stream in like_a_gpu}) == 2
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("scoring", [False, True])
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_batches_on_a_gpu_are_those_of_a_cpu(split: Split, chunk_frames: int, scoring: bool) -> None:
+    wanted = take(Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu")), 3)
+    with torch.inference_mode(scoring):
+        loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cuda", 0))
+        for _ in range(3):
+            for ours, theirs in zip(take(loader, 3), wanted, strict=True):
+                assert torch.equal(ours.static.cpu(), theirs.static)
+                assert torch.equal(ours.labels.cpu(), theirs.labels)
+        batches = loader.batches(loader.plan(1))
+        next(batches)
+        batches.close()  # type: ignore[attr-defined]

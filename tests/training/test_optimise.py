@@ -186,3 +186,21 @@ def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch:
             restore_optimizer(second, optimizer_tensors(first))
     assert len(seen) == 2 * len(list(net.parameters()))
     assert all(len(set(strides)) == 1 and len(strides) == (4 if name == "adam" else 2) for strides in seen)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_a_gpu_takes_the_strides_of_narrow_layers(name: str) -> None:
+    nets = [Narrow(), Narrow()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    devices = ("cpu", "cuda")
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 2, 1, 9, 9)
+    for net, device in zip(nets, devices, strict=True):
+        optimizer = build_optimizer(net.to(device), stages(TrainConfig(optimizer=name, lr=0.01))[0])
+        for x in inputs:
+            optimizer.zero_grad()
+            net(x.to(device)).square().sum().backward()
+            optimizer.step()
+    for ours, theirs in zip(nets[1].parameters(), nets[0].parameters(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=2e-3)
