@@ -3,30 +3,62 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from speechctc.ctc.cubins import precompile
-from speechctc.ctc.cuda_layout import Size, size_of
-from speechctc.ctc.cuda_plan import plan
+from speechctc.ctc.cuda_layout import Device, Size, size_of
+from speechctc.ctc.cuda_plan import Plan, plan
 from speechctc.ctc.cuda_tuning import Tuning
-from speechctc.ctc.nvrtc import Macros
+from speechctc.ctc.nvrtc import Macros, sources
+from speechctc.ctc.problem import Problem
 
 TYPES = (torch.float32, torch.bfloat16)
+MARK = "sources.sha256"
+"""A file beside precompiled kernels: from which sources they were made, and for what."""
 
 
 def precompile_all(folder: Path, architecture: str, tunings: dict[str, str]) -> None:
     """Compile them into a folder, and say how many there are."""
     wanted = {("scale", (("LOGIT_TYPE", kind),)) for kind in range(4)}
-    for kernels in (of_benchmarks(tunings, architecture), of_tests(architecture)):
+    for kernels in (of_benchmarks(tunings, architecture), of_tests(architecture), of_emulated_tests(architecture)):
         wanted |= set(kernels)
+    (folder / MARK).unlink(missing_ok=True)
     made = precompile(sorted(wanted), architecture, folder)
+    (folder / MARK).write_text(mark(architecture))
     print(f"{len(wanted)} kernels for {architecture} in {folder}, {made} of them compiled now; there, set")
     print(f"SPEECHCTC_CUBINS={folder}")
+
+
+def mark(architecture: str) -> str:
+    """Return what tells kernels that were compiled from these sources."""
+    digest = hashlib.sha256("\n".join([f"{name}\n{text}" for name, text in sources().items()]).encode())
+    return f"{architecture} {digest.hexdigest()}\n"
+
+
+def wrong_with(folder: Path) -> str | None:
+    """Return why a folder of precompiled kernels is of no use, if it is not.
+
+    A kernel that is not found there is compiled on the spot, so that otherwise only the lost time would tell.
+    """
+    try:
+        architecture, _ = made = tuple((folder / MARK).read_text().split())
+    except (OSError, ValueError):
+        return f"{folder} has no kernels that --precompile has finished with"
+    if " ".join(made) + "\n" != mark(architecture):
+        return f"the kernels in {folder} are stale: their sources have changed since"
+    if torch.cuda.is_available():
+        here = "sm_{}{}".format(*torch.cuda.get_device_capability())
+        if here != architecture:
+            return f"the kernels in {folder} are for {architecture}, and this GPU is {here}"
+    return None
 
 
 def of_benchmarks(tunings: dict[str, str], architecture: str) -> Iterator[tuple[str, Macros]]:
@@ -53,15 +85,39 @@ def of_tests(architecture: str) -> Iterator[tuple[str, Macros]]:
     for case in cases:
         problem = case.problem()
         for gradient in (problem.logits, None):
-            yield from kernels_of(size_of(problem, gradient), architecture, case.tuning)
             yield from kernels_of(size_of(problem, gradient), architecture, "")
+            yield from kernels_of(size_of(problem, gradient), architecture, case.tuning, case.device)
 
 
-def kernels_of(size: Size, architecture: str, tuning: str) -> Iterator[tuple[str, Macros]]:
-    """What a problem runs on the GPU of an architecture, as the tests of compilation know it."""
+def of_emulated_tests(architecture: str) -> Iterator[tuple[str, Macros]]:
+    """The kernels of the tests that run on every backend: those that the emulated one is asked for."""
+    from tests.ctc import emulation
+
+    sizes: set[Size] = set()
+    planned = emulation.plan_of
+
+    def noting(problem: Problem, gradient: Tensor | None, *others: Any) -> Plan:
+        sizes.add(size_of(problem, gradient))
+        return planned(problem, gradient, *others)
+
+    emulation.plan_of = noting
+    try:
+        _pytest(
+            "-n", "0", "-k", "emulated", *(f"tests/ctc/test_{name}.py" for name in ("facts", "arguments", "autograd"))
+        )
+    finally:
+        emulation.plan_of = planned
+    for size in sizes:
+        yield from kernels_of(size, architecture, "")
+
+
+def kernels_of(
+    size: Size, architecture: str, tuning: str, device: Device | None = None
+) -> Iterator[tuple[str, Macros]]:
+    """What a problem runs on the GPU of an architecture, as the tests of compilation know it, or of others."""
     from tests.ctc.test_kernel_compile import GPUS
 
-    chosen = plan(size, GPUS[architecture], Tuning.parse(tuning))
+    chosen = plan(size, device or GPUS[architecture], Tuning.parse(tuning))
     yield "sweep", chosen.sweep
     if chosen.rows:
         yield "rows", chosen.rows
@@ -75,8 +131,13 @@ def _collected(path: str) -> list[pytest.Item]:
             self.items = list(items)
 
     collector = Collector()
-    root = Path(__file__).resolve().parent.parent
-    quiet = ["-qqq", "-p", "no:cacheprovider", "--assert=plain", "-o", "filterwarnings=default"]
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", *quiet, str(root / path)], plugins=[collector])
+    _pytest("--collect-only", path, plugins=[collector])
     return collector.items
+
+
+def _pytest(*arguments: str, plugins: Sequence[object] = ()) -> None:
+    root = Path(__file__).resolve().parent.parent
+    quiet = ["-qqq", "-p", "no:cacheprovider", "--assert=plain", "-o", "filterwarnings=default", "--rootdir", str(root)]
+    given = [str(root / each) if each.startswith("tests/") else each for each in arguments]
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*quiet, *given], plugins=list(plugins))

@@ -79,10 +79,15 @@ def many_replays(graph: torch.cuda.CUDAGraph, seconds: float) -> float:
     return statistics.median(found)
 
 
+def numbers(count: int, device: str) -> Tensor:
+    """Make numbers that differ, but no random ones: after a failed capture the generator may be of no use."""
+    return torch.arange(count, dtype=torch.int64, device=device)
+
+
 @lru_cache(maxsize=1)
 def copy_rate() -> float:
     """Measure bytes read and written a second by a large copy on the device."""
-    source = torch.empty(2**31, dtype=torch.uint8, device="cuda").random_()
+    source = numbers(2**28, "cuda")
     target = torch.empty_like(source)
     times = by_events(lambda: target.copy_(source), 0.3)
     return 2 * source.nbytes / (statistics.median(times) / 1e3)

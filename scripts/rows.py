@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from speechctc import __version__
-from speechctc.training.run_record import hardware
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -49,6 +48,8 @@ def machine(device: str = "cpu") -> str:
     """Name the processor and the number of its cores, or the GPU."""
     if device == "cuda":
         return torch.cuda.get_device_name()
+    from speechctc.training.run_record import hardware  # late: a machine with a GPU may lack what it imports
+
     return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
 
 

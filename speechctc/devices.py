@@ -70,6 +70,14 @@ def total_memory(device: torch.device) -> int:
     return int(psutil.virtual_memory().total)
 
 
+def held_by_others(device: torch.device) -> int:
+    """Return the bytes of a GPU's memory that are in use, but not by torch's allocator in this process."""
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return max(0, total - free - torch.cuda.memory_reserved(device))
+
+
 def resident_memory() -> int:
     """Return the resident memory of this process, in bytes."""
     return int(psutil.Process().memory_info().rss)

@@ -38,10 +38,12 @@ def evaluate(
     reduction: str,
     zero_infinity: bool,
     backend: str,
+    scale: float,
     want_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     """Compute the reduced loss, and its gradient by the logits: an empty tensor where that is not wanted."""
-    arguments = (logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend)
+    tensors = (logits, targets, input_lengths, target_lengths)
+    arguments = (*tensors, blank, packed, reduction, zero_infinity, backend, scale)
     loss, gradient = _solve(arguments, want_gradient, None)
     return loss, logits.new_empty(0) if gradient is None else gradient
 
@@ -57,9 +59,11 @@ def gradient_by(
     reduction: str,
     zero_infinity: bool,
     backend: str,
+    scale: float,
 ) -> Tensor:
     """Compute the gradient by the logits, multiplied by the derivative by the loss before it is rounded."""
-    arguments = (logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend)
+    tensors = (logits, targets, input_lengths, target_lengths)
+    arguments = (*tensors, blank, packed, reduction, zero_infinity, backend, scale)
     _, gradient = _solve(arguments, True, by_loss.detach())
     assert gradient is not None
     return gradient
@@ -67,11 +71,10 @@ def gradient_by(
 
 def _solve(arguments: Any, want_gradient: bool, by_loss: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Compute the reduced loss and the gradient, times `by_loss` if that is given, with the backend asked for."""
-    logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend = arguments
+    *tensors, blank, packed, reduction, zero_infinity, backend, scale = arguments
+    logits = tensors[0]
     mean = reduction == "mean"
-    problem = make_problem(
-        logits.detach(), targets, input_lengths, target_lengths, blank, packed, mean=mean, by_loss=by_loss
-    )
+    problem = make_problem(logits.detach(), *tensors[1:], blank, packed, mean=mean, by_loss=by_loss, scale=scale)
     if backend == "auto":
         backend = logits.device.type
     if backend == "cuda":
@@ -91,7 +94,8 @@ def _reduced(losses: Tensor, problem: Problem, reduction: str, zero_infinity: bo
     if zero_infinity:
         losses = losses.masked_fill(losses.isinf(), 0.0)
     shares = problem.shares
-    return losses.dot(shares) if shares is not None else losses.sum() if reduction == "sum" else losses
+    loss = losses.dot(shares) if shares is not None else losses.sum() if reduction == "sum" else losses
+    return loss if problem.scale == 1 else loss * problem.scale
 
 
 def is_late(logits: Tensor) -> bool:
@@ -136,7 +140,7 @@ class Loss(torch.autograd.Function):
             _scale_(gradient, by_loss.detach(), input_lengths if packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
             gradient = _Last.apply(gradient, logits, by_loss)  # type: ignore[no-untyped-call]
-        return gradient, None, None, None, None, None, None, None, None
+        return gradient, *(9 * (None,))
 
 
 class _Last(torch.autograd.Function):
@@ -191,7 +195,7 @@ _late_operator = torch.library.custom_op("speechctc::ctc_loss_gradient", gradien
 
 @_operator.register_fake
 def _(logits: Tensor, targets: Tensor, input_lengths: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    _, _, _, reduction, _, _, want_gradient = others
+    _, _, _, reduction, _, _, _, want_gradient = others
     losses = logits.new_empty(input_lengths.shape if reduction == "none" else (), dtype=loss_type(logits))
     return losses, torch.empty_like(logits) if want_gradient else logits.new_empty(0)
 
@@ -202,9 +206,9 @@ def _(by_loss: Tensor, logits: Tensor, *others: Any) -> Tensor:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, blank, packed, reduction, zero_infinity, backend, want_gradient = inputs
+    *tensors, blank, packed, reduction, zero_infinity, backend, scale, want_gradient = inputs
     ctx.set_materialize_grads(False)
-    ctx.others = (blank, packed, reduction, zero_infinity, backend)
+    ctx.others = (blank, packed, reduction, zero_infinity, backend, scale)
     if want_gradient:
         ctx.save_for_backward(output[1], *([tensors[2]] if packed else []))
     else:
@@ -220,7 +224,7 @@ def _backward(ctx: Any, by_loss: Tensor | None, by_gradient: Tensor | None) -> t
         by_logits = _late_operator(by_loss, *tensors, *ctx.others)
     elif by_loss is not None:  # a pass over the gradient: an operator may not change what was saved
         by_logits = gradient * _by_frame(gradient, by_loss, tensors[0] if tensors else None)
-    return by_logits, *(9 * (None,))
+    return by_logits, *(10 * (None,))
 
 
 def _no_second(ctx: Any, *_: Tensor) -> Any:

@@ -25,6 +25,9 @@ PLACES = (
 )
 """Buffers in the order of `Args` in samples.cuh; lattice.cuh says what they hold."""
 
+_WEIGHT = 32
+"""Bytes at the beginning of shared memory, for the factor on the sample's gradient (gradient.cuh)."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -115,6 +118,8 @@ class Layout:
         Pairs of states per lane, warps per direction.
     spacious : bool
         Whether warps take panels in turns, with everything in the workspace.
+    columns : int
+        Where `fused`, classes that the helpers have room for: not fewer than there are.
 
     Attributes
     ----------
@@ -127,17 +132,20 @@ class Layout:
         Where each buffer begins: bytes into the workspace, or -1 - bytes into shared memory.
     """
 
-    def __init__(self, size: Size, chunk: int, fused: bool, pairs: int, warps: int, spacious: bool) -> None:
+    def __init__(
+        self, size: Size, chunk: int, fused: bool, pairs: int, warps: int, spacious: bool, columns: int = 0
+    ) -> None:
         self.size, self.chunk, self.fused = size, chunk, fused
         self.pairs, self.warps, self.spacious = pairs, warps, spacious
         self.padded_frames = -(-size.longest_input // chunk) * chunk
-        self.shared = self.workspace = 0
+        self.shared = _WEIGHT if size.gradient else 0
+        self.workspace = 0
         self.history = self.whole = False
         self.places = dict.fromkeys(PLACES, -1)
         self.states = size.longest + 1
         self.panels = size.longest // (32 * pairs) + 1
         self.by_class = fused or size.classes <= size.longest
-        row = (size.classes + 1 if self.by_class else self.states + 1) * size.number
+        row = ((columns if fused else size.classes if self.by_class else self.states) + 1) * size.number
         if not fused:
             self._in_workspace("emissions", (size.all_rows + self.chunk * size.samples) * row)
         self.ring, self.frames = 2 * (warps + 3) * self.chunk * row, self.padded_frames * row

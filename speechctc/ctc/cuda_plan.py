@@ -24,7 +24,7 @@ _GEOMETRIES = ((1, 1), (2, 1), (2, 2), (2, 4))
 _IN_TURNS = (2, 2)
 """The same for lattices that are wider, or too wide for shared memory: each warp takes several panels in turns."""
 
-_ARGUMENTS = struct.Struct(f"=13Q 6q 4q {len(PLACES)}q 6i")
+_ARGUMENTS = struct.Struct(f"=13Q 6q 4q {len(PLACES)}q 6i d")
 ARGUMENT_BYTES = _ARGUMENTS.size
 
 
@@ -120,31 +120,42 @@ def _laid_out(
     Two share one where there are more samples than multiprocessors, and half of the shared memory holds the states of
     all frames: a warp that replays chunks would spill with half of the registers. Four warps a direction want all.
     """
+    variant = (size, tuning.chunk, fused, pairs, warps, spacious)
     if warps <= 2 and (tuning.blocks or (1 if size.samples <= device.multiprocessors else 2)) == 2:
-        layout = Layout(size, tuning.chunk, fused, pairs, warps, spacious)
+        layout = Layout(*variant, _reach(size, _helpers(size, fused, warps, 2, tuning), tuning))
         half = device.shared_per_multiprocessor // 2 - 1024
         if layout.least_shared <= half:
             layout.place_states(half)
             if layout.history or not size.gradient or tuning.blocks == 2:
                 return layout, 2
-    layout = Layout(size, tuning.chunk, fused, pairs, warps, spacious)
+    layout = Layout(*variant, _reach(size, _helpers(size, fused, warps, 1, tuning), tuning))
     if layout.least_shared > device.shared_per_block:
         return None
     layout.place_states(min(device.shared_per_block, device.shared_per_multiprocessor - 1024))
     return layout, 1
 
 
-def _helpers(size: Size, layout: Layout, blocks: int, tuning: Tuning) -> int:
+def _helpers(size: Size, fused: bool, warps: int, blocks: int, tuning: Tuning) -> int:
     """Helper warps: eight would leave too few registers to the threads of two blocks, or of four warps a direction."""
-    if not layout.fused or blocks > 1 or layout.warps > 2:
+    if not fused or blocks > 1 or warps > 2:
         return 4
     return tuning.helpers or (4 if size.classes <= 32 else 8)
 
 
+def _row_lanes(helpers: int, tuning: Tuning) -> int:
+    """Lanes of the helpers to a frame: all together they hold a chunk of either direction."""
+    return 16 * helpers // tuning.chunk
+
+
+def _reach(size: Size, helpers: int, tuning: Tuning) -> int:
+    """Classes that the lanes of a frame have room for, each as many as the others: at least those there are."""
+    lanes = _row_lanes(helpers, tuning)
+    return next((lanes * n for n in (1, 2, 4, 8, 16) if size.classes <= lanes * n), 0)
+
+
 def _finish(size: Size, layout: Layout, blocks: int, tuning: Tuning) -> Plan:
-    helpers = _helpers(size, layout, blocks, tuning)
-    row_lanes = 16 * helpers // tuning.chunk
-    classes_per_lane = next(n for n in (1, 2, 4, 8, 16) if size.classes <= n * row_lanes) if layout.fused else 1
+    helpers = _helpers(size, layout.fused, layout.warps, blocks, tuning)
+    reach, lanes = _reach(size, helpers, tuning), _row_lanes(helpers, tuning)
     rows = _rows_macros(size, tuning)
     common = {
         "LOGIT_TYPE": LOGIT_TYPES[size.dtype],
@@ -160,7 +171,7 @@ def _finish(size: Size, layout: Layout, blocks: int, tuning: Tuning) -> Plan:
         "SPACIOUS": int(layout.spacious),
         "HISTORY": int(layout.history),
         "WHOLE": int(layout.whole),
-        "CLASSES_PER_LANE": classes_per_lane,
+        "CLASSES_PER_LANE": reach // lanes if layout.fused else 1,
         "HELPERS": helpers,
         "BLOCKS": blocks,
     }
@@ -256,6 +267,7 @@ def pack(
         chosen.longest,
         int(problem.mean),
         int(zero_infinity),
+        problem.scale,
     )
 
 

@@ -24,6 +24,7 @@ def ctc_loss(
     backend: str = "auto",
     *,
     packed: bool = False,
+    scale: float = 1.0,
 ) -> Tensor:
     """Compute the connectionist temporal classification loss, from logits or log-probabilities.
 
@@ -52,6 +53,9 @@ def ctc_loss(
         PyTorch's own loss, ``"reference"`` a slow one in float64; both are there to compare with.
     packed : bool
         The frames of all samples lie one after the other, with no padding; F is the sum of `input_lengths`.
+    scale : float
+        Multiplies loss and gradient. To multiply the loss afterwards gives the same, but costs a pass over the
+        gradient.
 
     Returns
     -------
@@ -105,6 +109,7 @@ def ctc_loss(
         reduction,
         zero_infinity,
         backend,
+        float(scale),
     )
     loss: Tensor
     want_gradient = logits.requires_grad and torch.is_grad_enabled()

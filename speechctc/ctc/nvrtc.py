@@ -27,12 +27,16 @@ class CannotStart(RuntimeError):
 
 
 class Resources(NamedTuple):
-    """What the compiler reports of a kernel: registers of a thread, bytes of its stack and of spills."""
+    """What the compiler reports of a kernel: registers of a thread, bytes of its stack and of spills.
+
+    `shared` is a block's shared memory of a size fixed in the source, to which comes what a launch asks for.
+    """
 
     registers: int
     stack: int
     spill_stores: int
     spill_loads: int
+    shared: int
 
 
 def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes, str]:
@@ -84,7 +88,8 @@ def resources(report: str) -> Resources:
     if numbers is None:
         raise ValueError(f"the compiler's report has no figures:\n{report}")
     stack, stores, loads, registers = (int(number) for number in numbers.groups())
-    return Resources(registers, stack, stores, loads)
+    fixed = re.search(r"(\d+) bytes smem", report)
+    return Resources(registers, stack, stores, loads, int(fixed[1]) if fixed else 0)
 
 
 @lru_cache(maxsize=1)

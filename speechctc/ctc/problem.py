@@ -65,7 +65,9 @@ class Problem:
         Whether a backend multiplies the gradient of each sample by its share in the mean loss.
     by_loss : Tensor or None
         float32, or float64 for float64 logits, shape () or (N,), on the device of `logits`: by this derivative a
-        backend multiplies the gradient of each sample as well. None stands for 1. Losses are never multiplied.
+        backend multiplies the gradient of each sample as well. None stands for 1. Losses are never multiplied by it.
+    scale : float
+        By this a backend multiplies the gradients too; losses are multiplied by it when they are reduced.
     """
 
     logits: Tensor
@@ -80,6 +82,7 @@ class Problem:
     longest_target: int
     mean: bool = False
     by_loss: Tensor | None = None
+    scale: float = 1.0
 
     def on_host(self) -> Problem:
         """Return the same problem with lengths and labels on the host, checked.
@@ -132,10 +135,14 @@ class Problem:
 
         The CUDA kernels calculate it for themselves.
         """
-        shares = self.shares
-        if shares is None or self.by_loss is None:
-            return shares if self.by_loss is None else self.by_loss.expand(self.samples).contiguous()
-        return shares * self.by_loss
+        weights = self.shares
+        if self.by_loss is not None:
+            weights = self.by_loss.expand(self.samples).contiguous() if weights is None else weights * self.by_loss
+        if self.scale == 1:
+            return weights
+        if weights is None:
+            return torch.full((self.samples,), self.scale, dtype=loss_type(self.logits), device=self.logits.device)
+        return weights * self.scale
 
     @property
     def shares(self) -> Tensor | None:
@@ -161,6 +168,7 @@ def make_problem(
     packed: bool = False,
     mean: bool = False,
     by_loss: Tensor | None = None,
+    scale: float = 1.0,
 ) -> Problem:
     """Check the arguments of a CTC loss and convert them to a `Problem`.
 
@@ -180,6 +188,8 @@ def make_problem(
         Whether the gradient to find is that of the mean loss, and not of the sum.
     by_loss : Tensor, optional
         By which the gradient is multiplied, shape () or (N,).
+    scale : float
+        By which loss and gradient are multiplied.
 
     Raises
     ------
@@ -215,6 +225,7 @@ def make_problem(
         longest_target=longest_target,
         mean=mean,
         by_loss=by_loss,
+        scale=scale,
     )
     if is_on_cpu(flat) and is_on_cpu(labels):
         check_labels(flat, problem.target_starts, labels, blank, problem.classes)

@@ -38,7 +38,7 @@ class TransformedLoss(torch.autograd.Function):
             if sample_of_frame is not None and scale.dim():
                 scale = scale[sample_of_frame.to(scale.device)]
             gradient = gradient * (scale[:, None] if scale.dim() else scale)
-        return None if by_loss is None else gradient, None, None, None, None, None, None, None, None
+        return None if by_loss is None else gradient, *(9 * (None,))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

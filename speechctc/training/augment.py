@@ -99,7 +99,7 @@ class Augmenter:
         if config.band_masks:
             sizes = frames.new_full((utterances,), bands)
             widest = sizes.clamp(max=config.band_mask)
-            hidden = self._stretches(config.band_masks, bands, sizes, widest, widest.new_tensor(config.band_masks))
+            hidden = self._stretches(config.band_masks, bands, sizes, widest, config.band_masks)
             features = features.masked_fill(hidden[:, None, :, None], 0.0)
         if config.time_masks:
             a_second = 1000 / self.features.shift_ms
@@ -187,7 +187,7 @@ class Augmenter:
         level = noise[:, : self.features.mels].exp().sum(1).mean().log()
         return (noise - level).to(self.device)
 
-    def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor) -> Tensor:
+    def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor | int) -> Tensor:
         """Return a mask (n_batch, length) of `counts` random stretches of up to `widest` within `sizes`."""
         utterances = len(sizes)
         drawn = torch.rand(2, utterances, most, device=self.device)

@@ -70,9 +70,10 @@ class Slot:
         self.split, self.device = split, device
         self.starts: Indices = np.zeros(0, dtype=np.int64)
         shape = (frames, split.dims)
-        self.static = torch.empty(shape, dtype=split.dtype, device=device)
         self._on_gpu = device.type == "cuda"
-        self._host = torch.empty(shape, dtype=split.dtype, pin_memory=True) if self._on_gpu else self.static
+        with torch.inference_mode(False):  # the reader thread writes to it, which is in no mode of scoring
+            self.static = torch.empty(shape, dtype=split.dtype, device=device)
+            self._host = torch.empty(shape, dtype=split.dtype, pin_memory=True) if self._on_gpu else self.static
         if self._on_gpu:
             self._stream = torch.cuda.Stream(device)
             self._copied, self._free = torch.cuda.Event(), torch.cuda.Event()
@@ -89,6 +90,7 @@ class Slot:
             self._stream.wait_event(self._free)
             self.static.copy_(self._host, non_blocking=True)
             self._copied.record(self._stream)
+            self.static.record_stream(self._stream)  # if nobody waits for the copy, the memory is not reused before it
 
     def wait_ready(self) -> None:
         """Make the current stream wait for the copy."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from speechctc.devices import autocast, resident_memory, total_memory
+from speechctc.devices import autocast, held_by_others, resident_memory, total_memory
 from speechctc.training.train_step import Learner
 
 MIB = 2**20
@@ -23,6 +23,9 @@ class MemoryEstimate:
     ----------
     weights, gradients, optimiser, activations, chunks : int
         On the device; `activations` for the largest batch, including the temporaries of the backward pass.
+    cuda : int
+        What a GPU holds already beside tensors: CUDA's context, loaded kernels, and other programs. cuDNN's workspaces,
+        which it chooses by what is free, come on top and are not counted.
     host : int
         On the host in addition: the present process and pinned chunks; on a CPU, the total.
     available : int
@@ -36,6 +39,7 @@ class MemoryEstimate:
     optimiser: int
     activations: int
     chunks: int
+    cuda: int
     host: int
     available: int
     largest: str
@@ -43,11 +47,11 @@ class MemoryEstimate:
     @property
     def device(self) -> int:
         """Bytes on the device in total."""
-        return self.weights + self.gradients + self.optimiser + self.activations + self.chunks
+        return self.weights + self.gradients + self.optimiser + self.activations + self.chunks + self.cuda
 
     def to_text(self) -> str:
         """Return one line, in MiB."""
-        parts = ("weights", "gradients", "optimiser", "activations", "chunks")
+        parts = ["weights", "gradients", "optimiser", "activations", "chunks"] + ["cuda"] * bool(self.cuda)
         said = ", ".join(f"{name} {getattr(self, name) / MIB:,.1f}" for name in parts)
         return (
             f"memory in MiB: {said} = {self.device / MIB:,.0f} of the device's {self.available / MIB:,.0f}"
@@ -75,12 +79,18 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
         optimiser=state * weights,
         activations=_activations(learner, *largest),
         chunks=chunk_bytes,
+        cuda=held_by_others(learner.device),
         host=0,
         available=total_memory(learner.device),
         largest=f"{largest[0]} x {largest[1]} frames",
     )
-    host = resident_memory() + (chunk_bytes if on_gpu else here.device - weights)
+    host = resident_memory() + (pinned(chunk_bytes) if on_gpu else here.device - weights)
     return MemoryEstimate(**{**vars(here), "host": host})
+
+
+def pinned(count: int) -> int:
+    """Return the bytes of pinned host memory that torch takes for so many: the next power of two."""
+    return 1 << (count - 1).bit_length() if count > 0 else 0
 
 
 def _activations(learner: Learner, utterances: int, frames: int) -> int:

@@ -61,13 +61,23 @@ class Optimizer:
         """Change the parameters that have a gradient."""
         for group in self.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
-                self._change(parameters, [parameter.grad for parameter in parameters], group)
+                self._change(parameters, [_laid_out(parameter) for parameter in parameters], group)
 
     def _scaled(self) -> dict[str, Any]:
         return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
 
     def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Mapping[str, Any]) -> None:
         raise NotImplementedError
+
+
+def _laid_out(parameter: nn.Parameter) -> Tensor:
+    """Return the gradient in the strides of its parameter.
+
+    On a GPU the fused functions refuse strides that differ, even of an axis of length 1 (PyTorch's issue 106951).
+    """
+    gradient = parameter.grad
+    assert gradient is not None
+    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
 class SGD(Optimizer):

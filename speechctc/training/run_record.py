@@ -26,7 +26,7 @@ def run_record(
 ) -> dict[str, Any]:
     """Return the resolved config, seed, versions, git revision, hardware, command line and data fingerprint."""
     about = provenance()
-    versions = about["versions"] | {name: metadata.version(name) for name in PACKAGES}
+    versions = about["versions"] | {name: _version(name) for name in PACKAGES}
     if device.type == "cuda":
         versions |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
     return {
@@ -41,6 +41,13 @@ def run_record(
         "data": {split: fingerprint(parts) for split, parts in shards.items()},
         "config": config.to_dict(),
     }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # features can be trained on where no recording can be read
+        return "not installed"
 
 
 def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
-from speechctc.ctc import ctc_loss
+from speechctc.ctc import check, ctc_loss
 from speechctc.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.errors import InputError
 from speechctc.features.filterbank import net_input
@@ -118,14 +118,17 @@ class Learner:
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
-        return ctc_loss(
-            logits.transpose(0, 1),
-            batch.labels,
-            frames,
-            batch.label_counts,
-            reduction="none",
-            backend=self.config.train.loss_backend,
-        )
+        return self._loss(logits, frames, batch, "none")
+
+    def _loss(self, logits: Tensor, frames: Tensor, batch: Batch, reduction: str, scale: float = 1.0) -> Tensor:
+        sizes = (frames, batch.label_counts)
+        backend = self.config.train.loss_backend
+        return ctc_loss(logits.transpose(0, 1), batch.labels, *sizes, reduction=reduction, backend=backend, scale=scale)
+
+    def check_labels(self) -> None:
+        """Raise if the loss was given a bad length or label on a GPU; that of PyTorch does not tell."""
+        if self.device.type == "cuda" and self.config.train.loss_backend in ("auto", "cuda"):
+            check(self.device)
 
     def ema_weights(self) -> AbstractContextManager[None]:
         """Return a context in which the net has the averaged weights, if ``train.ema`` asks for them."""
@@ -176,12 +179,13 @@ class Learner:
         with self.clock("forward"):
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
-            loss = ctc = torch.stack([self.losses(each, frames, batch).sum() for each in logits]).mean()
+            share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
+            loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
             if config.consistency:
-                loss = ctc + config.consistency * consistency(logits[0], logits[1], frames)
+                loss = ctc + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
-            self.scaler.scale(loss / phones).backward()
-        return ctc.detach()
+            self.scaler.scale(loss).backward()
+        return ctc.detach() * phones
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts to split a batch, given the sizes that ran out of memory before."""

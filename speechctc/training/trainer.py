@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.devices import is_out_of_memory
 from speechctc.errors import InputError
@@ -139,8 +138,7 @@ class Trainer:
                 if self._between_steps(watch):
                     break
         progress.loss += watch.flush()
-        if self.device.type == "cuda":
-            ctc.check(self.device)
+        self.learner.check_labels()
 
     def _step(self, batch: Batch | None, phones: int, rate: float) -> tuple[Batch | None, Tensor]:
         return batch, self.learner.step(batch, phones, rate, self.progress.step)

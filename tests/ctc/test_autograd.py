@@ -32,6 +32,37 @@ def test_each_loss_has_its_own_factor(backend: Backend, case: Case) -> None:
     torch.testing.assert_close(gradient.cpu(), plain * factors[:, None])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_scale_multiplies_loss_and_gradient(backend: Backend, reduction: str, packed: bool) -> None:
+    """As a multiplication of the loss afterwards does; in float16 before the gradient is rounded."""
+    case = random_case(6, 3, 5, 2, seed=2, ragged=False)
+    logits = case.logits.transpose(0, 1).reshape(18, 5) if packed else case.logits
+    found: list[list[Tensor]] = []
+    for inside, outside in ((0.03, 1.0), (1.0, 0.03)):
+        leaf = logits.clone().to(backend.device).requires_grad_()
+        loss = backend.loss(leaf, *case[1:], reduction=reduction, packed=packed, scale=inside) * outside
+        (gradient,) = torch.autograd.grad(2 * loss.sum(), leaf)
+        found.append([loss.detach().cpu(), gradient.cpu()])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-6, atol=1e-7)
+    short = logits.half().to(backend.device).requires_grad_()
+    late = backend.loss(short, *case[1:], reduction=reduction, packed=packed, scale=0.03)
+    (gradient,) = torch.autograd.grad(2 * late.sum(), short)
+    torch.testing.assert_close(gradient.cpu().float(), found[0][1], rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_compiled_loss_has_a_scale_too(case: Case, dtype: torch.dtype) -> None:
+    found = []
+    for call in (ctc_loss, torch.compile(ctc_loss, fullgraph=True, backend="aot_eager")):
+        leaf = case.logits.clone().to(dtype).requires_grad_()
+        loss = call(leaf, *case[1:], scale=0.25)
+        found.append((loss.detach(), *torch.autograd.grad(loss, leaf)))
+    torch.testing.assert_close(found[1], found[0])
+    by_func = torch.func.grad(lambda x: ctc_loss(x, *case[1:], scale=0.25))(case.logits.clone().to(dtype))
+    torch.testing.assert_close(by_func, found[0][1])
+
+
 def test_twice_through_one_graph(backend: Backend, case: Case) -> None:
     leaf = case.logits.clone().to(backend.device).requires_grad_()
     loss = backend.loss(leaf, *case[1:])
@@ -77,13 +108,15 @@ def test_autocast(case: Case) -> None:
 
 def operator_loss(logits: Tensor, case: Case, want: bool = True) -> tuple[Tensor, Tensor]:
     """The registered operator, as torch.compile calls it."""
-    found: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(logits, *case[1:], 0, False, "mean", False, "cpu", want)
+    found: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(
+        logits, *case[1:], 0, False, "mean", False, "cpu", 1.0, want
+    )
     return found
 
 
 def test_operator_is_well_made(case: Case) -> None:
     for leaf in (case.logits.clone(), case.logits.clone().requires_grad_()):
-        arguments = (leaf, *case[1:], 0, False, "mean", False, "cpu", leaf.requires_grad)
+        arguments = (leaf, *case[1:], 0, False, "mean", False, "cpu", 1.0, leaf.requires_grad)
         tests = ("test_schema", "test_faketensor", "test_autograd_registration")
         torch.library.opcheck(torch.ops.speechctc.ctc_loss, arguments, test_utils=tests)
 

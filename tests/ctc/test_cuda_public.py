@@ -127,6 +127,18 @@ def test_each_sample_has_its_own_factor_in_float16() -> None:
     torch.testing.assert_close(gradient.double(), reference(case)[1] * factors[:, None], rtol=2**-11, atol=5e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("count", [1, 3, 16, 17, 1001, 100_003])
+def test_a_gradient_is_scaled_to_its_last_element(count: int, dtype: torch.dtype) -> None:
+    """By vectors, and what is left by itself; nothing beside it is touched."""
+    whole = torch.randn(count + 32, generator=torch.Generator().manual_seed(count)).to(dtype)
+    wanted = whole.clone()
+    wanted[:count] = (wanted[:count].to(torch.float64) * -0.3).to(dtype)
+    cuda.scale_(whole[:count], torch.tensor(-0.3))
+    torch.testing.assert_close(whole, wanted)
+    assert torch.equal(whole[count:], wanted[count:])
+
+
 def test_counters_of_samples_are_not_shared() -> None:
     """One to a stream, one to each captured launch, and a fresh one where all are taken."""
     tickets = cuda.Tickets(torch.device("cpu"))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speechctc.ctc import cubins, cuda, nvrtc
-from speechctc.ctc.cuda_layout import Device, Size
+from speechctc.ctc.cuda_layout import PLACES, Device, Size
 from speechctc.ctc.cuda_plan import plan, workspace_bytes
 from speechctc.ctc.cuda_tuning import Tuning
 from speechctc.ctc.problem import make_problem
@@ -96,6 +96,22 @@ def test_any_problem_has_a_plan(
         assert rows["ROW_THREADS"] * rows["ROW_VECTORS"] * elements >= classes + elements - 1
     for place in chosen.places:
         assert -1 - chosen.shared_bytes <= place <= chosen.workspace_bytes
+
+
+@pytest.mark.parametrize("tuning", ["", "chunk=4", "helpers=4", "helpers=8", "blocks=2", "fused_classes=128"])
+@pytest.mark.parametrize("classes", [2, 8, 9, 28, 33, 62, 64, 65, 127, 128])
+def test_the_table_has_a_column_for_every_lane(classes: int, tuning: str) -> None:
+    """Each lane of a helper's row stores all its numbers, of classes or not; and one column more is for none."""
+    chosen = plan(size(150, 20, classes, 64), GPUS["sm_90"], Tuning.parse(tuning))
+    options = dict(chosen.sweep)
+    if not options["FUSED"]:
+        assert classes > Tuning.parse(tuning).fused_classes
+        return
+    columns = 16 * options["HELPERS"] // options["CHUNK"] * options["CLASSES_PER_LANE"] + 1
+    frames = 152 if options["WHOLE"] else 2 * (options["WARPS"] + 3) * options["CHUNK"]
+    begin = -1 - chosen.places[PLACES.index("table")]
+    after = min([-1 - p for p in chosen.places if -1 - p > begin] + [chosen.shared_bytes])
+    assert columns > classes and after - begin >= frames * columns * 8
 
 
 def test_too_many_frames_to_count() -> None:

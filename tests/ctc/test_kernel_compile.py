@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -100,6 +101,26 @@ def test_registers_fit_the_block(reports: dict[tuple[str, str, Macros], Resource
         warps = {"sweep": lattice + options.get("HELPERS", 0), "rows": options.get("ROW_THREADS", 0) // 32, "scale": 8}
         blocks = options.get("BLOCKS", 1)
         assert 32 * warps[kernel] * blocks * (-(-found.registers // 8) * 8) <= 65536
+
+
+@needs_nvrtc
+def test_shared_memory_of_both_kinds_fits_together(reports: dict[tuple[str, str, Macros], Resources]) -> None:
+    """The driver refuses a kernel that may ask for more than is left beside the memory fixed in its source."""
+    for (where, kernel, macros), found in reports.items():
+        asked = GPUS[where].shared_per_block if kernel == "sweep" else 0  # as `cuda.Gpu.kernel` has it
+        assert found.shared + asked <= GPUS[where].shared_per_block, (where, kernel, macros)
+
+
+def test_no_variant_of_the_sweep_fixes_shared_memory() -> None:
+    """Compiled above are the common ones; of all others the source tells: what it includes fixes none."""
+    waiting, seen = ["sweep.cu"], set[str]()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        code = re.sub(r"//.*", "", nvrtc.sources()[name])
+        assert "extern __shared__" in code or "__shared__" not in code, name
+        waiting += [other for other in re.findall(r'#include "(.*)"', code) if other not in seen]
+    assert len(seen) == 8
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")

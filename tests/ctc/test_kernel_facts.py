@@ -1,5 +1,7 @@
 """The CUDA source, run on the CPU, against the float64 reference: every variant of the kernels, every awkward input."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from speechctc.ctc import reference
+from speechctc.ctc import cuda, cuda_plan, reference
 from speechctc.ctc.cuda_layout import Device
 from speechctc.ctc.cuda_plan import Plan
 from speechctc.ctc.cuda_tuning import Tuning
@@ -49,6 +51,19 @@ class Case(NamedTuple):
         problem = self.problem()
         tuning = Tuning.parse(self.tuning)
         return emulation.plan_of(problem, problem.logits if self.gradient else None, self.device, tuning)
+
+
+@contextmanager
+def planned_as(case: Case, gpu: cuda.Gpu) -> Iterator[None]:
+    """Let a GPU plan by the limits and the tuning of a case: some variants would never run on it otherwise.
+
+    Kernels are loaded anew, since a kernel is loaded with the most shared memory that the limits allow.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gpu, "limits", case.device)
+        patched.setattr(gpu, "_kernels", {})
+        patched.setattr(cuda_plan, "TUNING", Tuning.parse(case.tuning))
+        yield
 
 
 # Named by what they use: pairs per lane, warps per direction; states of all frames (H) or of every eighth; emissions

@@ -2,18 +2,22 @@ import itertools
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
+from speechctc.training import batches as training_batches
 from speechctc.training.batches import Loader
-from speechctc.training.chunks import Batch
+from speechctc.training.chunks import Batch, Slot
 from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
 from speechctc.training.splits import Split
 
@@ -246,3 +250,65 @@ def test_a_batch_in_parts_is_the_same_batch(split: Split, parts: int) -> None:
             assert torch.equal(piece.labels[k, :labels], batch.labels[row, :labels])
             row += 1
     assert sum(piece.padded_frames for piece in pieces) <= batch.padded_frames
+
+
+class PinnedSlot(Slot):
+    """A slot that goes the way of a GPU, whose memory is the host's: a copy on a stream, ordered by events."""
+
+    def __init__(self, split: Split, frames: int, device: torch.device) -> None:
+        super().__init__(split, frames, device)
+        with torch.inference_mode(False):
+            self._host = torch.empty_like(self.static)
+        self._on_gpu, self._stream = True, SimpleNamespace(wait_event=lambda event: None)
+        self._copied, self._free = (
+            SimpleNamespace(record=lambda *stream: None, synchronize=lambda: None) for _ in range(2)
+        )
+
+
+@pytest.fixture
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, object]]:
+    """Chunks are copied as to a GPU; return the memory that streams were recorded for."""
+    recorded: list[tuple[int, object]] = []
+    monkeypatch.setattr(training_batches, "Slot", PinnedSlot)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(wait_event=lambda event: None))
+    monkeypatch.setattr(Tensor, "record_stream", lambda t, stream: recorded.append((t.data_ptr(), stream)))
+    return recorded
+
+
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_chunks_are_copied_while_scoring(split: Split, chunk_frames: int, like_a_gpu: list[tuple[int, object]]) -> None:
+    """Scoring is in inference mode, where tensors are made that the reader's thread may not write to."""
+    wanted = take(Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu")), 3)
+    with torch.inference_mode():
+        loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
+        scored = take(loader, 3)
+    trained = take(loader, 3)  # what stays on the device serves both
+    for batches in (scored, trained):
+        assert all(torch.equal(a.static, b.static) for a, b in zip(batches, wanted, strict=True))
+
+
+def test_memory_of_a_chunk_waits_for_its_copy(split: Split, like_a_gpu: list[tuple[int, object]]) -> None:
+    """An epoch that ends in between drops the slots, into one of which the stream may still be copying."""
+    loader = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
+    batches = loader.batches(loader.plan(1))
+    next(batches)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert len({memory for memory, _ in like_a_gpu}) == 2 and len({id(stream) for _, stream in like_a_gpu}) == 2
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("scoring", [False, True])
+@pytest.mark.parametrize("chunk_frames", [10**9, 700])
+def test_batches_on_a_gpu_are_those_of_a_cpu(split: Split, chunk_frames: int, scoring: bool) -> None:
+    wanted = take(Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu")), 3)
+    with torch.inference_mode(scoring):
+        loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cuda", 0))
+        for _ in range(3):
+            for ours, theirs in zip(take(loader, 3), wanted, strict=True):
+                assert torch.equal(ours.static.cpu(), theirs.static)
+                assert torch.equal(ours.labels.cpu(), theirs.labels)
+        batches = loader.batches(loader.plan(1))
+        next(batches)
+        batches.close()  # type: ignore[attr-defined]

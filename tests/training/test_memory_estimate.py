@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from speechctc.training.memory_estimate import estimate
+from speechctc.devices import held_by_others
+from speechctc.training.memory_estimate import estimate, pinned
 from tests.train_helpers import trainer_of
 
 
@@ -78,3 +80,19 @@ def test_a_start_of_training_does_not_load_torchs_compiler(extracted: Path, here
     )
     root = Path(__file__).parent.parent.parent
     subprocess.run([sys.executable, "-c", code, extracted], check=True, env={**os.environ, "PYTHONPATH": str(root)})
+
+
+def test_pinned_memory_comes_in_powers_of_two() -> None:
+    assert [pinned(count) for count in (0, 1, 4096, 4097, 3 * 2**20)] == [0, 1, 4096, 8192, 2**22]
+
+
+def test_what_a_gpu_holds_beside_tensors_counts(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's context and other programs: what is not free, and not of torch's allocator."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60 * 2**20, 100 * 2**20))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30 * 2**20)
+    assert held_by_others(torch.device("cuda", 0)) == 10 * 2**20
+    assert held_by_others(torch.device("cpu")) == 0
+    said = estimate(trainer_of(extracted, here / "r").learner, (8, 100), 2**20)
+    assert said.cuda == 0 and "cuda" not in said.to_text()
+    more = replace(said, cuda=10 * 2**20)
+    assert more.device == said.device + 10 * 2**20 and "cuda 10.0" in more.to_text()

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.config.train_config import FinetuneConfig, TrainConfig
+from speechctc.training import optimizers
 from speechctc.training.optimise import build_optimizer, optimizer_tensors, restore_optimizer, set_rate, stages
 from speechctc.training.optimizers import SGD, AdamW, Optimizer
 
@@ -142,3 +143,64 @@ def test_a_state_that_is_not_whole_or_of_another_net_is_refused() -> None:
         restore_optimizer(
             build_optimizer(net, stage), {name: v for name, v in saved.items() if name != "optimizer.1.step"}
         )
+
+
+class Narrow(nn.Module):
+    """Layers with axes of length 1, in channels last: there strides are ambiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [(1, 4, (3, 3)), (4, 4, (1, 1)), (4, 1, (1, 1)), (1, 1, (1, 1)), (1, 3, (1, 5)), (3, 2, (2, 1))]
+        layers = [nn.Conv2d(a, b, size) for a, b, size in sizes]
+        self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x.contiguous(memory_format=torch.channels_last))
+        return out
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of axes of length 1, where a convolution may leave any: on a GPU the fused functions refuse the rest."""
+    net, stage = Narrow(), stages(TrainConfig(optimizer=name, lr=0.1))[0]
+    seen: list[list[tuple[int, ...]]] = []
+    function = getattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name])
+
+    def looking(weights: list[Tensor], *lists: list[Tensor | None], **options: object) -> None:
+        for several in zip(weights, *(each for each in lists if len(each) == len(weights)), strict=True):
+            seen.append([each.stride() for each in several if each is not None and each.dim()])
+        function(weights, *lists, **options)
+
+    monkeypatch.setattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name], looking)
+    first = build_optimizer(net, stage)
+    second = build_optimizer(net, stage)
+    for k, optimizer in enumerate((first, second)):
+        for parameter in net.parameters():
+            odd = torch.randn(parameter.shape)
+            for axis in (axis for axis in range(odd.dim()) if odd.shape[axis] == 1):
+                strides = [7 if k == axis else stride for k, stride in enumerate(odd.stride())]
+                odd = odd.as_strided(odd.shape, strides)
+            parameter.grad = odd if k else torch.randn(parameter.shape)  # contiguous, and contiguous in another way
+        optimizer.step()
+        if optimizer is first:
+            restore_optimizer(second, optimizer_tensors(first))
+    assert len(seen) == 2 * len(list(net.parameters()))
+    assert all(len(set(strides)) == 1 and len(strides) == (4 if name == "adam" else 2) for strides in seen)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_a_gpu_takes_the_strides_of_narrow_layers(name: str) -> None:
+    nets = [Narrow(), Narrow()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    devices = ("cpu", "cuda")
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 2, 1, 9, 9)
+    for net, device in zip(nets, devices, strict=True):
+        optimizer = build_optimizer(net.to(device), stages(TrainConfig(optimizer=name, lr=0.01))[0])
+        for x in inputs:
+            optimizer.zero_grad()
+            net(x.to(device)).square().sum().backward()
+            optimizer.step()
+    for ours, theirs in zip(nets[1].parameters(), nets[0].parameters(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=2e-3)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from speechctc.ctc import autograd
 from speechctc.errors import InputError
+from speechctc.training import train_step
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency
 from speechctc.training.train_step import Learner
@@ -168,3 +170,36 @@ def test_no_gradient_goes_through_what_the_other_view_is_drawn_to() -> None:
     wanted = 0.5 * (logits.softmax(2) - others.softmax(2)).detach()  # of KL(others || softmax(logits)) alone
     wanted[1, 3:] = 0
     torch.testing.assert_close(logits.grad, wanted)
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_the_loss_is_not_divided_after_its_gradient_is_there(
+    extracted: Path, here: Path, views: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The factor is a part of the loss: what comes back to it is 1, and the gradient needs no other pass."""
+    settings = () if views == 1 else ("train.consistency=0.2", "augment.band_masks=1")
+    trainer = trainer_of(extracted, here / "r", "train.precision=float32", *settings)
+    factors: list[float] = []
+    monkeypatch.setattr(autograd, "_scale_", lambda gradient, by_loss, lengths: factors.append(float(by_loss)))
+    batch = batches_of(trainer)[0]
+    loss = trainer.learner.step(batch, 1000, 0.1, 0)
+    assert factors == views * [1.0]
+    features, frames = trainer.learner.forward_varied(batch)
+    assert (
+        0.5 < float(loss) / float(trainer.learner.losses(features[0], frames, batch).sum().detach()) < 2
+    )  # not by label
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "looks"), [("auto", "cuda", 1), ("cuda", "cuda", 1), ("torch", "cuda", 0), ("auto", "cpu", 0)]
+)
+def test_only_our_loss_is_asked_for_bad_labels(
+    extracted: Path, here: Path, backend: str, device: str, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's needs no bindings of CUDA's driver, so that nothing may ask for them."""
+    learner = trainer_of(extracted, here / "r", f"train.loss_backend={backend}").learner
+    asked: list[torch.device] = []
+    monkeypatch.setattr(train_step, "check", asked.append)
+    learner.device = torch.device(device)
+    learner.check_labels()
+    assert len(asked) == looks

@@ -7,7 +7,9 @@
 #include "halves.cuh"
 
 // HELPERS, a macro: warps. All together they hold a chunk of either direction.
+#if !FUSED
 constexpr int ROW_LANES = HELPERS * 32 / (2 * CHUNK);  // lanes to a frame
+#endif
 static_assert(HELPERS * 32 == 2 * CHUNK * ROW_LANES && ROW_LANES <= 32, "a row for every group of lanes");
 
 struct Schedule {
@@ -78,11 +80,8 @@ DEVICE void bring(const Block& b, const Schedule& schedule, Helper& h, int tick)
         if (job >= 0) {
             Number* row = helper_row(b, h, job);
 #pragma unroll
-            for (int i = 0; i < CLASSES_PER_LANE; ++i) {
-                const int k = h.lane + i * ROW_LANES;
-                const Number p = probability(h.x[i], top, inverse);
-                if (k < b.args.classes) row[k] = p;
-            }
+            for (int i = 0; i < CLASSES_PER_LANE; ++i)
+                row[h.lane + i * ROW_LANES] = probability(h.x[i], top, inverse);
             if (h.lane == 0) row[b.dead_column] = at_rest(false);
         }
     }

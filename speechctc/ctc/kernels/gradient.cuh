@@ -7,7 +7,9 @@
 
 #include "emissions.cuh"
 
-__shared__ real weight;  // of the sample: no register is kept for it
+// The sample's, at the beginning of shared memory: no register is kept for it. Nothing here is `__shared__` of a fixed
+// size, since a launch may ask for all that a block can have.
+DEVICE real& weight() { return *reinterpret_cast<real*>(shared_memory()); }
 
 // The same gradient throughout some of the sample's rows: 0 in padding, and where there is no path. All threads.
 DEVICE void fill_rows(const Block& b, long long begin, long long end, real value) {
@@ -65,7 +67,7 @@ DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real bla
             more |= ++next[i] < end[i];
         }
     }
-    const real w = weight;
+    const real w = weight();
 #pragma unroll
     for (int i = 0; i < CLASSES_PER_LANE; ++i) {
         const int k = lane + i * ROW_LANES;
@@ -80,7 +82,7 @@ DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real bla
 DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
                       const Number* emissions, logit* row) {
     const long long stride = b.args.gradient_strides.label;
-    const real w = weight;
+    const real w = weight();
     for (int r = lane; r < b.s.labels; r += ROW_LANES) {
         const int label = b.sorted[r];
         if (r > 0 && b.sorted[r - 1] == label) continue;
@@ -103,7 +105,7 @@ DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
     for (int i = h.lane; i < labels; i += ROW_LANES) sum_of_labels += posteriors[i];
     for (int i = h.lane; i < parts; i += ROW_LANES) blank += blanks[i];
     blank = row_sum(blank);
-    const real share = weight / (row_sum(sum_of_labels) + blank);
+    const real share = weight() / (row_sum(sum_of_labels) + blank);
     if (!mine) return;
     const long long t = frame_of(b, h, job);
     leave_row(b, h.lane, posteriors, blank, share, helper_row(b, h, job),

@@ -13,6 +13,11 @@
 #define SHARED_MEMORY(name) extern __shared__ __align__(32) char name[]
 #endif
 
+DEVICE char* shared_memory() {  // of the size that a launch asks for
+    SHARED_MEMORY(shared);
+    return shared;
+}
+
 #if LOGIT_TYPE == 3  // float64
 typedef double real;
 typedef long long real_bits;

@@ -37,6 +37,7 @@ struct Args {
     int samples, classes, blank;
     int longest;  // labels that the buffers have room for; a longer target has no path
     int mean, zero_infinity;
+    double scale;  // of losses and gradients
 };
 static_assert(sizeof(Args) == ARGS_BYTES, "cuda_plan.py packs another layout");
 
@@ -99,8 +100,19 @@ DEVICE long long rows_in_all(const Args& args) {
 DEVICE Number at_rest(bool blank) { return blank ? one() : Number{1, IMPOSSIBLE}; }
 
 // A row of the table of emissions has a column for every class, or, where those are more, for every label of the
-// target and the blank; and one more, for what cannot be.
-DEVICE int table_width(const Args& args) { return BY_CLASS ? args.classes + 1 : args.longest + 2; }
+// target and the blank; and one more, for what cannot be. FUSED, columns of no class make it as wide as the helpers'
+// reach, so that every lane stores whatever it has.
+#if FUSED
+constexpr int ROW_LANES = HELPERS * 32 / (2 * CHUNK);  // lanes of the helpers to a frame
+constexpr int TABLE_WIDTH = ROW_LANES * CLASSES_PER_LANE + 1;
+#endif
+DEVICE int table_width(const Args& args) {
+#if FUSED
+    return TABLE_WIDTH;
+#else
+    return BY_CLASS ? args.classes + 1 : args.longest + 2;
+#endif
+}
 DEVICE int blank_column(const Args& args) { return BY_CLASS ? args.blank : args.longest; }
 
 // The row of a sample's first frame, in the workspace; there is room for the last chunk to be filled up.
@@ -121,14 +133,14 @@ DEVICE real share_of(const Args& args, long long labels) {
 
 // What the gradient of a sample is multiplied by.
 DEVICE real weight_of(const Args& args, const Sample& s, int n) {
-    return share_of(args, s.labels) * (args.by ? args.by[n * args.by_stride] : real(1));
+    return share_of(args, s.labels) * static_cast<real>(args.scale) * (args.by ? args.by[n * args.by_stride] : real(1));
 }
 
 // Leaves the loss of a sample. The last sample to do so adds up all of them, in the order of samples: which one that is
 // changes from run to run, the sum does not. One warp. Not inlined, which costs the lattice's warps registers.
 static __device__ __noinline__ void leave_loss(const Args& args, int n, real loss) {
     const int lane = threadIdx.x & 31;
-    if (lane == 0) args.losses[n] = loss;
+    if (lane == 0) args.losses[n] = loss * static_cast<real>(args.scale);
     if (args.loss == nullptr) return;
     unsigned before = 0;
     const unsigned others = static_cast<unsigned>(args.samples) - 1;
@@ -137,6 +149,7 @@ static __device__ __noinline__ void leave_loss(const Args& args, int n, real los
         before = atomicInc(args.ticket, others);  // back to 0 after the last one
     }
     if (__shfl_sync(ALL_LANES, before, 0) != others) return;
+    __syncwarp();  // a shuffle hands over values, but orders no memory
     __threadfence();
     const volatile real* losses = args.losses;
     double total = 0;

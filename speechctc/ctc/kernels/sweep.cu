@@ -134,7 +134,6 @@ DEVICE Role looked_at(Role role) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) ctc_sweep(const __grid_constant__ Args args) {
-    SHARED_MEMORY(shared);
     Block b{args};
     Sample& s = b.s;
     long long found = 0;
@@ -143,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) ctc_sweep(const __
     s.panels = panels_of(s.labels);
     s.chunks = (s.frames + CHUNK - 1) / CHUNK;
     s.half = s.chunks / 2;
-    place_buffers(b, shared);
-    if (GRADIENT && threadIdx.x == 0) weight = weight_of(args, s, b.n);  // read after the barrier below
+    place_buffers(b, shared_memory());
+    if (GRADIENT && threadIdx.x == 0) weight() = weight_of(args, s, b.n);  // read after the barrier below
     if (!worth_sweeping(b, fault, found)) return;
 
     const Schedule schedule = {s.half, s.chunks - s.half, s.chunks, s.chunks - s.half + s.panels - 1};

@@ -101,6 +101,7 @@ inline unsigned atomicInc(unsigned* at, unsigned most) {
     return old;
 }
 
+inline void __syncwarp() { emulated::exchange(0); }
 inline void __syncthreads() { emulated::wait(emulated::AT_BARRIER); }
 inline int __syncthreads_or(int x) {
     const int turn = emulated::block.turn;

@@ -1,0 +1,197 @@
+"""The runs that prove the CUDA path: what can be known of them before a GPU is at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+BLOCKED = ("pydantic", "pydantic_core", "rapidfuzz", "soundfile")
+BLOCKER = f"""
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {BLOCKED}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def script(name: str) -> ModuleType:
+    """Return a script as a module."""
+    loader = SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules[loader.name] = module  # dataclasses look there
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def prove_cuda() -> ModuleType:
+    return script("prove_cuda")
+
+
+@pytest.fixture
+def scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+
+@pytest.mark.parametrize("run", ["right", "fast", "which"])
+def test_all_limits_of_a_run_add_up_to_less_than_ten_minutes(
+    prove_cuda: ModuleType, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove_cuda.shutil, "which", lambda tool, path=None: f"/opt/{tool}")
+    jobs = list(prove_cuda.RUNS[run](tmp_path, "cuda"))
+    assert 100 < sum(job.limit for job in jobs) < 575
+    names = [job.name for job in jobs]
+    assert len(jobs) * prove_cuda.MOST_LOG < 16 * 2**20  # the log can be brought back
+    assert len(set(names)) == len(names)
+    if run == "right":
+        assert {"training", "training, two processes", "torch.compile", "racecheck", "initcheck"} <= set(names)
+    assert ("ncu" in names) == (run == "which")
+
+
+def run_jobs(prove_cuda: ModuleType, out: Path, jobs: list[object], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setitem(prove_cuda.RUNS, "right", lambda out, device: iter(jobs))
+    monkeypatch.setattr(prove_cuda, "gpu", lambda: "none")
+    failed: int = prove_cuda.prove("right", out, 500, "cpu", None)
+    return failed
+
+
+def test_what_fails_or_hangs_or_floods_costs_no_other_job(
+    prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what comes back is a few small files in one folder."""
+    flood = "while True: print(1000 * 'x')"
+    jobs = [
+        prove_cuda.python("bad", ["-c", "print('why'); raise SystemExit(3)"], 60),
+        prove_cuda.python("hangs", ["-c", "import time; print('begun', flush=True); time.sleep(99)"], 6),
+        prove_cuda.python("floods", ["-c", flood], 60),
+        prove_cuda.python("good", ["-c", "print('well done')"], 60),
+    ]
+    assert run_jobs(prove_cuda, tmp_path / "right", jobs, monkeypatch) == 3
+    assert [job.status for job in jobs] == ["failed (3)", "out of time", "wrote too much", "passed"]
+    found = json.loads((tmp_path / "right" / "results.json").read_text())["jobs"]
+    assert [job["last"] for job in found][::3] == ["why", "well done"] and found[1]["last"] == "begun"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent for path in files} == {tmp_path / "right"} and len(files) <= 8 - 3  # and three CSV files
+    assert sum(path.stat().st_size for path in files) < 2 * prove_cuda.MOST_LOG
+
+
+@pytest.mark.slow
+def test_a_run_that_is_told_to_stop_writes_what_it_knows(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPTS / "prove_cuda"), "right", "--device", "cpu", "--out", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "SPEECHCTC_CUBINS"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    end = time.monotonic() + 240
+    while not (tmp_path / "log.txt").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 143 and "stopped" in said
+    assert json.loads((tmp_path / "results.json").read_text())["jobs"][0]["status"] == "stopped"
+
+
+def test_kernels_of_other_sources_are_told_at_once(
+    tmp_path: Path, scripts_too: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cuda_kernels
+
+    assert "no kernels that --precompile has finished with" in str(cuda_kernels.wrong_with(tmp_path))
+    mark = tmp_path / cuda_kernels.MARK
+    mark.write_text(cuda_kernels.mark("sm_90"))
+    assert cuda_kernels.wrong_with(tmp_path) is None
+    changed = {**cuda_kernels.sources(), "sweep.cu": "another"}
+    with monkeypatch.context() as patched:
+        patched.setattr(cuda_kernels, "sources", lambda: changed)
+        assert "are stale" in str(cuda_kernels.wrong_with(tmp_path))
+    monkeypatch.setattr(cuda_kernels.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda_kernels.torch.cuda, "get_device_capability", lambda: (8, 0))
+    assert "are for sm_90, and this GPU is sm_80" in str(cuda_kernels.wrong_with(tmp_path))
+
+
+def without_packages(folder: Path) -> dict[str, str]:
+    """The environment of a process on a machine that lacks some packages."""
+    (folder / "sitecustomize.py").write_text(BLOCKER)
+    path = os.pathsep.join([str(folder), str(ROOT), str(SCRIPTS)])
+    return {**os.environ, "PYTHONPATH": path, "SPEECHCTC_CUBINS": ""}
+
+
+def test_the_loss_is_measured_where_packages_of_training_are_missing(tmp_path: Path) -> None:
+    """All that `fast` and `which` do with the loss, and the tests of it, is there without them."""
+    code = f"""
+import importlib.util, runpy, sys
+for name in {BLOCKED}:
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    raise SystemExit(name + " is not blocked")
+import ctc_batches, cuda_kernels, gpu_timing, rows, speechctc.ctc.cuda, tests.ctc.test_cuda
+print(rows.versions())
+for script in ("bench_ctc", "prove_cuda"):
+    runpy.run_path({str(SCRIPTS)!r} + "/" + script, run_name="imported")
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=without_packages(tmp_path), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_missing_packages_are_named(prove_cuda: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert prove_cuda.missing(["json", "no_such_package", "no_such.thing"], []) == ["no_such_package", "no_such.thing"]
+    (tmp_path / "no_such_package").mkdir()
+    (tmp_path / "no_such_package" / "__init__.py").touch()
+    before = list(sys.path)
+    assert prove_cuda.missing(["no_such_package"], [str(tmp_path)]) == [] and sys.path == before
+
+
+def test_wheels_are_used_without_a_network(
+    prove_cuda: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    assert not prove_cuda.unpacked(tmp_path / "wheels", tmp_path / "site", tmp_path / "log.txt")
+    (tmp_path / "wheels" / "bad-1.0-py3-none-any.whl").write_bytes(b"no wheel")
+    assert not prove_cuda.unpacked(tmp_path / "wheels", tmp_path / "site", tmp_path / "log.txt")
+    assert capsys.readouterr().out.count("cannot be installed") == 2
+
+
+def test_numbers_to_copy_are_not_random(scripts_too: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a capture that failed the device's generator may raise."""
+    import gpu_timing
+    import torch
+
+    monkeypatch.setattr(torch, "rand", None)
+    monkeypatch.setattr(torch.Tensor, "random_", None)
+    made = gpu_timing.numbers(1000, "cpu")
+    assert len(made.unique()) == 1000 and made.nbytes == 8000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("two", [False, True], ids=["killed and resumed", "two processes"])
+def test_the_short_training_goes_through_on_a_cpu(
+    two: bool, tmp_path: Path, scripts_too: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job that a GPU is to do: dev in chunks, a kill within an epoch, and the same end; or two processes."""
+    import cuda_training
+
+    cuda_training.prove(tmp_path, "cpu", ["float32"], two)
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["steps"] > 30
+    if not two:
+        assert found["the same bits"] and 0 < found["killed after step"] < found["steps"]
