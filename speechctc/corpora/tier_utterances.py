@@ -76,7 +76,7 @@ def texts(labelled: Labelled, config: CorpusConfig, words: WordPhones) -> list[t
 
 
 def _names(labelled: Labelled, tier: Tier, config: CorpusConfig) -> Iterator[str]:
-    """Yield the names that may tell a language, where ``corpus.language`` says of which: the tier's and the folders'."""
+    """Yield the names that may tell the language, if ``corpus.language`` is a mapping: the tier's and the folders'."""
     if isinstance(config.language, dict):
         yield tier.name
         yield from reversed(labelled.file.parent.relative_to(config.root or labelled.file.parent).parts)

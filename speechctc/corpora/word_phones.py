@@ -65,8 +65,8 @@ class _Language:
 class WordPhones:
     """Reads words of a corpus as phones, and collects what is to be reported.
 
-    Words are read in the one language of ``corpus.language``. Where it is not set, or is a mapping, each utterance has a
-    language of its own. A language that nothing reads is reported with the utterances that are in it.
+    Words are read in the one language of ``corpus.language``. Where it is not set, or is a mapping, each utterance has
+    its own. A language that nothing reads is reported with the utterances that are in it.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ class WordPhones:
     def language_of(self, *names: str) -> str:
         """Return the language of an utterance that has these names of languages, tiers or folders, the nearest first.
 
-        It is the one of ``corpus.language``, what this says of a name, or the first name itself. It is ``""`` where words
-        are read by one dictionary, or no language is known.
+        It is the one of ``corpus.language``, what this says of a name, or the first name itself. It is ``""`` where
+        words are read by one dictionary, or no language is known.
         """
         if isinstance(self._language, str):
             return self._language
@@ -156,8 +156,8 @@ class WordPhones:
     def learn(self, texts: Iterable[tuple[str, str]]) -> None:
         """Read pairs of a language and a text of the training split.
 
-        The native phones of a language become its phone set where none is named: others, of words that eSpeak NG reads in
-        another language, are then written as the nearest of these.
+        The native phones of a language become its phone set where none is named: others, of words that eSpeak NG reads
+        in another language, are then written as the nearest of these.
         """
         by_language: dict[str, list[str]] = {}
         for language, text in texts:
@@ -245,8 +245,8 @@ class WordPhones:
         warnings = []
         if self._unknown:
             warnings.append(
-                "utterances left out, because nothing reads their language (name a dictionary of it in corpus.dictionary,"
-                f" or correct its code): {counted(self._unknown, 20)}"
+                "utterances left out, because nothing reads their language (correct its code, or name its dictionary"
+                f" in corpus.dictionary): {counted(self._unknown, 20)}"
             )
         if self._unread:
             warnings.append(f"words that nothing can read; their utterances are left out: {counted(self._unread, 20)}")

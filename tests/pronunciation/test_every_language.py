@@ -15,8 +15,8 @@ from speechctc.pronunciation.ipa import pieces
 pytest.importorskip("espeakng_loader")
 
 # The letters and diacritics of the chart of the International Phonetic Association, revised to 2020, apart from the
-# tables of the package. Length marks, tie bars and superscript letters are diacritics here; ɫ is l with one, ɚ is ə with
-# one, and ʦ is not on the chart.
+# tables of the package. Length marks, tie bars and superscript letters are diacritics here. ɫ is l with a diacritic and
+# ɚ is ə with one; ʦ is not on the chart.
 LETTERS = frozenset(
     "pbtdʈɖcɟkɡgqɢʔmɱnɳɲŋɴʙrʀⱱɾɽɸβfvθðszʃʒʂʐçʝxɣχʁħʕhɦɬɮʋɹɻjɰlɭʎʟʘǀǃǂǁɓɗʄɠʛʍwɥʜʢʡɕʑɺɧiyɨʉɯuɪʏʊeøɘɵɤoəɛœɜɞʌɔæɐaɶɑɒɫɚ"
 )
