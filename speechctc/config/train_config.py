@@ -94,6 +94,13 @@ class TrainConfig(Section):
         10.0, gt=0, description="minutes between saves of last/ within an epoch; it is also saved at the end of each"
     )
     seed: int = Field(1, ge=0, description="seed for the first weights, the order of batches and dropout")
+    balance: float = Field(
+        1.0,
+        ge=1,
+        le=100,
+        description="temperature that balances an epoch among the languages of a corpus: of a language with more"
+        " utterances than the median, it has fewer; 1: all",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: CUDA where there is a GPU, else the CPU")
     precision: Literal["float32", "bfloat16", "float16", "auto"] = Field(
         "float32",

@@ -61,7 +61,8 @@ class CorpusBuilder:
         table = LabelMap({}) if config.map is None else read_map(config.map)
         marks: dict[Kind, str] = {kind: getattr(config, kind) for kind in KINDS}
         phones = None if config.phones in ("auto", FOUND) else named_inventory(config.phones)
-        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks))
+        divided = [kind for kind in ("diphthongs", "affricates") if getattr(config, kind) == "split"]
+        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided))
         builder.warnings += [table.note] * bool(table.note)
         return builder
 

@@ -21,6 +21,7 @@ LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 FILE = "phones.tsv"
 UTTERANCES = "utterances.tsv"
+LANGUAGES = "languages.tsv"
 WORDS_FILE = "pronunciations.dict"
 
 
@@ -66,6 +67,20 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
         fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
         lines.append("\t".join(" ".join(str(field).split("\t")) for field in fields))
     files.write_text(folder / UTTERANCES, "\n".join(lines) + "\n")
+
+
+def write_languages(folder: Path, corpus: Corpus) -> None:
+    """Write the language of each utterance, if there are several: training balances epochs by it, and scores by it."""
+    rows = [
+        (split, each.id, dict(each.traits).get("language", ""))
+        for split, part in corpus.splits.items()
+        for each in part
+    ]
+    if len({language for _, _, language in rows}) < 2:
+        (folder / LANGUAGES).unlink(missing_ok=True)
+        return
+    lines = ("\t".join(" ".join(field.split("\t")) for field in row) for row in rows)
+    files.write_text(folder / LANGUAGES, "".join(f"{line}\n" for line in ("split\tid\tlanguage", *lines)))
 
 
 def write_pronunciations(folder: Path, corpus: Corpus) -> str:

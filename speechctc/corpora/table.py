@@ -85,7 +85,8 @@ def _read_tables(config: CorpusConfig) -> Corpus:
     builder.notes += words.notes()
     builder.warnings += words.warnings()
     builder.from_words = words.words
-    corpus = words.add_to(builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev")))
+    corpus = builder.to_corpus(config.dev_share, without_dev=not config.tables.of("dev"))
+    corpus = words.add_to(corpus, builder.rules)
     return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus, listings)))
 
 
@@ -102,8 +103,10 @@ def _read(
     lines: dict[str, int] = {}
     missing = []
     table = read_table(path)
-    if split == "train" and words.possible:
-        words.learn(row.words for row in read_table(path).rows if row.phones is None)
+    if split == "train":
+        unread = (row for row in read_table(path).rows if row.phones is None and row.words)
+        languages = ((words.language_of(*_language(row)), row.words) for row in unread)
+        words.learn((language, text) for language, text in languages if words.can_read(language))
     for row in table.rows:
         try:
             if row.problem:
@@ -130,18 +133,24 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
         raise BadRow("the audio path is empty")
     if row.phones is None and not row.words:
         raise BadRow("no phones; for a recording without speech, write []")
-    if row.phones is None and not words.possible:
+    language = words.language_of(*_language(row))
+    if row.phones is None and not words.can_read(language):
         raise BadRow(f"words and no phones; {MISSING}")
     audio = _find(base, row.audio, listings)
     try:
-        phones = words.read(row.id, row.words, audio) if row.phones is None else row.phones
+        phones = words.read(row.id, row.words, audio, language=language) if row.phones is None else row.phones
         labels, _ = builder.labels(phones)
         if row.phones and row.words and words.possible:
-            words.compare(row.id, labels, row.words)
+            words.compare(row.id, labels, row.words, language)
     except InputError as error:
         raise BadRow(str(error)) from None
     speaker, traits = sys.intern(row.speaker), _shared(row.traits)
     return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, traits=traits)
+
+
+def _language(row: Row) -> tuple[str, ...]:
+    """Return the language that a row names, if it names one."""
+    return tuple(value for name, value in row.traits if name == "language")
 
 
 @lru_cache(maxsize=1 << 12)

@@ -52,7 +52,7 @@ class TierReader:
         """Read all files that were added."""
         if self._words is not None:
             train = [labelled for labelled, split in self._files if split == "train"]
-            self._words.learn(text for labelled in train for text in texts(labelled, self._config))
+            self._words.learn(pair for labelled in train for pair in texts(labelled, self._config, self._words))
         for labelled, split in self._files:
             try:
                 found = find_utterances(labelled, split, self._builder, self._config, self._words)
@@ -69,4 +69,4 @@ class TierReader:
             builder.warnings += words.warnings()
             builder.from_words = words.words
         corpus = builder.to_corpus(self._config.dev_share, without_dev=not builder.utterances["dev"])
-        return corpus if words is None else words.add_to(corpus)
+        return corpus if words is None else words.add_to(corpus, builder.rules)

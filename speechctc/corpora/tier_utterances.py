@@ -59,15 +59,27 @@ class Found(NamedTuple):
     interrupted: int
 
 
-def texts(labelled: Labelled, config: CorpusConfig) -> list[str]:
-    """Return the words of each of the tiers that ``corpus.words_tier`` names; none where that cannot be read."""
+def texts(labelled: Labelled, config: CorpusConfig, words: WordPhones) -> list[tuple[str, str]]:
+    """Return the language and the words of each of the tiers of ``corpus.words_tier``; none where it cannot be read."""
     try:
         tiers = [
             in_order(tier, labelled.file) for tier, _ in choose_tiers(labelled.tiers, labelled.file, _tier(config))
         ]
     except InputError:  # reported when the labels are read
         return []
-    return [" ".join(each.label for each in tier.entries if _is_word(each.label)) for tier in tiers]
+    named = [(words.language_of(*_names(labelled, tier, config)), tier) for tier in tiers]
+    return [
+        (language, " ".join(each.label for each in tier.entries if _is_word(each.label)))
+        for language, tier in named
+        if words.can_read(language)
+    ]
+
+
+def _names(labelled: Labelled, tier: Tier, config: CorpusConfig) -> Iterator[str]:
+    """Yield the names that may tell the language, if ``corpus.language`` is a mapping: the tier's and the folders'."""
+    if isinstance(config.language, dict):
+        yield tier.name
+        yield from reversed(labelled.file.parent.relative_to(config.root or labelled.file.parent).parts)
 
 
 def _tier(config: CorpusConfig) -> str:
@@ -125,6 +137,19 @@ class _Reader(NamedTuple):
     config: CorpusConfig
     words: WordPhones | None
 
+    @property
+    def language(self) -> str:
+        """The language of the words."""
+        assert self.words is not None
+        language = self.words.language_of(*_names(self.labelled, self.tier, self.config))
+        if isinstance(self.config.language, dict) and language not in self.config.language.values():
+            known = some(list(self.config.language), 20)
+            raise InputError(
+                f"neither the tier {self.tier.name!r} nor a folder is among those of corpus.language: {known}",
+                "add one of them",
+            )
+        return language
+
     def utterances(self, split: str) -> Iterator[Utterance]:
         """Yield the utterances; add those whose labels cannot be used to the rejected ones of a split."""
         labelled, tier, shift = self.labelled, self.tier, self.labelled.origin
@@ -152,7 +177,13 @@ class _Reader(NamedTuple):
                 times,
                 stretch=None if whole else (round(piece.start, 4), round(piece.end, 4)),
                 words=words or tuple(inside),
+                traits=self._traits(),
             )
+
+    def _traits(self) -> tuple[tuple[str, str], ...]:
+        """Return the language as a trait, where the corpus has several."""
+        several = self.words is not None and isinstance(self.config.language, dict)
+        return (("language", self.language),) if several else ()
 
     def _read(
         self, id: str, mine: Sequence[Entry], piece: Piece
@@ -160,7 +191,8 @@ class _Reader(NamedTuple):
         """Return the phones of an utterance, their times where they have some, and the words that it was read from."""
         if self.words is not None:
             text = " ".join(each.label for each in mine)
-            phones, _ = self.builder.labels(self.words.read(id, text, self.labelled.audio, piece.end - piece.start))
+            seconds = piece.end - piece.start
+            phones, _ = self.builder.labels(self.words.read(id, text, self.labelled.audio, seconds, self.language))
             return tuple(phones), None, tuple(text.split())
         phones, kept = self.builder.labels(each.label for each in mine)
         if self.tier.points or not self.tier.timed or len(set(kept)) < len(kept):

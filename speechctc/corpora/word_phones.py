@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,9 +17,11 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import FOUND, named_inventory
+from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.matching import match_phones
 from speechctc.pronunciation.notation import Notation
 from speechctc.pronunciation.pronouncer import Pronouncer, Word
+from speechctc.pronunciation.spoken import Reader
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
@@ -31,20 +33,65 @@ CLOSE = 0.4  # but only where most are nearer than this, so that both are in one
 MISSING = "set corpus.language, for example to cy, or corpus.dictionary to a pronunciation dictionary"
 
 
+class _Language:
+    """Reads words of one language: texts that were read once are kept."""
+
+    def __init__(self, pronouncer: Pronouncer) -> None:
+        self.pronouncer = pronouncer
+        self.utterances = 0
+        self._native: Notation | None = None
+        self._read: dict[str, list[Word]] = {}
+
+    def learn(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.words(text)
+        native = sorted(self.pronouncer.native)
+        self._native = Notation(native) if native else None
+
+    def words(self, text: str) -> list[Word]:
+        if text not in self._read:
+            self._read[text] = self.pronouncer.read(text)
+        return self._read[text]
+
+    def written(self, text: str) -> list[Word]:
+        """Return the words of a text; phones that only foreign words have are the nearest of its own."""
+        return [_rewritten(word, self._native) if self._native else word for word in self.words(text)]
+
+    @property
+    def nearest(self) -> dict[str, str]:
+        return self._native.nearest if self._native else {}
+
+
 class WordPhones:
     """Reads words of a corpus as phones, and collects what is to be reported.
+
+    Words are read in the one language of ``corpus.language``. Where it is not set, or is a mapping, each utterance has
+    its own. A language that nothing reads is reported with the utterances that are in it.
 
     Parameters
     ----------
     config : CorpusConfig
         Its ``dictionary``, ``language``, ``phones`` and ``ignore`` are used.
+
+    Raises
+    ------
+    InputError
+        Several languages are named without the names that the corpus has for them.
     """
 
     def __init__(self, config: CorpusConfig) -> None:
-        self._config = config
+        language = config.language
+        if isinstance(language, tuple):
+            if len(language) != 1:
+                raise InputError(
+                    "corpus.language is a list, and words are read in one language, or each row's in its own",
+                    "name one language; or leave it out, and name each row's in a column language",
+                )
+            language = language[0]
+        self._config, self._language = config, language
         self._named = config.phones not in ("auto", FOUND)
-        self._read: dict[str, list[Word]] = {}
-        self._native: Notation | None = None
+        self._languages: dict[str, _Language | InputError] = {}
+        self._unknown: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
         self._both: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
@@ -54,73 +101,153 @@ class WordPhones:
     @property
     def possible(self) -> bool:
         """Return whether there is a dictionary or a language."""
-        return self._config.dictionary is not None or self._config.language is not None
+        return self._config.dictionary is not None or self._language is not None
 
-    @cached_property
-    def _pronouncer(self) -> Pronouncer:
-        language = self._config.language
-        if language is not None and not isinstance(language, str):
-            if len(language) != 1:
-                raise InputError("corpus.language names several, and words are read in one", "name one language")
-            language = language[0]
-        phones = named_inventory(self._config.phones) if self._named else None
-        return Pronouncer(self._config.dictionary, language, phones)
+    def language_of(self, *names: str) -> str:
+        """Return the language of an utterance that has these names of languages, tiers or folders, the nearest first.
 
-    def learn(self, texts: Iterable[str]) -> None:
-        """Read the texts of the training split, whose native phones become the phone set where none is named.
-
-        Other phones, of words that eSpeak NG reads in another language, are then written as the nearest of these.
+        It is the one of ``corpus.language``, what this says of a name, or the first name itself. It is ``""`` where
+        words are read by one dictionary, or no language is known.
         """
-        if self._named or self._config.dictionary is not None:
-            return
-        for text in texts:
-            self._all(text)
-        native = sorted(self._pronouncer.native)
-        self._native = Notation(native) if native else None
+        if isinstance(self._language, str):
+            return self._language
+        for name in names if isinstance(self._language, Mapping) else ():
+            for pattern, language in self._language.items():
+                if fnmatchcase(name.lower(), pattern.lower()):
+                    return language
+        return "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")
 
-    def read(self, id: str, text: str, audio: Path, seconds: float | None = None) -> tuple[str, ...]:
-        """Return the phones of an utterance, by the first pronunciation of each word.
+    def can_read(self, language: str) -> bool:
+        """Return whether words without phones can be read: there is a language, or one dictionary for all."""
+        return bool(language) or isinstance(self._config.dictionary, Path)
 
-        Its duration is that of the recording, unless `seconds` says otherwise.
+    def _in(self, language: str) -> _Language:
+        """Return the reader of a language.
 
         Raises
         ------
         InputError
-            A word cannot be read, there is none, or there are more than the recording can hold.
+            eSpeak NG does not read it, and there is no dictionary of it.
         """
-        words = [self._written(word) for word in self._all(text)]
+        if language not in self._languages:
+            try:
+                self._languages[language] = _Language(self._pronouncer(language))
+            except InputError as error:
+                if isinstance(self._language, str) or not language:
+                    raise
+                self._languages[language] = error
+        found = self._languages[language]
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def _pronouncer(self, language: str) -> Pronouncer:
+        phones = named_inventory(self._config.phones) if self._named else None
+        dictionary = self._config.dictionary
+        if isinstance(dictionary, Mapping):
+            dictionary = dictionary.get(language)
+        try:
+            return Pronouncer(dictionary, language or None, phones)
+        except InputError:
+            if dictionary is None or isinstance(self._language, str) or not language or _is_spoken(language):
+                raise
+            return Pronouncer(dictionary, None, phones)  # a language that eSpeak NG lacks
+
+    def learn(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Read pairs of a language and a text of the training split.
+
+        The native phones of a language become its phone set where none is named: others, of words that eSpeak NG reads
+        in another language, are then written as the nearest of these.
+        """
+        by_language: dict[str, list[str]] = {}
+        for language, text in texts:
+            by_language.setdefault(language, []).append(text)
+        for language, own in by_language.items():
+            dictionary = self._config.dictionary
+            if self._named or isinstance(dictionary, Path) or language in (dictionary or ()):
+                continue
+            try:
+                self._in(language).learn(own)
+            except InputError:  # reported for each utterance
+                if isinstance(self._language, str):
+                    raise
+
+    def read(
+        self, id: str, text: str, audio: Path, seconds: float | None = None, language: str | None = None
+    ) -> tuple[str, ...]:
+        """Return the phones of an utterance, by the first pronunciation of each word.
+
+        Its duration is that of the recording, and its language that of the corpus, unless they are given.
+
+        Raises
+        ------
+        InputError
+            Nothing reads the language or a word, there is no word, or there are more than the recording can hold.
+        """
+        language = self.language_of() if language is None else language
+        try:
+            reader = self._in(language)
+        except InputError:
+            self._unknown[language] += 1
+            raise
+        words = [self._without_ignored(word) for word in reader.written(text)]
         if unread := [word.text for word in words if not word.pronunciations]:
             self._unread.update(unread)
-            raise InputError(f"nothing can read {some(unread, 5)}", "add them to a dictionary (corpus.dictionary)")
+            here = f" in {language}" if len(self._languages) > 1 else ""
+            raise InputError(
+                f"nothing can read {some(unread, 5)}{here}", "add them to a dictionary (corpus.dictionary)"
+            )
         if not words:
             raise InputError("no words in it", "for a recording without speech, write [] as its phones")
         phones = tuple(phone for word in words for phone in word.pronunciations[0])
         self._check_rate(id, phones, audio, seconds)
         self.words[id] = tuple(words)
+        reader.utterances += 1
         return phones
 
-    def compare(self, id: str, phones: Sequence[str], text: str) -> None:
+    def compare(self, id: str, phones: Sequence[str], text: str, language: str | None = None) -> None:
         """Keep an utterance that has phones and words, to tell which disagree."""
-        words = [self._written(word) for word in self._all(text)]
+        try:
+            reader = self._in(self.language_of() if language is None else language)
+        except InputError:
+            if isinstance(self._language, str):
+                raise
+            return  # the phones are used
+        words = [self._without_ignored(word) for word in reader.written(text)]
         if words and all(word.pronunciations for word in words):
             self._both.append((id, tuple(phones), tuple(p for word in words for p in word.pronunciations[0])))
 
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
-        if not self._read:
-            return []
+        readers = {name: each for name, each in self._languages.items() if isinstance(each, _Language)}
         count = sum(len(words) for words in self.words.values())
-        source = self._pronouncer.describe()
-        near = self._native.nearest if self._native else {}
-        notes = [f"words: {count:,} in {len(self.words):,} utterances, {source}"] if self.words else []
-        if near:
-            pairs = some([f"{phone} as {to}" for phone, to in sorted(near.items())], 20)
-            notes.append(f"phones that only foreign words have become the nearest: {pairs}")
-        return notes + self._pronouncer.notes()
+        notes = []
+        if len(readers) == 1 and self.words:
+            source = next(iter(readers.values())).pronouncer.describe()
+            notes = [f"words: {count:,} in {len(self.words):,} utterances, {source}"]
+        elif self.words:
+            each = counted(Counter({name: reader.utterances for name, reader in readers.items()}), len(readers))
+            notes = [f"words: {count:,} in {len(self.words):,} utterances, read in {len(readers)} languages: {each}"]
+            described = (
+                reader.pronouncer.describe() for reader in readers.values() if reader.pronouncer.has_dictionary
+            )
+            notes += [f"words {each}" for each in described]
+        for name, reader in readers.items():
+            here = f"{name}: " if len(readers) > 1 else ""
+            if reader.nearest:
+                pairs = some([f"{phone} as {to}" for phone, to in sorted(reader.nearest.items())], 20)
+                notes.append(f"{here}phones that only foreign words have become the nearest: {pairs}")
+            notes += [f"{here}{note}" for note in reader.pronouncer.notes()]
+        return notes
 
     def warnings(self) -> list[str]:
         """Return what may be a mistake: words that nothing can read, and transcripts that do not fit."""
         warnings = []
+        if self._unknown:
+            warnings.append(
+                "utterances left out, because nothing reads their language (correct its code, or name its dictionary"
+                f" in corpus.dictionary): {counted(self._unknown, 20)}"
+            )
         if self._unread:
             warnings.append(f"words that nothing can read; their utterances are left out: {counted(self._unread, 20)}")
         if self._sparse:
@@ -136,24 +263,16 @@ class WordPhones:
             )
         return warnings
 
-    def add_to(self, corpus: Corpus) -> Corpus:
-        """Return a corpus with its words, in its phone set."""
+    def add_to(self, corpus: Corpus, rules: LabelRules) -> Corpus:
+        """Return a corpus with its words, read by the rules of its labels and in its phone set."""
         if not self.words:
             return corpus
         notation = Notation(corpus.inventory().phones)
-        words = {id: tuple(_rewritten(word, notation) for word in each) for id, each in self.words.items()}
+        words = {id: tuple(_in_set(word, notation, rules) for word in each) for id, each in self.words.items()}
         return dataclasses.replace(corpus, words=words)
 
-    def _all(self, text: str) -> list[Word]:
-        if text not in self._read:
-            self._read[text] = self._pronouncer.read(text)
-        return self._read[text]
-
-    def _written(self, word: Word) -> Word:
-        """Return a word in the phone set, without the phones to ignore."""
+    def _without_ignored(self, word: Word) -> Word:
         ignored = frozenset(self._config.ignore)
-        if self._native:
-            word = _rewritten(word, self._native)
         kept = (tuple(phone for phone in reading if phone not in ignored) for reading in word.pronunciations)
         return Word(word.text, tuple(dict.fromkeys(reading for reading in kept if reading)))
 
@@ -182,6 +301,23 @@ class WordPhones:
         if not apart or median(distance for _, distance in apart) > CLOSE:
             return []
         return [id for id, distance in apart if distance > APART]
+
+
+def _is_spoken(language: str) -> bool:
+    """Return whether eSpeak NG reads a language."""
+    try:
+        Reader(language)
+    except InputError:
+        return False
+    return True
+
+
+def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:
+    """Return a word read by the rules of labels, in a phone set."""
+    if not rules.is_plain:
+        by_rules = (tuple(p for phone in reading for p in rules.phones(phone)) for reading in word.pronunciations)
+        word = Word(word.text, tuple(dict.fromkeys(by_rules)))
+    return _rewritten(word, notation)
 
 
 def _rewritten(word: Word, notation: Notation) -> Word:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speechctc.errors import InputError
 from speechctc.listing import some
 from speechctc.phones.labels import nfc
-from speechctc.phones.marks import Kind, apply_marks, segment_ipa
+from speechctc.phones.marks import Kind, apply_marks, divide_phone, segment_ipa
 from speechctc.storage.text_files import read_text
 
 Segment = Literal["labels", "spaces", "ipa"]
@@ -64,6 +65,8 @@ class LabelRules:
         ``"labels"``: a label is one phone; ``"spaces"``: it is divided at spaces; ``"ipa"``: also into IPA symbols.
     marks : mapping of str to str
         As for `apply_marks`.
+    divided : collection of str
+        ``"diphthongs"`` and ``"affricates"``, if these are divided; see `divide_phone`. Phones of the map are not.
 
     Attributes
     ----------
@@ -76,12 +79,14 @@ class LabelRules:
         replaced: Mapping[str, tuple[str, ...]] | None = None,
         segment: Segment = "labels",
         marks: Mapping[Kind, str] | None = None,
+        divided: Collection[str] = (),
     ) -> None:
         self._map, self._segment = dict(replaced or {}), segment
         self._marks = {kind: choice for kind, choice in (marks or {}).items() if choice != "keep"}
         self._known: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._replaced: Counter[str] = Counter()
-        self.is_plain = not (self._map or self._marks) and segment == "labels"
+        self._divided = "diphthongs" in divided, "affricates" in divided
+        self.is_plain = not (self._map or self._marks or any(self._divided)) and segment == "labels"
 
     def phones(self, label: str) -> tuple[str, ...]:
         """Return the phones of a label in NFC; none where it is mapped to nothing, or nothing of it is left."""
@@ -99,7 +104,8 @@ class LabelRules:
         if self._segment == "ipa":
             parts = [symbol for part in parts for symbol in ([part] if part in self._map else segment_ipa(part))]
         used = tuple(part for part in parts if part in self._map)
-        return self._unmarked(tuple(to for part in parts for to in self._map.get(part, (part,)))), used
+        phones = (self._map[part] if part in self._map else divide_phone(part, *self._divided) for part in parts)
+        return self._unmarked(tuple(chain.from_iterable(phones))), used
 
     def _unmarked(self, phones: tuple[str, ...]) -> tuple[str, ...]:
         if not self._marks:

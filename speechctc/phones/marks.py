@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Literal
 
+from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.labels import TIES, nfc
 
 Kind = Literal["tone", "stress", "length", "diacritics"]
@@ -17,7 +18,9 @@ _TONE = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹\u0300\u0301\u0302\u03
 _STRESS = "ˈˌ"
 _LENGTH = "ːˑ:\u0306"
 _BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
+_WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
 _CEDILLA = "\u0327"  # ç is a letter
+_VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
 _ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
 
 
@@ -56,6 +59,8 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
     if len(label) == 1 and kind_of(unicodedata.normalize("NFD", label)[0]) is not None:  # a mark by itself
         return () if choices.get(kind_of(label) or "tone") == "strip" else (label,)
     kept, before, after = "", list[str](), list[str]()
+    if choices.get("diacritics") == "strip":
+        label = label.translate(_WITH_DIACRITIC)
     for (kind, choice), group in groupby(unicodedata.normalize("NFD", label), key=lambda sign: _choice(sign, choices)):
         signs = "".join(group)
         if choice == "keep":
@@ -102,3 +107,21 @@ def segment_ipa(text: str) -> Iterator[str]:
 def _belongs(sign: str) -> bool:
     """Return whether a sign belongs to the letter before it."""
     return sign in TIES + _CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()
+
+
+def divide_phone(label: str, diphthongs: bool, affricates: bool) -> tuple[str, ...]:
+    """Return the vowels of a diphthong or the consonants of an affricate, if these are to be divided.
+
+    Parameters
+    ----------
+    label : str
+        A phone; one with a vowel and a consonant is returned as it is.
+    diphthongs, affricates : bool
+        Which of them to divide. Tie bars are left out, and the marks at the end belong to the last part.
+    """
+    if not (diphthongs or affricates):
+        return (label,)
+    parts = tuple(segment_ipa("".join(sign for sign in unicodedata.normalize("NFD", label) if sign not in TIES)))
+    vowels = sum(part[0] in _VOWELS or unicodedata.normalize("NFD", part)[0] in _VOWELS for part in parts)
+    is_divided = (diphthongs and vowels == len(parts)) or (affricates and vowels == 0)
+    return parts if is_divided and len(parts) > 1 else (label,)

@@ -86,6 +86,11 @@ class Pronouncer:
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
 
+    @property
+    def has_dictionary(self) -> bool:
+        """Return whether words are looked up before eSpeak NG reads them."""
+        return self._dictionary is not None
+
     def read(self, text: str) -> list[Word]:
         """Return the words of a text in order; punctuation alone is none."""
         tokens = _DASHES.sub(r" \1 ", unicodedata.normalize("NFC", text).replace("’", "'")).split()

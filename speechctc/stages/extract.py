@@ -18,6 +18,7 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.extraction_report import (
     report_phones,
     report_recordings,
+    write_languages,
     write_pronunciations,
     write_utterances,
 )
@@ -88,6 +89,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
     write_utterances(config.data.dir, corpus)
+    write_languages(config.data.dir, corpus)
     report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
     if corpus.words:
         reporter.note(write_pronunciations(config.data.dir, corpus))

@@ -17,6 +17,7 @@ from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.batches import Loader
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
+from speechctc.training.languages import Languages
 from speechctc.training.splits import Split
 
 
@@ -37,6 +38,8 @@ class TrainingData:
     mean, std : Tensor, shape = (channels, static_dims)
         Normalisation of the training split, on the device.
     train, dev : Loader
+    languages, dev_languages : Languages
+        Those of the two splits.
 
     Raises
     ------
@@ -60,9 +63,16 @@ class TrainingData:
         self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
         limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
         members = _trainable(train, config.model.time_stride, reporter)
+        self.languages = Languages.read(config.data.dir, "train", train.ids)
+        self.dev_languages = Languages.read(config.data.dir, "dev", dev.ids)
+        self._balance = config.train.balance
         # Each loader counts the other split's frames: either both splits stay on the device or neither.
         self.dev = Loader(dev, limits, device, other_frames=int(train.frames[members].sum()))
         self.train = Loader(train, limits, device, members, other_frames=self.dev.frames)
+
+    def members(self, seed: int) -> Indices:
+        """Return the training utterances of the epoch with this seed."""
+        return self.languages.draw(self.train.members, self._balance, seed)
 
     def largest_batch(self, plan: EpochPlan, rank: int) -> tuple[int, int]:
         """Return the number of utterances and frames of an epoch's largest batch, padding included."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch
+from speechctc.training.languages import Languages
 from speechctc.training.train_step import Learner
 
 OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
@@ -48,6 +50,8 @@ class DevScore:
     entropy: float = 0.0
     dead_phones: tuple[str, ...] = ()
     dead_pieces: float | None = None
+    languages: dict[str, float] = field(default_factory=dict)
+    """The PER of each language, where dev has several."""
 
 
 class _FrameSums:
@@ -82,12 +86,15 @@ def score_dev(
     folding: Folding,
     lm: PhoneLM | None,
     stopped: Callable[[], bool],
+    languages: Languages | None = None,
 ) -> DevScore | None:
     """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
     learner.net.eval()
     ranks, classes = learner.ranks, len(inventory.phones) + 1
     counts, sums, frame_sums = EditCounts(), [0.0, 0.0], _FrameSums(classes, learner.device)
     wins = PieceWins()
+    names = languages.names if languages else ()
+    by_language = np.zeros((len(names), 2))  # errors and phones
     for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
         if batch is None or stopped():
             break
@@ -99,21 +106,26 @@ def score_dev(
         frame_sums.add(logits, torch.arange(logits.shape[1], device=logits.device) < frames[:, None])
         for index, path in zip(batch.indices.tolist(), best_labels(logits, frames, lm, learner.config), strict=True):
             reference = inventory.decode(loader.split.labels(index).tolist())
-            counts += edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
+            one = edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
+            counts += one
+            if languages and names:
+                by_language[languages.numbers[index]] += one.errors, one.reference_phones
     learner.net.train()
     if any(ranks.max([float(stopped())])):
         return None
     edits = (counts.substitutions, counts.deletions, counts.insertions, counts.reference_phones, counts.utterances)
     loss, phones, blank, seen, entropy, *rest = ranks.sum(
-        [*sums, *frame_sums.totals.tolist(), *edits, *frame_sums.best.tolist()]
+        [*sums, *frame_sums.totals.tolist(), *edits, *frame_sums.best.tolist(), *by_language.flatten().tolist()]
     )
+    rates = np.array(rest[5 + classes :]).reshape(-1, 2)
     return DevScore(
         EditCounts(*map(int, rest[:5])),
         loss / max(phones, 1),
         blank / max(seen, 1),
         entropy / max(seen, 1),
-        _dead_phones(loader, inventory, rest[5:]),
+        _dead_phones(loader, inventory, rest[5 : 5 + classes]),
         float(wins.dead_share()) if wins.layers else None,
+        {name: float(100 * errors / max(phones, 1)) for name, (errors, phones) in zip(names, rates, strict=True)},
     )
 
 

@@ -53,6 +53,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learne
         "dead_phones": len(dev.dead_phones),
         "dead_phone_names": " ".join(dev.dead_phones),
         **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
+        **({"dev_per_of": dev.languages} if dev.languages else {}),
         **learner.norms.summary(),
         "lr": learner.optimizer.param_groups[0]["lr"],
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
@@ -60,6 +61,17 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learne
         "waited": progress.waited,
         "minutes": progress.elapsed / 60,
     }
+
+
+def languages_text(record: dict[str, Any]) -> str:
+    """Return the mean PER of the languages of dev, and the best and the worst; ``""`` where there is one."""
+    rates = sorted((per, name or "no language") for name, per in record.get("dev_per_of", {}).items())
+    if not rates:
+        return ""
+    shown = [f"{name} {per:.1f}" for per, name in rates]
+    ends = shown if len(shown) <= 6 else [*shown[:3], "...", *shown[-3:]]
+    mean = sum(per for per, _ in rates) / len(rates)
+    return f"  dev PER of {len(rates)} languages: mean {mean:.1f} %: {', '.join(ends)}"
 
 
 def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:

@@ -23,7 +23,7 @@ from speechctc.training.initialise import first_net
 from speechctc.training.loss_watch import LossWatch
 from speechctc.training.memory_estimate import estimate
 from speechctc.training.optimise import Stage, stages
-from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction
+from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction, languages_text
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import Progress, ResumeState
 from speechctc.training.runs import Run
@@ -72,7 +72,9 @@ class Trainer:
         self.stage = self.stages[0]
         self.learner = first_learner(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
-        self.remaining: Indices = self.data.train.members  # utterances that the current epoch's plan covers
+        self.remaining: Indices = self.data.members(
+            self._epoch_seed()
+        )  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
         self.net_facts = Net.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
@@ -169,7 +171,8 @@ class Trainer:
 
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
-        before = 1 - len(self.remaining) / len(self.data.train.members)  # of the epoch, before it was planned again
+        whole = len(self.data.members(self._epoch_seed()))
+        before = 1 - len(self.remaining) / whole  # of the epoch, before it was planned again
         of_epoch = before + (1 - before) * self.progress.batch / plan.steps
         share = (self.progress.epoch - self.stage.first_epoch + of_epoch) / self.stage.epochs
         minutes = self.config.train.minutes
@@ -179,8 +182,11 @@ class Trainer:
         data = self.data
         with self.learner.ema_weights():
             return score_dev(
-                self.learner, data.dev, data.inventory, data.folding, self.lm, lambda: self.stop_status is not None
+                self.learner, data.dev, data.inventory, data.folding, self.lm, self._is_stopped, data.dev_languages
             )
+
+    def _is_stopped(self) -> bool:
+        return self.stop_status is not None
 
     def _finish_epoch(self) -> DevScore:
         progress = self.progress
@@ -197,12 +203,14 @@ class Trainer:
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.learner.norms.reset()
-            self.remaining = self.data.train.members
+            self.remaining = self.data.members(self._epoch_seed())
         if self.ranks.is_main:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
         self._save_last(line)
         self.reporter.note(epoch_text(line, self.last_epoch, better))
+        if by_language := languages_text(line):
+            self.reporter.note(by_language)
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
         return dev
@@ -289,6 +297,8 @@ class Trainer:
 
     def _introduce(self) -> None:
         self.reporter.note(introduction(self.learner, self.data))
+        if several := self.data.languages.describe(self.data.train.members, self.config.train.balance):
+            self.reporter.note(several)
         largest = self.data.largest_batch(self.plan(), self.ranks.rank)
         self.reporter.note(estimate(self.learner, largest, self.data.bytes_held).to_text())
         if not self.reporter.quiet:

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from speechctc.phones.marks import apply_marks, kind_of, segment_ipa
+from speechctc.phones.marks import apply_marks, divide_phone, kind_of, segment_ipa
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,28 @@ def test_classes_are_those_of_unicodes_names() -> None:
     assert {kind_of(sign) for sign in "˥˩³\u0301\u0300"} == {"tone"}
     assert {kind_of(sign) for sign in "ʰʲʼ˞\u0303\u0329"} == {"diacritics"}
     assert {kind_of(sign) for sign in "aɡʔǃʘ\u0361\u0327"} == {None}
+
+
+@pytest.mark.parametrize(
+    ("label", "diphthongs", "affricates"),
+    [
+        ("aɪ", ["a", "ɪ"], ["aɪ"]),
+        ("iɑu", ["i", "ɑ", "u"], ["iɑu"]),
+        ("ɐ̃ʊ", ["ɐ̃", "ʊ"], ["ɐ̃ʊ"]),
+        ("eːɪ̯", ["eː", "ɪ̯"], ["eːɪ̯"]),
+        ("t͡ʃʰ", ["t͡ʃʰ"], ["t", "ʃʰ"]),
+        ("ʈʂ", ["ʈʂ"], ["ʈ", "ʂ"]),
+        ("aɹ", ["aɹ"], ["aɹ"]),
+        ("ãː", ["ãː"], ["ãː"]),
+        ("kʼ", ["kʼ"], ["kʼ"]),
+    ],
+)
+def test_diphthongs_and_affricates_are_divided(label: str, diphthongs: list[str], affricates: list[str]) -> None:
+    assert list(divide_phone(label, diphthongs=True, affricates=False)) == diphthongs
+    assert list(divide_phone(label, diphthongs=False, affricates=True)) == affricates
+    assert divide_phone(label, diphthongs=False, affricates=False) == (label,)
+
+
+def test_letters_with_a_diacritic_lose_it_too() -> None:
+    assert [apply_marks(each, {"diacritics": "strip"}) for each in "ɫɚɝ"] == [("l",), ("ə",), ("ɜ",)]
+    assert [apply_marks(each, {"length": "strip"}) for each in "ɫɚɝ"] == [("ɫ",), ("ɚ",), ("ɝ",)]

@@ -46,6 +46,8 @@ def languages_of(config: CorpusConfig) -> tuple[str, ...]:
         It names none.
     """
     named = (config.language,) if isinstance(config.language, str) else config.language
+    if isinstance(named, dict):
+        raise InputError("corpus.language is a mapping, and corpus.kind is espeak", "list the languages: '[cy, ga]'")
     if not named:
         raise InputError("corpus.language is not set, and corpus.kind is espeak", "set it, for example to cy")
     return named

@@ -1,0 +1,110 @@
+"""Epochs balanced among languages, and dev scored by language."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from speechctc.config.load import load_config
+from speechctc.stages.extract import extract
+from speechctc.training.chunks import Batch
+from speechctc.training.languages import FILE, Languages
+from speechctc.training.trainer import Stopped, Trainer
+from tests.tones import write_config
+from tests.train_helpers import Recorder, run_once, same, score_once
+
+
+def languages(**counts: int) -> Languages:
+    return Languages(tuple(counts), np.repeat(np.arange(len(counts)), list(counts.values())))
+
+
+def test_an_epoch_has_fewer_of_languages_above_the_median() -> None:
+    made = languages(en=900, cy=100, it=100, mt=10)
+    members = np.arange(1110)
+    assert made.quotas(members, 1).tolist() == [900, 100, 100, 10]
+    assert made.quotas(members, 2).tolist() == [300, 100, 100, 10], "100 times the square root of 9"
+    assert made.quotas(members, 100).tolist()[0] == pytest.approx(100, abs=3)
+    drawn = made.draw(members, 2, seed=5)
+    assert np.bincount(made.numbers[drawn]).tolist() == [300, 100, 100, 10]
+    assert len(set(drawn.tolist())) == len(drawn) and (np.diff(drawn) > 0).all()
+    assert not np.array_equal(drawn, made.draw(members, 2, seed=6)), "another epoch, other utterances"
+    assert np.array_equal(made.draw(members, 1, seed=5), members)
+    assert "en 300 of 900" in made.describe(members, 2)
+
+
+def test_utterances_that_cannot_be_trained_on_are_not_drawn() -> None:
+    made, members = languages(en=90, cy=10), np.arange(5, 100)
+    assert set(made.draw(members, 3, seed=1).tolist()) <= set(members.tolist())
+
+
+def test_all_is_seen_over_epochs() -> None:
+    made, members = languages(en=90, cy=10, it=10), np.arange(110)
+    seen = {each for seed in range(60) for each in made.draw(members, 3, seed).tolist()}
+    assert seen == set(range(110))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the config of an extracted corpus of three languages, of which the first has most utterances."""
+    config = write_config(tmp_path_factory.mktemp("mixed"))
+    for table in config.parent.glob("table*.jsonl"):
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+        named = [row | {"language": ("cy", "it", "en", "en", "en", "en")[k % 6]} for k, row in enumerate(rows)]
+        table.write_text("".join(json.dumps(row) + "\n" for row in named))
+    extract(load_config(config), Recorder())
+    return config
+
+
+def test_dev_is_scored_by_language(mixed: Path, here: Path) -> None:
+    recorder = Recorder()
+    score = score_once(mixed, here / "r", "train.epochs=2", recorder=recorder)
+    assert set(score.languages) == {"cy", "en", "it"}
+    lines = (here / "r" / "metrics.jsonl").read_text().splitlines()
+    of = json.loads(lines[-1])["dev_per_of"]
+    assert of == score.languages
+    assert any("dev PER of 3 languages: mean" in text and "en " in text for text in recorder.said)
+    # the PER of all lies among those of the languages
+    assert min(of.values()) <= score.counts.per <= max(of.values())
+
+
+def test_balanced_epochs_are_shorter_told_and_resumed_to_the_bit(
+    mixed: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("train.epochs=3", "train.balance=3", "train.batch_size=2")
+    seen: list[list[int]] = []
+    step = Trainer._step
+
+    def watched(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
+        assert batch is not None
+        while len(seen) <= self.progress.epoch:
+            seen.append([])
+        seen[self.progress.epoch] += batch.indices.tolist()
+        return step(self, batch, phones, rate)
+
+    monkeypatch.setattr(Trainer, "_step", watched)
+    whole = run_once(mixed, here / "whole", *settings)
+    assert [len(epoch) for epoch in seen] == [29] * 3, "8 of cy, 8 of it, 13 of 32 of en"
+    assert set(seen[0]) != set(seen[1])
+    stop_at = {4, 9, 20}
+
+    def stopping(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
+        done = step(self, batch, phones, rate)
+        if self.progress.step + 1 in stop_at:
+            stop_at.discard(self.progress.step + 1)
+            self.request_stop(130)
+        return done
+
+    monkeypatch.setattr(Trainer, "_step", stopping)
+    for _ in range(3):
+        with pytest.raises(Stopped):
+            run_once(mixed, here / "parts", *settings, resume=True)
+    assert same(whole, run_once(mixed, here / "parts", *settings, resume=True))
+
+
+def test_one_language_has_no_file_of_languages(extracted: Path, mixed: Path) -> None:
+    assert (mixed.parent / "features" / FILE).is_file()
+    assert not (extracted.parent / "features" / FILE).exists()
