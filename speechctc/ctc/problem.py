@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -137,7 +138,7 @@ class Problem:
             return shares if self.by_loss is None else self.by_loss.expand(self.samples).contiguous()
         return shares * self.by_loss
 
-    @property
+    @cached_property
     def shares(self) -> Tensor | None:
         """The share of each sample in the mean, as torch has it: 1 / (N * its labels), at least one label; or ones."""
         if not self.mean:
