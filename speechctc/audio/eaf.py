@@ -10,7 +10,8 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from speechctc.audio.recordings import CONTAINERS, ENDINGS, sibling_file
+from speechctc.audio.recordings import CONTAINERS, ENDINGS
+from speechctc.audio.siblings import Siblings
 from speechctc.audio.tiers import Entry, Tier
 from speechctc.errors import InputError
 
@@ -181,7 +182,7 @@ def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], 
     return Tier(element.attrib["TIER_ID"], False, entries, (element.get("PARTICIPANT") or "").strip(), timed)
 
 
-def find_media(path: Path, media: Sequence[Media]) -> tuple[Path, float]:
+def find_media(path: Path, media: Sequence[Media], siblings: Siblings | None = None) -> tuple[Path, float]:
     """Return the recording of an .eaf file, and its time in seconds where 0 s is in ELAN.
 
     It is a linked file where that exists, under its full or its relative path; else the recording of its name, with
@@ -193,13 +194,14 @@ def find_media(path: Path, media: Sequence[Media]) -> tuple[Path, float]:
     InputError
         There is none.
     """
+    siblings = siblings or Siblings()
     ranked = sorted(media, key=lambda each: _name(each.url).lower().endswith(CONTAINERS))
     for each in ranked:
         linked = next((place for place in _places(path, each) if os.path.isfile(place)), None)
-        found = linked or sibling_file(path.parent / (_name(each.url) or _name(each.relative) or path.name), ENDINGS)
+        found = linked or siblings.find(path.parent / (_name(each.url) or _name(each.relative) or path.name), ENDINGS)
         if found is not None and found.suffix.lower() in ENDINGS:
             return found, each.origin
-    if (beside := sibling_file(path, ENDINGS)) is not None:
+    if (beside := siblings.find(path, ENDINGS)) is not None:
         return beside, 0.0
     names = ", ".join(sorted({_name(each.url) or _name(each.relative) for each in media}))
     what = f"it names {names}, which is" if names else "it names none, and none of its name is"

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import soundfile
 
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
+from speechctc.audio.joined import Forward, Joined, parts_of
 from speechctc.audio.rates import check_rate
 from speechctc.audio.text_mode import mended
 from speechctc.errors import InputError
@@ -16,7 +17,7 @@ from speechctc.errors import InputError
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"
 
-Sound: TypeAlias = soundfile.SoundFile | Decoded
+Sound: TypeAlias = soundfile.SoundFile | Joined | Decoded
 """An open recording."""
 
 
@@ -31,10 +32,11 @@ def open_sound(path: Path, start: float = 0.0) -> Sound:
     return open_with_libsndfile(path) or Decoded(path, start)
 
 
-def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
+def open_with_libsndfile(path: Path) -> soundfile.SoundFile | Joined | None:
     """Open a recording with libsndfile; return None if its format is one for ffmpeg.
 
-    One that was copied as text is read as it was before (see `speechctc.audio.text_mode`).
+    One that was copied as text is read as it was before (see `speechctc.audio.text_mode`); of several in one file, all
+    are (see `speechctc.audio.joined`).
 
     Raises
     ------
@@ -49,7 +51,11 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         # As bytes: soundfile does not accept names that are not UTF-8 as text, and such files exist.
-        file = soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path)
+        name = os.fsencode(path) if os.name == "posix" else path
+        file = soundfile.SoundFile(name)
+        if file.format == "MP3":
+            file.close()
+            file = Forward(name)
     except PermissionError:
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     except soundfile.LibsndfileError as error:
@@ -60,6 +66,13 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         file.close()
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
     check_rate(file, path)
+    if parts := parts_of(path, file):
+        file.close()
+        try:
+            return Joined(path, parts)
+        except soundfile.LibsndfileError as error:
+            what = f"{len(parts)} recordings in one file, of which one" if len(parts) > 1 else "it has no length, and"
+            raise InputError(f"{path}: {what} cannot be read ({words(error)})", CONVERT) from None
     whole = mended(path, file)
     if whole is None:
         return file

@@ -1,4 +1,4 @@
-"""Recordings that the command line names, the names of their results, and sibling files."""
+"""Recordings that the command line names, and the names of their results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
     unread = [path for path in paths if path.suffix.lower() in NOT_READ and path.is_file()]
-    return [path for path in sound if path not in set(doubles)], doubles, unread
+    left = set(doubles)
+    return [path for path in sound if path not in left], doubles, unread
 
 
 def _is_hidden(below: Path) -> bool:
@@ -134,16 +135,3 @@ def ids(recordings: Sequence[Recording]) -> list[str]:
         taken.add(id)
         found.append(id)
     return found
-
-
-def sibling_file(path: Path, endings: Iterable[str]) -> Path | None:
-    """Return the file in the same folder with the same name and another ending, in any letter case; None if none is.
-
-    The first of `endings` that exists counts. For ``a.mp3``, ``a.mp3.TextGrid`` is preferred to ``a.TextGrid``.
-    """
-    there = {each.name.lower(): each for each in path.parent.iterdir()} if path.parent.is_dir() else {}
-    for ending in endings:
-        for name in (path.name, path.stem):
-            if (other := there.get(f"{name}{ending}".lower())) is not None:
-                return other
-    return None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import truncation
 from speechctc.audio.ffmpeg import measure
+from speechctc.audio.joined import Forward, Joined
 from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.text_mode import Mended
@@ -25,7 +26,10 @@ BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels
 
 COPIED_AS_TEXT = "copied as text, with line ends changed"
 
-SETTLE = 5.0  # seconds read before a time in OGG: libsndfile 1.2 misses a time on the last page by some samples
+SETTLE = {  # seconds read before a time, by format
+    "OGG": 5.0,  # libsndfile 1.2 misses a time on the last page by some samples
+    "MP3": 0.5,  # a frame takes bits from frames before it, and overlaps the last one
+}
 
 
 class AudioInfo(NamedTuple):
@@ -132,6 +136,8 @@ def cut_short(path: Path) -> str:
     with file:
         if isinstance(file, Mended):
             return f"{path}: {COPIED_AS_TEXT}, and {file.bytes_back} of its bytes are gone; mended, but copy it again"
+        if isinstance(file, Joined):
+            return ""
         return truncation.cut_short(path, file)
 
 
@@ -150,14 +156,19 @@ def _go_to(file: Sound, path: Path, start: float) -> int:
     first = round(start * file.samplerate)
     if first == 0:
         return 0
-    early = round(SETTLE * file.samplerate) if getattr(file, "format", "") == "OGG" else 0
+    early = round(SETTLE.get(getattr(file, "format", ""), 0.0) * file.samplerate)
     try:
-        at = file.seek(max(first - early, 0))
+        at = file.seek(max(first - early, 0)) if can_seek(file) else 0
         while at < first and len(skipped := file.read(min(first - at, BLOCK), dtype="float32", always_2d=True)):
             at += len(skipped)
     except soundfile.LibsndfileError as error:
         raise InputError(f"{path}: no sound at {start:.2f} s ({words(error)})", LEAVE_OUT) from None
     return first
+
+
+def can_seek(file: Sound) -> bool:
+    """Tell whether a recording can be read from its middle: GSM 6.10, G.721 and some others only from the start."""
+    return not isinstance(file, soundfile.SoundFile) or isinstance(file, Forward) or bool(file.seekable())
 
 
 def mono_blocks(

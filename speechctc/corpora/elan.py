@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
 from speechctc.audio.eaf import ENDING, find_media, read_eaf
+from speechctc.audio.siblings import Siblings
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.textgrid import speaker_of, split_of
@@ -42,13 +43,14 @@ def read_elan(root: Path, config: CorpusConfig) -> Corpus:
     reader = TierReader(builder, config)
     files = eaf_files(root)
     without = []
+    siblings = Siblings()
     for path, id in zip(files, _ids(files, root), strict=True):
         name = path.relative_to(root)
         split = split_of(name)
         try:
             tiers, media = read_eaf(path)
             try:
-                audio, origin = find_media(path, media)
+                audio, origin = find_media(path, media, siblings)
             except InputError:
                 without.append(name)
                 raise
@@ -68,9 +70,9 @@ def read_elan(root: Path, config: CorpusConfig) -> Corpus:
 
 def _ids(files: list[Path], root: Path) -> list[str]:
     """Return a distinct id for each file: its path below the corpus, without the ending."""
-    ids: list[str] = []
+    ids: dict[str, None] = {}
     for path in files:
         name = path.relative_to(root).with_suffix("")
         plain = "-".join(name.parts)
-        ids.append(plain if plain not in ids else name.as_posix())  # a/b-c and a-b/c
-    return ids
+        ids[plain if plain not in ids else name.as_posix()] = None  # a/b-c and a-b/c
+    return list(ids)

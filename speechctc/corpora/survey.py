@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import find_recordings, sibling_file
+from speechctc.audio.recordings import find_recordings
+from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
@@ -183,7 +184,8 @@ def _usable(config: CorpusConfig) -> int:
 
 def _as_textgrids(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
-    grids = [grid for path in recordings if (grid := sibling_file(path, [".textgrid"])) is not None]
+    siblings = Siblings()
+    grids = [grid for path in recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
     if not grids:
         alone = sum(path.suffix.lower() == ".textgrid" for path in folder.rglob("*"))
         if alone:

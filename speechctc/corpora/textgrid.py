@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, sibling_file
+from speechctc.audio.recordings import ENDINGS, Recording, find_recordings
+from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
 from speechctc.audio.textgrids import read_tiers
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
@@ -45,14 +46,18 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     builder = CorpusBuilder.for_config(config)
     recordings, grids = find_recordings([root]), _grids(root)
     reader = TierReader(builder, config)
-    without = []
+    siblings = Siblings()
+    without, cased = [], []
     for recording, id, twin in _named(recordings, root):
         try:
-            grid = sibling_file(recording.path, [ENDING])
+            grid = siblings.find(recording.path, [ENDING])
             if grid is None:
                 without.append(recording.path.relative_to(root))
-                raise InputError(f"{recording.path}: no TextGrid beside it", "add one, or leave the recording out")
+                what = f"no TextGrid beside it{belongs_to_another(siblings.near(recording.path, [ENDING]))}"
+                raise InputError(f"{recording.path}: {what}", "add one, or leave the recording out")
             grids.discard(grid)
+            if differs_by_case(recording.path, grid):
+                cased.append(grid.relative_to(root))
             if twin is not None:
                 raise InputError(f"{recording.path}: {twin.name} has the same name, and is used", "rename one of them")
             tiers, note = read_tiers(grid)
@@ -66,6 +71,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
         name = grid.relative_to(root)
         builder.rejected[split_of(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
     builder.warn_of(without, "recordings left out, because no TextGrid is beside them")
+    builder.warn_of(cased, "TextGrids used whose names differ from their recordings' by letter case")
     builder.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
     builder.warn_of_formats(recording.path for recording in recordings)
     if not builder.utterances["train"]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
-from speechctc.audio.recordings import Recording, sibling_file
+from speechctc.audio.recordings import Recording
+from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.storage.text_files import read_text
 
 TEXTS = (".lab", ".txt")
@@ -82,29 +86,72 @@ def beside_each(
     recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
 ) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from TextGrids."""
-    return [_first(each, [each.path], f"beside {each.path.name}", tier, labels) for each in recordings]
+    endings, siblings = _endings(tier, labels), Siblings()
+    found = []
+    for each in recordings:
+        file = siblings.find(each.path, endings)
+        near = None if file else siblings.near(each.path, endings)
+        found.append((each, file, f"beside {each.path.name}{belongs_to_another(near)}"))
+    return _read_each(found, tier, labels)
 
 
 def in_folder(
     folder: Path, recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
-    places = [[folder / each.name.parent / each.path.name, folder / each.path.name] for each in recordings]
-    return [_first(each, where, f"in {folder}", tier, labels) for each, where in zip(recordings, places, strict=True)]
+    endings, siblings = _endings(tier, labels), Siblings()
+    spelled: defaultdict[str, set[str]] = defaultdict(set)
+    for each in recordings:
+        spelled[each.path.stem.lower()].add(each.path.stem)
+    found = []
+    for each in recordings:
+        places = [folder / each.name.parent / each.path.name, folder / each.path.name]
+        others = spelled[each.path.stem.lower()]
+        file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
+        near = None if file else next((near for place in places if (near := siblings.near(place, endings))), None)
+        found.append((each, file, f"in {folder}{belongs_to_another(near)}"))
+    return _read_each(found, tier, labels)
 
 
-def _first(
-    recording: Recording, places: Sequence[Path], where: str, tier: str | None, labels: Labels
-) -> TranscriptOrError:
-    endings = (".textgrid",) if tier else FILES if labels == "phones" else FILES[1:]
-    file = next((file for place in places if (file := sibling_file(place, endings)) is not None), None)
-    if file is None:
-        names = ".TextGrid" if tier else NAMES[labels]
-        return InputError(f"{recording.path}: no {names} file of its name {where}", f"write its {labels} into one")
-    try:
-        return read_transcript(file, recording.path, tier, labels)
-    except InputError as error:
-        return error
+def _endings(tier: str | None, labels: Labels) -> tuple[str, ...]:
+    return (".textgrid",) if tier else FILES if labels == "phones" else FILES[1:]
+
+
+def _read_each(
+    found: Sequence[tuple[Recording, Path | None, str]], tier: str | None, labels: Labels
+) -> list[TranscriptOrError]:
+    """Read the file found for each recording; where none was, the error says where it was looked for."""
+    notes = _notes_on_names([(recording.path, file) for recording, file, _ in found if file is not None])
+    read: list[TranscriptOrError] = []
+    for recording, file, where in found:
+        if file is None:
+            names = ".TextGrid" if tier else NAMES[labels]
+            what = f"{recording.path}: no {names} file of its name {where}"
+            read.append(InputError(what, f"write its {labels} into one"))
+            continue
+        try:
+            transcript = read_transcript(file, recording.path, tier, labels)
+        except InputError as error:
+            read.append(error)
+            continue
+        note = "; ".join(filter(None, (transcript.note, notes.get(recording.path, ""))))
+        read.append(transcript._replace(note=note))
+    return read
+
+
+def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
+    """Return a note for recordings whose transcript has its name in other letter case, or is that of others too."""
+    cased = [(path, file) for path, file in pairs if differs_by_case(path, file)]
+    of: defaultdict[Path, list[Path]] = defaultdict(list)
+    for path, file in pairs:
+        of[file].append(path)
+    shared = [(path, file) for path, file in pairs if len(of[file]) > 1]
+    notes: dict[Path, str] = {}
+    for some_, what in ((cased, "differ from their recordings' by letter case"), (shared, "fit several recordings")):
+        said = f"transcripts used whose names {what}: {some([f'{file} for {path}' for path, file in some_], 2)}"
+        for path, _ in some_:
+            notes[path] = f"{notes[path]}; {said}" if path in notes else said
+    return notes
 
 
 def is_table(file: Path) -> bool:
@@ -141,11 +188,27 @@ def in_table(
 
     if recordings is None:
         return [(Recording(table.parent / row.audio, Path(row.id), row.channel), transcript(row)) for row in rows]
-    known = {Path(row.audio).stem: row for row in rows} | {row.id: row for row in rows}
     missing = "no row of its name among the ids and recordings"
+    row_of = _rows_by_recording(table, rows)
     return [
         (each._replace(channel=row.channel), transcript(row))
-        if (row := known.get(each.path.stem)) is not None
-        else (each, InputError(f"{each.path}: {table} has {missing}", "add one"))
+        if (row := row_of(each.path)) is not None
+        else (each, InputError(f"{each.path}: {table} has {missing}, or several", "add one, with its path"))
         for each in recordings
     ]
+
+
+def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], Row | None]:
+    """Return a function from a recording to its row: that with its path, its name as id, or, if only one has, its name.
+
+    A row that was found by its path is that of no other recording.
+    """
+    by_path = {os.path.abspath(table.parent / row.audio): row for row in rows if row.audio}
+    by_id = {row.id: row for row in rows}
+    names = Counter(Path(row.audio).stem for row in rows)
+    by_name = {stem: row for row in rows if names[stem := Path(row.audio).stem] == 1}
+
+    def row_of(path: Path) -> Row | None:
+        return by_path.get(os.path.abspath(path)) or by_id.get(path.stem) or by_name.get(path.stem)
+
+    return row_of

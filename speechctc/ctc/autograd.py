@@ -112,8 +112,8 @@ class Loss(torch.autograd.Function):
     """The loss for autograd: the gradient is there before it is asked for, but in float16."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, *others: Any) -> Tensor:
-        """Compute the loss, and most often the gradient."""
+    def forward(ctx: Any, logits: Tensor, others: tuple[Any, ...]) -> Tensor:
+        """Compute the loss, and most often the gradient. The other arguments come as one: each costs time here."""
         loss, ctx.gradient = _solve((logits, *others), not is_late(logits), None)
         ctx.save_for_backward(logits)
         ctx.others = others
@@ -140,7 +140,7 @@ class Loss(torch.autograd.Function):
             _scale_(gradient, by_loss.detach(), input_lengths if packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
             gradient = _Last.apply(gradient, logits, by_loss)  # type: ignore[no-untyped-call]
-        return gradient, *(9 * (None,))
+        return gradient, None
 
 
 class _Last(torch.autograd.Function):

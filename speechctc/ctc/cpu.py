@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -26,8 +28,16 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         float32, or float64 for float64 logits, shape (N,); inf where no path fits.
     gradient : Tensor or None
         Like the logits. Zero in padded frames and where the loss is inf.
+
+    Raises
+    ------
+    MemoryError
+        There is not enough for the gradient or for the lattice; it says how much that is.
     """
-    gradient = gradient_memory.empty_like(problem.logits) if want_gradient else None
+    try:
+        gradient = gradient_memory.empty_like(problem.logits) if want_gradient else None
+    except (RuntimeError, OSError):  # torch's word for it, and that of a block from the system
+        raise MemoryError(_short("the gradient of the CTC loss", problem.logits.nbytes, problem)) from None
     return _solve(problem, gradient, None), gradient
 
 
@@ -40,9 +50,17 @@ def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
         float32, or float64 for float64 logits, shape (N,).
     posteriors : Tensor
         Of the same type, shape (N, longest input, 2 * longest target + 1).
+
+    Raises
+    ------
+    MemoryError
+        As for `loss_and_gradient`.
     """
-    shape = (problem.samples, problem.longest_input, 2 * problem.longest_target + 1)
-    posteriors = torch.zeros(shape, dtype=loss_type(problem.logits))
+    shape, dtype = (problem.samples, problem.longest_input, 2 * problem.longest_target + 1), loss_type(problem.logits)
+    try:
+        posteriors = torch.zeros(shape, dtype=dtype)
+    except RuntimeError:
+        raise MemoryError(_short("posteriors", math.prod(shape) * dtype.itemsize, problem)) from None
     return _solve(problem, None, posteriors), posteriors
 
 
@@ -57,8 +75,15 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
     target_offsets = problem.target_starts  # the batch holds its address
+    alpha = 2 * problem.longest_target + 1 if gradient is None and posteriors is None else rows
+    size = entry.workspace_size(problem, alpha)
+    try:
+        room = torch.empty(threads * size + 63, dtype=torch.uint8)
+    except RuntimeError:
+        raise MemoryError(_short("the lattice of the CTC loss", threads * size, problem)) from None
     batch = entry.Batch(
         taken=0,
+        started=0,
         samples=problem.samples,
         order=order.ctypes.data,
         frames=problem.input_lengths.data_ptr(),
@@ -77,10 +102,18 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         longest_input=problem.longest_input,
         longest_target=problem.longest_target,
         streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
-        alpha=2 * problem.longest_target + 1 if gradient is None and posteriors is None else rows,
+        alpha=alpha,
+        workspaces=(room.data_ptr() + 63) // 64 * 64,
+        workspace_size=size,
     )
-    run_in_threads(entry.compiled_entry(logits.dtype), np.array(batch, np.int64), threads)
+    run_in_threads(entry.compiled_entry(logits.dtype), batch, threads)
     return losses
+
+
+def _short(what: str, size: int, problem: Problem) -> str:
+    """Say for what memory is short: how much it is, and by which sizes."""
+    frames, labels = f"{problem.samples} x {problem.longest_input} frames", f"{problem.longest_target} labels"
+    return f"not enough memory for {what}: {size / 2**20:,.1f} MiB ({frames}, {labels}, {problem.classes} classes)"
 
 
 def _strides(problem: Problem, gradient: Tensor) -> dict[str, int]:
@@ -107,5 +140,5 @@ def _plan(problem: Problem) -> tuple[entry.Integers, int, int]:
         return np.zeros(1, np.int64), 1, problem.longest_input * (2 * problem.longest_target + 1)
     frames, labels = problem.input_lengths.numpy(), problem.target_lengths.numpy()
     costs = frames * (_FRAME + _CLASS * problem.classes + _LABEL * labels)
-    threads = torch.get_num_threads() if costs.sum() > _WORTH_THREADS else 1
+    threads = min(torch.get_num_threads(), problem.samples) if costs.sum() > _WORTH_THREADS else 1
     return np.argsort(-costs, kind="stable"), threads, int((frames * (2 * labels + 1)).max())

@@ -16,6 +16,7 @@ from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 from speechctc.ctc.lattice import solve
+from speechctc.ctc.problem import Problem
 from speechctc.ctc.workspace import Sample, Workspace
 from speechctc.jit.cache import PRIMITIVES, sources, with_cache
 from speechctc.jit.inline import njit_inline
@@ -47,6 +48,7 @@ class Batch(NamedTuple):
     """A batch as compiled code sees it: addresses (0 for absent arrays), and strides in numbers, not bytes."""
 
     taken: int  # samples that a thread has taken
+    started: int  # threads that have taken a workspace
     samples: int
     order: int  # address: the samples in the order of processing
     frames: int  # address: per sample, as all down to `losses`
@@ -74,32 +76,43 @@ class Batch(NamedTuple):
     longest_target: int
     streams: int  # whether writes of the gradient bypass the caches
     alpha: int  # size of alpha, in numbers
+    workspaces: int  # address: the workspaces of all threads, one after the other
+    workspace_size: int  # bytes of one
 
 
 _BATCH = np.dtype([(name, np.int64) for name in Batch._fields])
 
 
 @njit_inline
-def workspace_layout(batch: Batch, width: int) -> Integers:
+def workspace_layout(alpha: int, frames: int, classes: int, labels: int, width: int) -> tuple[int, ...]:
     """Return the offset of each part of a thread's `Workspace`, and the total size, in bytes.
 
-    Alpha takes ``2 * width * batch.alpha`` bytes; the rest is a few rows of logits and of states. `width` is the size
-    of a number, 4 or 8 bytes.
+    Alpha takes ``2 * width * alpha`` bytes; the rest is a few rows of logits and of states. `width` is the size of a
+    number, 4 or 8 bytes. Each part begins at a cache line.
     """
-    alpha, frames = batch.alpha + 64, batch.longest_input
-    row, states = batch.classes + 32, batch.longest_target + 64
-    offsets = np.zeros(18, np.int64)
-    for part in range(17):
-        numbers = states
-        if part < 7:
-            numbers = (alpha, alpha, frames, frames, row, row, 32)[part]
-        size = numbers * (8 if part == 7 else width)  # part 7, the places, are indices
-        offsets[part + 1] = offsets[part] + (size + 63) // 64 * 64
-    return offsets
+    line = 64 // width
+    a = (alpha + 64 + line - 1) // line * 64
+    t = (frames + line - 1) // line * 64
+    r = (classes + 32 + line - 1) // line * 64
+    s = (labels + 64 + line - 1) // line * 64
+    places = 2 * (a + t + r) + 32 * width
+    skip = places + (labels + 64 + 7) // 8 * 64  # places are indices of 8 bytes
+    before = (0, a, 2 * a, 2 * a + t, 2 * (a + t), 2 * (a + t) + r, 2 * (a + t + r), places)
+    after = (skip, skip + s, skip + 2 * s, skip + 3 * s, skip + 4 * s, skip + 5 * s, skip + 6 * s, skip + 7 * s)
+    return (*before, *after, skip + 8 * s, skip + 9 * s)
+
+
+def workspace_size(problem: Problem, alpha: int) -> int:
+    """Return the bytes that a thread needs for the samples of a problem."""
+    width = 8 if problem.logits.dtype == torch.float64 else 4
+    size: int = workspace_layout.py_func(alpha, problem.longest_input, problem.classes, problem.longest_target, width)[
+        -1
+    ]
+    return size
 
 
 @njit_inline
-def bind_workspace(start: int, offsets: Integers, real: Any, integer: Any) -> Workspace:
+def bind_workspace(start: int, offsets: Any, real: Any, integer: Any) -> Workspace:
     """Make the pointers of a workspace that begins at an address."""
     w = Workspace(
         alpha_m=memory(start + offsets[0], real),
@@ -162,16 +175,16 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
         """Solve samples of the batch at an address until none is left; any number of threads may do so at once."""
         made_of  # noqa: B018 - captured: part of the key in numba's cache
         shared = numba.carray(address, 1, _BATCH)  # type: ignore[attr-defined, unused-ignore]
-        batch, counter = shared[0], memory(shared.ctypes.data, 0)  # the counter is the first field, `taken`
-        offsets = workspace_layout(batch, size_of(real))
-        room = np.zeros(offsets[-1] + 64, np.uint8)
-        w = bind_workspace((room.ctypes.data + 63) // 64 * 64, offsets, real, integer)
-        k = fetch_and_add(counter, 1)
+        batch, counters = shared[0], memory(shared.ctypes.data, 0)  # of samples and of threads: the first two fields
+        # Nothing is allocated here: from a callback, numba cannot say that memory is short.
+        layout = workspace_layout(batch.alpha, batch.longest_input, batch.classes, batch.longest_target, size_of(real))
+        start = batch.workspaces + fetch_and_add(counters + 1, 1) * batch.workspace_size
+        w = bind_workspace(start, layout, real, integer)
+        k = fetch_and_add(counters, 1)
         while k < batch.samples:
             n = memory(batch.order, 0)[k]
             memory(batch.losses, real)[n] = solve(sample_of(batch, n, like, real), w, batch.length)
-            k = fetch_and_add(counter, 1)
-        room[0] = 0  # keeps the array alive: only its address is used above
+            k = fetch_and_add(counters, 1)
 
     return entry
 

@@ -122,7 +122,7 @@ def ctc_loss(
     elif forward_ad.unpack_dual(logits).tangent is not None:
         raise RuntimeError("ctc_loss has no forward-mode derivative: take torch.autograd.grad or torch.func.jacrev")
     elif want_gradient:  # past the operator, which takes longer to call than the loss of a short utterance
-        loss = Loss.apply(*arguments)  # type: ignore[no-untyped-call]
+        loss = Loss.apply(logits, arguments[1:])  # type: ignore[no-untyped-call]
     else:
         loss, _ = evaluate(*arguments, False)
     return loss.squeeze(0) if reduction == "none" and logits.dim() == 2 and not packed else loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -144,7 +145,7 @@ class Problem:
             return torch.full((self.samples,), self.scale, dtype=loss_type(self.logits), device=self.logits.device)
         return weights * self.scale
 
-    @property
+    @cached_property
     def shares(self) -> Tensor | None:
         """The share of each sample in the mean, as torch has it: 1 / (N * its labels), at least one label; or ones."""
         if not self.mean:

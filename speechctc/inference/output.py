@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,9 +159,33 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
             raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
     _check_folder(options.folder)
+    _check_letter_case(owner, options.folder)
     if not options.skip_existing:
         advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
         written.refuse_changed(owner, options.overwrite, advice)
+
+
+def _check_letter_case(owner: Mapping[Path, Path], folder: Path) -> None:
+    """Check that no two results have names that are one name where they are written."""
+    spelled: dict[str, Path] = {}
+    for file, recording in owner.items():
+        other = spelled.setdefault(str(file).casefold(), file)
+        if other != file and ignores_letter_case(_existing(folder)):
+            what = f"the results of {owner[other]} and {recording}, {other.name} and {file.name}, are one file there"
+            raise InputError(what, f"write to a folder whose file system knows letter case; {folder} does not")
+
+
+def ignores_letter_case(folder: Path) -> bool:
+    """Return whether names that differ by letter case are one name in a folder; it is tried with an empty file."""
+    with tempfile.NamedTemporaryFile(prefix=".speechctc-a-", suffix="-a", dir=folder) as file:
+        return Path(file.name).with_name(Path(file.name).name.upper()).exists()
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def check_place(file: Path | None, overwrite: bool = False) -> None:
@@ -178,9 +203,7 @@ def check_place(file: Path | None, overwrite: bool = False) -> None:
 
 def _check_folder(folder: Path) -> None:
     """Check that files can be created in a folder, which need not exist."""
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    there = _existing(folder)
     if not there.is_dir():
         raise InputError(f"{there}: a file, where a folder is needed", "name another place with --out")
     if not os.access(there, os.W_OK | os.X_OK):

@@ -12,38 +12,38 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 _forked = False
 
 
-def run_in_threads(function: Any, shared: NDArray[np.int64], threads: int) -> None:
+def run_in_threads(function: Any, shared: Sequence[int], threads: int) -> None:
     """Call a compiled function with the address of shared data, in several threads; wait for all of them.
 
     Parameters
     ----------
     function : ctypes function
         Takes an address; returns at once when no work is left.
-    shared : ndarray
-        Data that the threads share.
+    shared : sequence of int
+        Data that the threads share, as int64.
     threads : int
         Number of threads.
     """
+    data = array("q", shared)
+    address, _ = data.buffer_info()
     if threads == 1 or _forked:
-        function(shared.ctypes.data)
+        function(address)
         return
     team = _openmp()
     if team is not None:
-        team(ctypes.cast(function, ctypes.c_void_p), shared.ctypes.data, threads, 0)
+        team(ctypes.cast(function, ctypes.c_void_p), address, threads, 0)
         return
-    others = [_pool().submit(function, shared.ctypes.data) for _ in range(threads - 1)]
-    function(shared.ctypes.data)
+    others = [_pool().submit(function, address) for _ in range(threads - 1)]
+    function(address)
     for other in others:
         if not other.cancel():  # a thread that has not started would find no work left
             other.result()

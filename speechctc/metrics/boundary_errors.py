@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
-from speechctc.audio.recordings import ENDINGS, sibling_file
+from speechctc.audio.recordings import ENDINGS
+from speechctc.audio.siblings import Siblings
 from speechctc.errors import InputError
 from speechctc.phones.inventory import SILENCES
 
@@ -94,8 +96,9 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     pairs, unmatched = _pairs(reference, hypothesis)
     errors: dict[str, list[float]] = {}
     boundaries = 0
+    siblings = Siblings()
     for first, second in pairs:
-        labelled, found = _read(first, tier), _read(second, tier)
+        labelled, found = _read(first, tier, siblings), _read(second, tier, siblings)
         boundaries += max(len(labelled) - 1, 0)
         for phone, error in boundary_errors(labelled, found):
             errors.setdefault(_CLASS_OF.get(phone, "other"), []).append(error)
@@ -139,10 +142,10 @@ def _line(name: str, values: dict[str, Any]) -> str:
     return f"{name:<14} {values['boundaries']:>10}  {medians}{shares}"
 
 
-def _read(path: Path, tier: str) -> list[Interval]:
+def _read(path: Path, tier: str, siblings: Siblings) -> list[Interval]:
     if path.suffix.lower() == ".textgrid":
         return read_textgrid(path, tier)
-    recording = sibling_file(path, ENDINGS)  # its rate is that of the .PHN file
+    recording = siblings.find(path, ENDINGS)  # its rate is that of the .PHN file
     return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
 
 
@@ -151,6 +154,7 @@ def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], 
     if reference.is_file() and hypothesis.is_file():
         return [(reference, hypothesis)], []
     sides = [_files(reference), _files(hypothesis)]
+    _join_letter_case(*sides)
     names = sorted(sides[0].keys() & sides[1].keys())
     if not names:
         few = ", ".join(sorted({*sides[0], *sides[1]})[:4])
@@ -159,11 +163,20 @@ def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], 
     return [(sides[0][name], sides[1][name]) for name in names], alone
 
 
+def _join_letter_case(one: dict[str, Path], other: dict[str, Path]) -> None:
+    """Give names of one side that differ by letter case the spelling of the other, where no third can be meant."""
+    spelled = {name.lower(): name for name in other}
+    alike = Counter(name.lower() for name in {*one, *other})
+    for name in [name for name in one if name not in other and alike[name.lower()] == 2]:
+        if (meant := spelled.get(name.lower())) is not None and meant not in one:
+            one[meant] = one.pop(name)
+
+
 def _files(folder: Path) -> dict[str, Path]:
-    """Return the TextGrids and .PHN files of a folder, by relative path in lower case without the ending."""
+    """Return the TextGrids and .PHN files of a folder, by relative path without the ending."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such {'folder' if not folder.exists() else 'folder; it is a file'}", "name two")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".textgrid", ".phn"))
     if not paths:
         raise InputError(f"{folder}: no TextGrid or .PHN files in it", "name a folder that has some")
-    return {str(path.relative_to(folder).with_suffix("")).lower(): path for path in paths}
+    return {str(path.relative_to(folder).with_suffix("")): path for path in paths}

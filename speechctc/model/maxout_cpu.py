@@ -86,7 +86,7 @@ def _run(forwards: bool, whole: Tensor, result: Tensor, winner: Tensor, rate: fl
     addresses = (whole.data_ptr(), result.data_ptr(), winner.data_ptr(), scale.ctypes.data)
     work = _Work(0, rows, units, pieces, seed, share, *addresses)
     threads = torch.get_num_threads() if winner.numel() > _WORTH_THREADS else 1
-    run_in_threads(_entry(forwards, whole.dtype), np.array(work, np.int64), threads)
+    run_in_threads(_entry(forwards, whole.dtype), work, threads)
 
 
 @njit_inline

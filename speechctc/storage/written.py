@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from speechctc.errors import InputError
 from speechctc.listing import some
@@ -22,6 +22,7 @@ from speechctc.storage import files
 from speechctc.storage.drafts import draft_file
 
 RECORD = ".speechctc-written"
+FOLDERS = 64  # whose records stay in memory
 NAMED = 3  # files that an error names; the others are counted
 
 
@@ -147,13 +148,43 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     files.put_in_place(draft, path)
 
 
+class _Record(NamedTuple):
+    """What was read of a record: lines are only appended, so that of many results each takes its own line."""
+
+    file: tuple[int, int]
+    end: int  # of the last whole line
+    pairs: set[tuple[str, bytes]]
+
+
+_records: dict[str, _Record] = {}
+
+
 def _read_record(folder: Path) -> set[tuple[str, bytes]]:
+    key = os.path.abspath(folder)
+    known = _records.pop(key, None)
     try:
-        lines = (folder / RECORD).read_bytes().split(b"\n")
+        with open(folder / RECORD, "rb") as file:
+            status = os.fstat(file.fileno())
+            its = (status.st_dev, status.st_ino)
+            if known is None or known.file != its or known.end > status.st_size:
+                known = _Record(its, 0, set())
+            file.seek(known.end)
+            whole, _, rest = file.read().rpartition(b"\n")
     except OSError:
         return set()
-    pairs = (line.partition(b"  ") for line in lines)
-    return {(digest.decode("ascii", "replace"), name) for digest, _, name in pairs if name}
+    pairs, end = known.pairs, known.end + len(whole) + bool(whole)
+    pairs.update(_pairs(whole.split(b"\n")))
+    while len(_records) >= FOLDERS:
+        _records.pop(next(iter(_records)), None)
+    _records[key] = _Record(its, end, pairs)
+    return {*pairs, *_pairs([rest])} if rest else pairs
+
+
+def _pairs(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
+    for line in lines:
+        digest, _, name = line.partition(b"  ")
+        if name:
+            yield digest.decode("ascii", "replace"), name
 
 
 def _name(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import sibling_file
+from speechctc.audio.siblings import Siblings, differs_by_case
 from speechctc.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.storage import files, written
@@ -63,18 +63,19 @@ class Document:
         The recording, the TextGrid or the journal cannot be read.
     """
 
-    def __init__(self, recording: Path, own_name: bool = False) -> None:
+    def __init__(self, recording: Path, own_name: bool = False, siblings: Siblings | None = None) -> None:
         self.recording, self._own_name = recording, own_name
         self.seconds = sound_file.info(recording).seconds
         self._lock, self._writing = threading.RLock(), threading.Lock()
-        self._load()
+        self._load(siblings)
 
-    def _load(self) -> None:
+    def _load(self, siblings: Siblings | None = None) -> None:
         named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
-        found = None if self._own_name else sibling_file(self.recording, [".textgrid"])
+        found = None if self._own_name else (siblings or Siblings()).find(self.recording, [".textgrid"])
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
         self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
-        self.note = ""
+        is_odd = found is not None and differs_by_case(self.recording, found)
+        self.note = f"{self.grid_path.name} is used, whose name differs by letter case" if is_odd else ""
         self._history = History()
         self._pending = b""  # lines of the journal to append before the next; of an hour, they take time to make
         for number, entry in enumerate(self.journal.read(), start=1):

@@ -10,6 +10,7 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings, left_out
+from speechctc.audio.siblings import Siblings
 from speechctc.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings
@@ -67,16 +68,18 @@ class Folder:
         found = find_recordings([self.path])
         recordings = {each.path.relative_to(self.path).as_posix(): each.path for each in found}
         self._own_names = {each.path for each in found if each.name.name == each.path.name}
-        outside = [name for name, path in recordings.items() if not path.resolve().is_relative_to(inside)]
+        away = {name: path for name, path in recordings.items() if not path.resolve().is_relative_to(inside)}
         self.notes = left_out([self.path])
-        if outside:
-            self.notes.append(f"{len(outside)} links to recordings outside of the folder are not shown: {outside[0]}")
-        self.recordings = {name: path for name, path in recordings.items() if name not in outside}
+        if away:
+            first = next(iter(away))
+            self.notes.append(f"{len(away)} links to recordings outside of the folder are not shown: {first}")
+        self.recordings = {name: path for name, path in recordings.items() if name not in away}
         if not self.recordings:
             raise InputError(f"{self.path}: only links to recordings outside of it", "name the folder they lie in")
+        siblings = Siblings()
         for name in self.recordings:
             if name not in self._rows:
-                self._threads.submit(self.refresh, name)
+                self._threads.submit(self.refresh, name, siblings)
 
     def document(self, name: str, again: bool = False) -> Document:
         """Return the labels of a recording; `again`: read them once more if another program changed them on the disk.
@@ -161,13 +164,13 @@ class Folder:
         document.put_recognised(result)
         self._rows[name] = self._row(document)
 
-    def refresh(self, name: str) -> None:
-        """Learn the state of a recording for the list."""
+    def refresh(self, name: str, siblings: Siblings | None = None) -> None:
+        """Learn the state of a recording for the list; for many, folders are listed once with the same `siblings`."""
         try:
             with self._opening[name]:
                 with self._lock:
                     document = self._documents.get(name)
-                document = document or self._opened(self.recordings[name])
+                document = document or self._opened(self.recordings[name], siblings)
                 with self._lock:
                     if len(self._documents) < OPEN:
                         document = self._documents.setdefault(name, document)
@@ -220,8 +223,8 @@ class Folder:
         done: Future[None] = self._threads.submit(lambda: None)
         done.result()
 
-    def _opened(self, path: Path) -> Document:
-        return Document(path, path in self._own_names)
+    def _opened(self, path: Path, siblings: Siblings | None = None) -> Document:
+        return Document(path, path in self._own_names, siblings)
 
     def _path(self, name: str) -> Path:
         if name not in self.recordings:

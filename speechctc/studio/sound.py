@@ -56,6 +56,8 @@ class Sound:
         self._summing = threading.Lock()
         file = open_with_libsndfile(path)
         if isinstance(file, Mended) or file is None or file.format not in SEEKABLE or file.subtype not in PLAIN:
+            if file is not None:
+                file.close()
             self._decode()
             file = soundfile.SoundFile(self._file)
         with file:

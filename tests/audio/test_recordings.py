@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import Recording, find_recordings, ids, left_out, sibling_file
+from speechctc.audio.recordings import Recording, find_recordings, ids, left_out
+from speechctc.audio.siblings import Siblings
 from speechctc.errors import InputError
 
 
@@ -53,9 +54,9 @@ def test_ids_are_unique_and_without_blanks() -> None:
 
 def test_the_file_beside_is_first_the_one_with_the_whole_name(here: Path) -> None:
     touch("a.mp3", "a.TextGrid")
-    assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
+    assert Siblings().find(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
     touch("a.mp3.TextGrid")
-    assert sibling_file(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")
+    assert Siblings().find(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")
 
 
 def test_what_is_left_out_is_said_in_printable_lines(tmp_path: Path) -> None:

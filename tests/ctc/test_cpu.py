@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import cpu, ctc_loss, entry, is_compiled, warm_up
-from speechctc.ctc.entry import Batch
 from speechctc.ctc.problem import make_problem
 from speechctc.jit import threads
 from tests.ctc.cases import Case, random_case, reference
@@ -104,13 +103,11 @@ def test_after_a_fork(case: Case, two_threads: None) -> None:
         child.join()
 
 
-def test_memory(case: Case) -> None:
+def test_memory() -> None:
     # T*S*8 bytes for alpha, and a few rows: what `workspace` says is what a thread allocates.
     frames, labels, classes = 1500, 200, 62
-    batch = Batch(*(0 for _ in Batch._fields))._replace(
-        classes=classes, longest_input=frames, longest_target=labels, alpha=frames * (2 * labels + 1)
-    )
-    size = entry.workspace_layout(batch, 4)[-1]
+    problem = make_problem(torch.empty(frames, 1, classes), torch.ones(1, labels, dtype=torch.int64), frames, labels)
+    size = entry.workspace_size(problem, frames * (2 * labels + 1))
     rows = 8 * frames + 8 * (classes + 32) + 12 * 8 * (labels + 64) + 2048
     assert frames * (2 * labels + 1) * 8 <= size <= frames * (2 * labels + 1) * 8 + rows
 

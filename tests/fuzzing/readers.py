@@ -17,7 +17,8 @@ from speechctc.audio import sound_file, stream
 from speechctc.audio.annotations import read_phn, read_textgrid
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import find_recordings, ids, left_out, sibling_file
+from speechctc.audio.recordings import find_recordings, ids, left_out
+from speechctc.audio.siblings import Siblings
 from speechctc.audio.textgrids import read_tiers
 from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
@@ -305,7 +306,7 @@ def _names() -> None:
             check_line(line)
         assert len(set(ids(recordings))) == len(recordings)
         for recording in recordings:
-            sibling_file(recording.path, [".TextGrid", ".phn"])
+            Siblings().find(recording.path, [".textgrid", ".phn"])
     finally:
         shutil.rmtree(root)
 

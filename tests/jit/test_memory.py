@@ -1,0 +1,209 @@
+"""Compiled code where memory is short: it raises MemoryError, and never returns what it did not compute."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+import torch
+from numba import types
+
+from speechctc.ctc import cpu, ctc_loss, entry, posteriors
+from speechctc.model import maxout_cpu
+from tests.ctc.cases import random_case
+
+resource = pytest.importorskip("resource", reason="no limits of memory on this system")
+PACKAGE = Path(__file__).resolve().parent.parent.parent
+
+LIMITED = """
+import resource, sys, time
+from pathlib import Path
+import numpy as np
+import torch
+torch.set_num_threads(1)
+
+def limit(more):
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+
+def fails(call, more=50_000_000):
+    limit(more)
+    try:
+        print("returned", call())
+    except MemoryError as error:
+        print("short:", error)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+
+LOSS = """
+from speechctc.ctc import ctc_loss, posteriors
+frames, labels = 6000, 2500
+torch.manual_seed(0)
+logits = torch.randn(frames, 2, 4, dtype=torch.DTYPE, requires_grad=GRADIENT)
+targets = torch.randint(1, 4, (2, labels))
+arguments = logits, targets, [frames] * 2, [labels] * 2
+float(ctc_loss(logits[:9], targets[:, :2], [9, 9], [2, 2]))  # all is loaded
+fails(lambda: ctc_loss(*arguments))
+print(1 < ctc_loss(*arguments).item() < 4)  # and what follows is right
+"""
+
+
+def run(script: str) -> list[str]:
+    """Run a script in a process of its own; return the lines that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED + script],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for this")
+
+
+@only_linux
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_loss_under_a_limit(dtype: str) -> None:
+    said, right = run(LOSS.replace("DTYPE", dtype).replace("GRADIENT", "True"))
+    assert re.match(
+        r"short: not enough memory for the lattice of the CTC loss: [\d,.]+ MiB \(2 x 6000 frames, 2500", said
+    )
+    assert right == "True"
+
+
+@only_linux
+def test_its_gradient_under_a_limit() -> None:
+    said, *others = run("""
+from speechctc.ctc import ctc_loss
+logits = torch.zeros(2000, 1, 1, requires_grad=True).expand(2000, 1, 20000)
+ctc_loss(logits[:9, :, :3], torch.ones(1, 2, dtype=int), [9], [2])
+for classes in (700, 20000):  # the gradient is torch's memory, or a block from the system
+    part = logits[..., :classes]
+    fails(lambda: ctc_loss(part, torch.ones(1, 2, dtype=int), [2000], [2]), 4_000_000)
+""")
+    for line in (said, *others):
+        assert line.startswith("short: not enough memory for the gradient of the CTC loss:"), line
+    assert len(others) == 1
+
+
+@only_linux
+def test_posteriors_under_a_limit() -> None:
+    script = """
+from speechctc.ctc import posteriors
+logits, targets = torch.zeros(3000, 1, 4), torch.ones(1, 1000, dtype=int)
+posteriors(logits[:9], targets[:, :2], [9], [2])
+for more in (5_000_000, 50_000_000):  # short for the result, and for the lattice
+    fails(lambda: posteriors(logits, targets, [3000], [1000]).sum(), more)
+"""
+    result, lattice = run(script)
+    assert result.startswith("short: not enough memory for posteriors: 22.9 MiB")
+    assert lattice.startswith("short: not enough memory for the lattice of the CTC loss: ")
+
+
+def test_a_lattice_beyond_all_memory() -> None:
+    frames, labels = 8_000_000, 4_000_000  # half a petabyte, more than addresses there are
+    logits = torch.zeros(1, 1, 2, requires_grad=True).expand(frames, 1, 2)
+    targets = torch.ones(1, labels, dtype=torch.int64)
+    with pytest.raises(MemoryError, match=r"MiB \(1 x 8000000 frames, 4000000 labels, 2 classes\)"):
+        ctc_loss(logits, targets, [frames], [labels])
+    with pytest.raises(MemoryError, match="8000000 frames"):
+        posteriors(logits.detach(), targets, [frames], [labels])
+
+
+@only_linux
+@pytest.mark.parametrize(
+    "script",
+    [
+        """
+from speechctc.boundaries.lattice import Lattice, marginals
+def lattice(frames, states):
+    scores = np.zeros((frames, states))
+    low, high = np.zeros(states, np.int64), np.full(states, frames)
+    return Lattice(scores, scores, scores, np.zeros(states, bool), low, high)
+marginals(lattice(9, 3))
+large = lattice(3000, 1500)
+fails(lambda: marginals(large).total, 20_000_000)
+fails(lambda: marginals(large).total, 80_000_000)
+""",
+        """
+from speechctc.decoding.beam import Tokens, advance
+rows, tables = np.zeros((9, 3), np.float32), (np.zeros((1, 3), np.float32), np.zeros((1, 3), np.int32))
+def go(frames):
+    tokens = Tokens.at_start(4, 3, 40)
+    return advance()(tokens, frames, *tables, 1.0, 0.0, 9.0, True).sum()
+go(rows)
+many = np.zeros((3_000_000, 3), np.float32)
+fails(lambda: go(many), 10_000_000)
+""",
+        """
+from speechctc.ctc.graph import NODE, Band, StateGraph
+from speechctc.ctc.graph_viterbi import _compiled
+def sweep(states):
+    chain = np.arange(states, dtype=np.int32)
+    column = np.where((chain == 0) | (chain == states - 1), NODE, 0).astype(np.int32)
+    graph = StateGraph.from_arrays(column, np.minimum(chain, 1).astype(np.int64), chain[:-1], np.zeros(states - 1))
+    band, rows = Band.full(2, states), np.zeros((2, 1), np.float32)
+    scores, steps = np.zeros(states), np.zeros((0, 0), np.uint8)
+    return lambda: _compiled()[0](*graph, rows, 0, *band, scores, steps).sum()
+sweep(9)()
+fails(sweep(3_000_000), 10_000_000)
+""",
+    ],
+    ids=["boundaries", "search", "graph"],
+)
+def test_compiled_functions_under_a_limit(script: str) -> None:
+    for line in run(script):
+        assert line.startswith("short:"), line
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        (entry._source(torch.float32), entry._SIGNATURE),
+        (maxout_cpu._source(True, torch.float32), maxout_cpu._SIGNATURE),
+        (maxout_cpu._source(False, torch.float32), maxout_cpu._SIGNATURE),
+    ],
+    ids=["loss", "maxout", "its gradient"],
+)
+def test_a_callback_takes_no_memory(source: tuple[object, types.Type]) -> None:
+    # From a callback no exception reaches the caller: what could raise one must not be in it.
+    function, signature = source
+    code = numba.cfunc(signature, error_model="numpy")(function).inspect_llvm()
+    assert not set(re.findall(r"NRT_\w*[Aa]lloc\w*", code))
+
+
+@pytest.mark.parametrize("value", [0xFF, 0x7F])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_the_workspace_holds_before_does_not_matter(
+    dtype: torch.dtype, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for content in (0, value):  # 255: NaN, and exponents of -1; 127: large numbers
+        filled = lambda size, dtype, content=content: torch.full((size,), content, dtype=dtype)  # noqa: E731
+        monkeypatch.setattr(cpu, "torch", _Torch(filled))
+        for seed in range(12):
+            torch.manual_seed(seed)
+            case = random_case(5 + 31 * seed, 3, 5 + seed, 1 + 7 * seed, temperature=3, dtype=dtype)
+            leaf = case.logits.clone().requires_grad_()
+            losses = ctc_loss(leaf, *case[1:], reduction="none")
+            (gradient,) = torch.autograd.grad(losses[losses.isfinite()].sum(), leaf)
+            found.append((losses.detach(), gradient, posteriors(*case)))
+    for clean, other in zip(found[:12], found[12:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(clean, other, strict=True))
+
+
+class _Torch:
+    """torch, with another way to make empty tensors."""
+
+    def __init__(self, empty: object) -> None:
+        self.empty = empty
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(torch, name)

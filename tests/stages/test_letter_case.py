@@ -1,0 +1,117 @@
+"""Recordings whose names differ by letter case only, as X-SAMPA names do: each has its own labels and results."""
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.recordings import Recording, find_recordings
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.corpora.textgrid import read_textgrids
+from speechctc.corpora.transcripts import Transcript, beside_each, in_folder, in_table
+from speechctc.errors import InputError
+from speechctc.inference import output
+from speechctc.inference.output import OutputOptions, check_out
+from speechctc.metrics.boundary_errors import score_boundaries
+from speechctc.studio.document import Document
+from tests.tiny_model import write_song
+
+
+def write_grid(path: Path, *labels: str) -> None:
+    phones = [Interval(0.1 * k, 0.1 * k + 0.1, label) for k, label in enumerate(labels)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textgrid_text(0.1 * len(labels), {"phones": phones}))
+
+
+@pytest.fixture
+def folder(here: Path) -> Path:
+    """Return a folder with s.wav, S.wav, and the labels of the first."""
+    (here / "in").mkdir()
+    for name in ("s", "S"):
+        write_song(here / "in" / f"{name}.wav", ["low", "mid"])
+    write_grid(here / "in" / "s.TextGrid", "low", "mid")
+    return here / "in"
+
+
+def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
+    recordings = find_recordings([folder])
+    upper, lower = beside_each(recordings, None)
+    assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
+    assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case: it belongs" in str(upper)
+    upper, lower = in_folder(folder, recordings, None)
+    assert isinstance(lower, Transcript) and isinstance(upper, InputError)
+
+
+def test_one_that_differs_is_named(folder: Path) -> None:
+    (folder / "s.wav").unlink()
+    (only,) = beside_each(find_recordings([folder]), None)
+    assert isinstance(only, Transcript) and "differ from their recordings' by letter case" in only.note
+
+
+def test_one_for_several_recordings_is_named(here: Path) -> None:
+    for name in ("a/x.wav", "b/x.wav"):
+        (here / name).parent.mkdir()
+        write_song(here / name, ["low"])
+    (here / "labels").mkdir()
+    (here / "labels" / "x.lab").write_text("low")
+    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")]), None):
+        assert isinstance(each, Transcript)
+        assert "names fit several recordings: labels/x.lab for a/x.wav, labels/x.lab for b/x.wav" in each.note
+
+
+def test_a_row_of_a_table_is_found_by_the_path(here: Path) -> None:
+    (here / "t.tsv").write_text("id\taudio\tphones\nu1\ta/s.wav\tone\nu2\tb/s.wav\ttwo\nS\tc.wav\tthree\n")
+    named = [Recording(Path(path), Path(path).with_suffix("")) for path in ("a/s.wav", "b/s.wav", "S.wav", "d/s.wav")]
+    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named))
+    assert [each.labels for each in (first, second, third) if isinstance(each, Transcript)] == [
+        ("one",),
+        ("two",),
+        ("three",),
+    ]
+    assert isinstance(other, InputError)
+
+
+def test_a_corpus_leaves_out_what_has_no_labels_of_its_own(folder: Path) -> None:
+    corpus = read_textgrids(folder, CorpusConfig(kind="textgrid", root=folder, phones="found"))
+    assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["s.wav"]
+    assert "s.TextGrid differs by letter case" in corpus.rejected["train"][0].reason
+    (folder / "s.wav").rename(folder / "t.wav")
+    corpus = read_textgrids(folder, CorpusConfig(kind="textgrid", root=folder, phones="found"))
+    assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["S.wav"]
+    assert any("differ from their recordings' by letter case (1): s.TextGrid" in line for line in corpus.warnings)
+
+
+def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:
+    assert Document(folder / "s.wav").grid_path.name == "s.TextGrid"
+    upper = Document(folder / "S.wav")
+    assert upper.grid_path.name == "S.TextGrid" and not list(upper.phones) and upper.note == ""
+    (folder / "s.wav").unlink()
+    assert "s.TextGrid is used, whose name differs by letter case" in Document(folder / "S.wav").note
+
+
+def test_boundaries_are_compared_with_those_of_the_same_name(here: Path) -> None:
+    write_grid(here / "one" / "s.TextGrid", "low", "mid", "top")
+    write_grid(here / "one" / "S.TextGrid", "low", "mid")
+    write_grid(here / "two" / "s.TextGrid", "low", "mid", "top")
+    write_grid(here / "one" / "Alone.TextGrid", "low", "mid", "top")
+    write_grid(here / "two" / "alone.TextGrid", "low", "mid", "top")
+    score = score_boundaries(here / "one", here / "two")
+    assert score.files == 2 and score.boundaries == 4
+    assert [Path(name).name for name in score.unmatched] == ["S.TextGrid"]
+
+
+def test_results_are_refused_where_letter_case_is_not_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recordings, options = find_recordings([folder]), OutputOptions(folder=folder.parent / "out")
+    check_out(recordings, options)
+    asked = []
+    monkeypatch.setattr(output, "ignores_letter_case", lambda folder: asked.append(folder) or True)
+    with pytest.raises(InputError, match="s.wav, S.txt and s.txt, are one file there"):
+        check_out(recordings, options)
+    assert asked == [folder.parent]
+    check_out(recordings[:1], options)
+
+
+def test_whether_letter_case_is_known_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert output.ignores_letter_case(tmp_path) == (tmp_path / "A").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
