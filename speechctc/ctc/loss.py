@@ -69,6 +69,8 @@ def ctc_loss(
         checked by the kernel there: the loss of such a sample is inf, with `zero_infinity` too, its gradient is 0,
         and the error is raised by a later call on that GPU, or by `check`. Replays of a CUDA graph make no call:
         call `check` after them.
+    MemoryError
+        When there is not enough for the lattice or the gradient, on the CPU; it says how much they take.
     RuntimeError
         When the CUDA backend cannot start; it says why, and what to do. When asked for a second derivative, or for one
         in forward mode.
@@ -92,6 +94,9 @@ def ctc_loss(
     lengths on a GPU                             copied to the host       stay there, the host does not wait
     same input twice, on a GPU                   other bits               the same bits
     target length                                one limit on GPUs        any
+    memory is short, on the CPU                  RuntimeError             MemoryError, with the sizes
+    name of the first argument                   ``log_probs``            ``logits``
+    ``torch.jit.script``                         taken                    not taken; ``torch.compile`` is
     ============================================ ======================== ==================================
     """
     if reduction not in REDUCTIONS:

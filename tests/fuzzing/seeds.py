@@ -129,6 +129,28 @@ def recordings() -> list[Files]:
     return [{"a.wav": recording(*kind)} for kind in kinds]
 
 
+def joined_recordings() -> list[Files]:
+    """Return files with several recordings, the last of other channels in some, and FLAC without a length."""
+    kinds = [
+        ("OGG", "VORBIS", 16000),
+        ("OGG", "OPUS", 16000),
+        ("FLAC", "PCM_16", 16000),
+        ("MP3", "MPEG_LAYER_III", 16000),
+    ]
+    both = [recording(*kind, 1) + recording(*kind, 1) for kind in kinds]
+    flac = bytearray(recording("FLAC", "PCM_16", 16000, 1))
+    flac[21] &= 0xF0
+    flac[22:26] = bytes(4)
+    return [{"a.wav": bytes(content)} for content in (*both, flac, flac + flac + both[2])]
+
+
+def loss_sizes() -> list[Files]:
+    """Return sizes of CTC losses, and the memory that each may take beyond what is there, in KiB."""
+    sizes = [(50, 20, 5, 2, 4000), (3000, 900, 4, 1, 1000), (400, 30, 3000, 2, 30000), (2000, 800, 6, 2, 90000)]
+    names = ("frames", "labels", "classes", "samples", "kib")
+    return [{"a.json": json.dumps(dict(zip(names, each, strict=True))).encode()} for each in sizes]
+
+
 def textgrids() -> list[Files]:
     texts = [LONG, SHORT, CHRONOLOGICAL, LONG.replace("\n", "\r\n")]
     raw = [text.encode() for text in texts] + [BINARY, ("\ufeff" + LONG).encode("utf-16-le"), SHORT.encode("utf-16")]
