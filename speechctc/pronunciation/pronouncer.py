@@ -66,7 +66,8 @@ class Pronouncer:
     def __init__(self, dictionary: Path | None, language: str | None, phones: Inventory | None = None) -> None:
         if dictionary is None and language is None:
             raise InputError(
-                "words need a dictionary or a language", "set corpus.dictionary or corpus.language, for example to cy"
+                "words need a dictionary or a language",
+                "set corpus.dictionary, or corpus.language (English: en-us, Welsh: cy, ...)",
             )
         self._dictionary = read_dictionary(dictionary) if dictionary else None
         self._reader = Reader(language) if language else None

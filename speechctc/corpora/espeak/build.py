@@ -47,7 +47,9 @@ def languages_of(config: CorpusConfig) -> tuple[str, ...]:
     """
     named = (config.language,) if isinstance(config.language, str) else config.language
     if not named:
-        raise InputError("corpus.language is not set, and corpus.kind is espeak", "set it, for example to cy")
+        raise InputError(
+            "corpus.language is not set, and corpus.kind is espeak", "set it (English: en-us, Welsh: cy, ...)"
+        )
     return named
 
 
