@@ -68,6 +68,7 @@ class TierReader:
         """Read all files that were added."""
         if self._words is not None:
             train = [labelled for labelled, split in self._files if split == "train"]
+            train = train or [labelled for labelled, _ in self._files]
             self._words.learn(text for labelled in train for text in texts(labelled, self._config))
         for labelled, split in self._files:
             try:
