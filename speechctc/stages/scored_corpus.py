@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from speechctc.config.schema import Config
@@ -13,6 +13,9 @@ from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import match_phones
+
+_BURSTS = {f"{stop}cl": (stop, *more) for stop, more in zip("bdgptk", ((), ("jh",), (), (), ("ch",), ()), strict=True)}
+"""TIMIT's closures, and the phones that they begin."""
 
 
 def read_to_score(config: Config, trained: Config, split: str) -> tuple[Corpus, list[str]]:
@@ -115,8 +118,17 @@ def in_notation_of(phones: Sequence[str], utterances: Sequence[Utterance]) -> tu
     return tuple(_rewritten(each, written, pauses) for each in utterances), notes
 
 
-def _rewritten(utterance: Utterance, written: dict[str, str], pauses: set[str]) -> Utterance:
-    kept = [k for k, phone in enumerate(utterance.phones) if phone not in pauses]
+def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Container[str]) -> Utterance:
+    """Return an utterance without pauses, and with a closure and its burst as one phone if they are written as one."""
+    labels = utterance.phones
+    phones = [written.get(label, label) for label in labels]
+    kept = [
+        k
+        for k, label in enumerate(labels)
+        if label not in pauses
+        and not (
+            label in _BURSTS and phones[k] != label and phones[k + 1 : k + 2] in ([each] for each in _BURSTS[label])
+        )
+    ]
     times = None if utterance.times is None else tuple(utterance.times[k] for k in kept)
-    phones = tuple(written.get(utterance.phones[k], utterance.phones[k]) for k in kept)
-    return replace(utterance, phones=phones, times=times)
+    return replace(utterance, phones=tuple(phones[k] for k in kept), times=times)

@@ -131,3 +131,9 @@ def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
 def test_a_part_of_the_models_labels_stays_as_it_is() -> None:
     utterances = [Utterance("a", Path("a.wav"), ("y", "l"))]
     assert in_notation_of(["aa", "y", "l", "sh"], utterances) == (tuple(utterances), [])
+
+
+def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:
+    said = Utterance("a", Path("a.wav"), ("h#", "tcl", "t", "ix", "tcl", "ch", "bcl", "l", "dcl", "d"))
+    model = ["t", "ih", "ch", "b", "l", "d", "iy"]
+    assert in_notation_of(model, [said])[0][0].phones == ("t", "ih", "ch", "b", "l", "d")
