@@ -152,7 +152,7 @@ def align_command(
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
-    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
+    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
     if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
 
