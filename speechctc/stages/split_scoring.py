@@ -66,6 +66,8 @@ class ScoredSplit:
         The phones that may be recognised, as they are written.
     notes : tuple of str
         How the corpus was divided and its labels were read, where that is not as in the model's config.
+    labels : dict of str to tuple of str
+        By id, the phones of each utterance as the corpus has them.
     results : list of ScoredUtterance
     counts : EditCounts
         Of all results.
@@ -78,6 +80,7 @@ class ScoredSplit:
     folding: Folding
     inventory: Inventory
     notes: tuple[str, ...] = ()
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     results: list[ScoredUtterance] = field(default_factory=list)
     counts: EditCounts = field(default_factory=EditCounts)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -166,6 +169,7 @@ def score_split(
     said = (*notes, *more, *([chosen.note] if chosen.note else []))
     method += ["labels read in the model's notation"] if more else []
     scored = ScoredSplit(utterances, "; ".join(method), folding, inventory, said)
+    scored.labels = {each.id: each.phones for each in corpus.splits[split]}
     scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not scored.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
