@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import unicodedata
 
 LONGEST = 900  # characters of each half of a message
@@ -31,6 +32,15 @@ class InputError(Exception):
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         """Survive the way back from a worker process."""
         return type(self), (self.what, self.fix)
+
+
+def advice_on(error: OSError) -> str:
+    """Return what to do about an error of the file system."""
+    if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None), errno.EFBIG):
+        return "free space, or write to another disk"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "allow it (the permissions of the file and of its folder), or name another place"
+    return "check the path and the disk"
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -42,7 +42,7 @@ def said(speechctc: Command, *command: object) -> str:
     with full():
         done = speechctc(*command)
     line = one_line_error(done)
-    assert "free space or mend the path" in line
+    assert "free space, or write to another disk" in line
     return line
 
 

@@ -69,9 +69,10 @@ def choose_tier(grid: TextGrid, path: Path, name: str) -> Tier:
 def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[Tier, str]]:
     """Return the tiers that a name or a pattern names, in the order of the file, as they are in it.
 
-    A tier with that name counts alone. Else ``*`` in the pattern stands for any text and ``?`` for a letter; tiers of
-    points are passed over. With each tier comes the text that the first ``*`` stands for in its name, which is that of
-    a speaker where tiers are named ``anna-phones`` and ``otto-phones``.
+    A tier with that name counts alone. Names and patterns may be separated by ``|``: the first that a file has counts.
+    In a pattern, ``*`` stands for any text and ``?`` for a letter; tiers of points are passed over. With each tier
+    comes the text that the first ``*`` stands for in its name, which is that of a speaker where tiers are named
+    ``anna-phones`` and ``otto-phones``.
 
     Raises
     ------
@@ -81,6 +82,12 @@ def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[
     tier = _named(tiers, pattern)
     if tier is not None:
         return [(tier, "")]
+    first, _, others = pattern.partition("|")
+    if others:
+        try:
+            return choose_tiers(tiers, path, first.strip())
+        except InputError:
+            return choose_tiers(tiers, path, others.strip())
     parts = [f"({_WILD[part]})" if part in _WILD else re.escape(part) for part in re.split(r"([*?])", nfc(pattern))]
     fits = [(tier, re.fullmatch("".join(parts), nfc(tier.name).strip(), re.IGNORECASE)) for tier in tiers]
     place = parts[1::2].index("(.*)") + 1 if "(.*)" in parts else 0

@@ -11,7 +11,7 @@ import typer
 from speechctc import __version__
 from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
-from speechctc.errors import InputError
+from speechctc.errors import InputError, advice_on
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,6 +75,6 @@ def main() -> None:
         if error.filename is None and error.errno is None:
             raise
         name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "disk"
-        say(str(InputError(f"{name}: {error.strerror}", "free space or mend the path")))
+        say(str(InputError(f"{name}: {error.strerror}", advice_on(error))))
         drop_output()
         sys.exit(2)

@@ -81,6 +81,8 @@ def decode_command(
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
+    from speechctc.inference.unsure import Doubt
+    from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.progress import Reporter
     from speechctc.stages.decode import decode, decode_stdin
     from speechctc.stages.nbest import check_nbest, decode_nbest
@@ -101,7 +103,8 @@ def decode_command(
         decode_stdin(recogniser, options, raw, Reporter())
         status = 0
     else:
-        status = decode(recogniser, audio, options, Reporter(), cluster)
+        doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser)
+        status = decode(recogniser, audio, options, Reporter(), cluster, doubt)
     if status:
         raise typer.Exit(status)
 
@@ -152,7 +155,7 @@ def align_command(
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
-    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence)
+    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
     if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
 

@@ -19,6 +19,7 @@ from speechctc.cli.options import (
     OverwriteOption,
     SettingsArgument,
     Split,
+    SymbolsOption,
 )
 from speechctc.cli.streams import show
 
@@ -34,6 +35,7 @@ def evaluate_command(
     lm: LmOption = None,
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
+    symbols: SymbolsOption = "own",
     report: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
@@ -53,6 +55,9 @@ def evaluate_command(
     Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
     the reference, divided by the number of reference phones, by all protocols that apply. Also prints the calibration
     error: the mean distance between the confidences and the share of phones that are right.
+
+    The corpus may be another one, and only a test: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA are compared
+    with ARPABET by tables, and the other way round; --symbols writes the phones recognised as your own table says.
     """
     from speechctc.inference.output import check_place
     from speechctc.progress import Reporter
@@ -64,7 +69,7 @@ def evaluate_command(
     check_place(json_file, overwrite)
     check_place(page, overwrite)
     recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
-    scored, result = score(recogniser, split.value, settings or (), Reporter())
+    scored, result = score(recogniser, split.value, settings or (), Reporter(), symbols)
     show(result.to_text())
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)

@@ -14,15 +14,19 @@ from speechctc.cli.streams import show
 
 def start_command(
     folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
+    settings: SettingsArgument = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
     ] = None,
 ) -> None:
-    """Describe recordings, and write a config for them."""
+    """Describe recordings, and write a config for them.
+
+    Settings of the section corpus replace what is found: corpus.language=pl for a table of Polish words.
+    """
     from speechctc.stages.start import start
 
-    show(start(folder, out).to_text())
+    show(start(folder, out, settings or ()).to_text())
 
 
 def extract_command(

@@ -14,7 +14,7 @@ Marks = Literal["keep", "strip", "split"]
 
 _MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
 _LABELS = ("ignore", "map", "segment", *_MARKS, "dictionary", "language")
-_TIERS = ("root", "channel", "tier", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
+_TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
     "demo": ("root", "phones", "channel", "demo"),
@@ -173,7 +173,12 @@ class CorpusConfig(Section):
     tier: str = Field(
         "phones",
         description="tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of"
-        " several speakers: '*-phones'",
+        " several speakers: '*-phones'; names in place of each other are separated by |: 'phones|phone'",
+    )
+    uncorrected: bool = Field(
+        True,
+        description="read TextGrids and files of ELAN that `speechctc decode` wrote and nobody changed; false: leave"
+        " them out",
     )
     words: str = Field(
         "words", description="tier of words, or a pattern, that is kept beside the phones, in utterances.tsv"

@@ -64,7 +64,8 @@ class Corpus:
     Attributes
     ----------
     splits : dict of str to tuple of Utterance
-        Under ``"train"``, ``"dev"`` and ``"test"``. A split may be empty, except `train`.
+        Under ``"train"``, ``"dev"`` and ``"test"``. A split may be empty; `train` only where
+        another one was needed.
     phone_set : str
         Name of the inventory of the labels (see `speechctc.phones.inventory.named_inventory`), or ``"found"``: the
         labels of the training split.
@@ -89,7 +90,8 @@ class Corpus:
     words: dict[str, tuple[Word, ...]] | None = None
 
     def inventory(self) -> Inventory:
-        """Return the phone set: the named one, or the labels of the training split."""
+        """Return the phone set: the named one, or the labels of the training split, or of all if that is empty."""
         if self.phone_set != FOUND:
             return named_inventory(self.phone_set)
-        return inventory_of(phone for utterance in self.splits["train"] for phone in utterance.phones)
+        labelled = self.splits["train"] or [utterance for split in self.splits.values() for utterance in split]
+        return inventory_of(phone for utterance in labelled for phone in utterance.phones)

@@ -102,8 +102,8 @@ class CorpusBuilder:
 
     def to_corpus(self, dev_share: float, without_dev: bool) -> Corpus:
         """Return the corpus; where `without_dev`, a share of the training utterances becomes dev."""
-        if without_dev:
-            held, note = choose_dev(self.utterances["train"], dev_share)
+        if without_dev and self.utterances["train"]:
+            held, note = choose_dev(self.utterances["train"], dev_share, self.phones is not None)
             train = self.utterances["train"]
             self.utterances["dev"] = [utterance for utterance in train if utterance.id in held]
             self.utterances["train"] = [utterance for utterance in train if utterance.id not in held]
@@ -139,7 +139,13 @@ class CorpusBuilder:
             self.warnings.append(missing)
 
     def _find_phones(self) -> Inventory:
-        """Return the labels of the training split; reject utterances of other splits that have other labels."""
+        """Return the labels of the training split, or of all if it is empty.
+
+        Utterances of other splits that have other labels are rejected.
+        """
+        if not self.utterances["train"]:
+            everything = chain.from_iterable(self.utterances.values())
+            return inventory_of(chain.from_iterable(each.phones for each in everything))
         phones = inventory_of(chain.from_iterable(each.phones for each in self.utterances["train"]))
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
         looks = {spelling_key(phone): phone for phone in phones.phones}

@@ -29,8 +29,8 @@ def eaf_files(root: Path) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
-def read_elan(root: Path, config: CorpusConfig) -> Corpus:
-    """Read a folder of ELAN's files.
+def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus:
+    """Read a folder of ELAN's files; `needed` is the split that must have a usable one, if training has none.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read_elan(root: Path, config: CorpusConfig) -> Corpus:
     reader.read()
     builder.warn_of(without, "files of ELAN left out, because their recordings are not there")
     builder.warn_of_formats(reader.recordings)
-    if not builder.utterances["train"]:
+    if not builder.utterances["train"] and not builder.utterances[needed]:
         reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         fix = reasons[0] if reasons else "there is no .eaf file in it"
         raise InputError(f"{root}: no file of ELAN can be used for training", fix)

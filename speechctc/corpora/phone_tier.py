@@ -25,7 +25,7 @@ class TierLabels:
     Attributes
     ----------
     name : str
-    files : int
+    paths : set of Path
         Files with such a tier.
     labels : list of str
     seconds : float
@@ -33,14 +33,14 @@ class TierLabels:
     """
 
     name: str
-    files: int = 0
+    paths: set[Path] = field(default_factory=set)
     labels: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, path: Path, entries: Iterable[Entry]) -> None:
         """Add the labelled intervals of one file."""
         labelled = [entry for entry in entries if entry.label]
-        self.files += 1
+        self.paths.add(path)
         self.labels += [entry.label for entry in labelled]
         self.seconds += sum(entry.end - entry.start for entry in labelled)
 
@@ -77,7 +77,8 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     Returns
     -------
     name : str
-        A name, or a pattern where the tiers of several speakers look like phones; empty if no tier does.
+        A name, or a pattern where the tiers of several speakers look like phones, or names in place of each other
+        where files differ; empty if no tier does.
     note : str
         The tiers found and the one chosen, for the user.
     """
@@ -90,7 +91,7 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
             problem = problem or f"; {error}"
             continue
         for key in reversed(found):
-            tiers.setdefault(key, TierLabels(found[key].name)).add(found[key].entries)
+            tiers.setdefault(key, TierLabels(found[key].name)).add(path, found[key].entries)
     kind = "files of ELAN" if grids and grids[0].suffix.lower() == eaf.ENDING else "TextGrids"
     if not tiers:
         return "", f"not used: {len(grids)} {kind} without a tier of intervals{problem}"
@@ -98,8 +99,11 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     fit = [tier for tier in tiers.values() if tier.may_be_phones]
     if not fit:
         return "", f"not used: {len(grids)} {kind}, none of whose tiers looks like phones: {described}"
-    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -tier.files, tier.mean_seconds))
+    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
     name = _pattern([tier.name for tier in fit], best.name)
+    if name == best.name:
+        apart = [tier.name for tier in fit if tier is not best and best.paths.isdisjoint(tier.paths)]
+        name = "|".join([name, *(each for each in apart if _NAMES.search(each))])
     return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
 
 

@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
 
 
-def read_corpus(config: CorpusConfig) -> Corpus:
+def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
     """Read the corpus of a config; a synthetic corpus is made first if it does not exist.
+
+    Parameters
+    ----------
+    config : CorpusConfig
+    needed : str
+        The split without which there is no corpus; to score, training utterances are not needed.
 
     Raises
     ------
     InputError
         There is no corpus of that kind.
     """
-    corpus = _read(config)
+    corpus = _read(config, needed)
     if config.channel is None:
         return corpus
     splits = {
@@ -35,21 +41,21 @@ def read_corpus(config: CorpusConfig) -> Corpus:
     return dataclasses.replace(corpus, splits=splits)
 
 
-def _read(config: CorpusConfig) -> Corpus:
+def _read(config: CorpusConfig, needed: str) -> Corpus:
     if config.kind == "table":
-        return table.read_tables(config)
+        return table.read_tables(config, needed)
     if config.kind == "textgrid":
-        return textgrid.read_textgrids(_root(config), config)
+        return textgrid.read_textgrids(_root(config), config, needed)
     if config.kind == "espeak":
         return read_espeak(_root(config), config)
     if config.kind == "flite":
         return read_flite(_root(config), config)
     if config.kind == "elan":
-        return elan.read_elan(_root(config), config)
+        return elan.read_elan(_root(config), config, needed)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return build.read_demo(_root(config), config.demo, phone_set)
-    return timit.read_timit(_root(config), phone_set, config.dev_share)
+    return timit.read_timit(_root(config), phone_set, config.dev_share, needed)
 
 
 def _root(config: CorpusConfig) -> Path:

@@ -6,24 +6,27 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings
 from speechctc.audio.siblings import Siblings
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
-from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.load import override, parse_config
+from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import read_rows
-from speechctc.corpora.timit_files import find_files
+from speechctc.corpora.table_rows import Row, read_rows
+from speechctc.corpora.words_language import named_language
 from speechctc.errors import InputError
 from speechctc.listing import some
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
+_REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 
@@ -68,10 +71,14 @@ class Survey:
         The labelled recordings.
     sound : Sound
         Facts of the labelled recordings; of all recordings if none is labelled.
-    unlabelled : int
-        Number of recordings without labels.
+    unlabelled, refused : int
+        Number of recordings without labels, and of those whose labels cannot be used.
     notes : tuple of str
         What was chosen, and files that could not be used as labels.
+    given : mapping of str to object
+        The keys of the section ``corpus`` that were given, or found in names, with their values.
+    of_words : bool
+        The labels are words whose language is not known.
     """
 
     folder: Path
@@ -79,7 +86,10 @@ class Survey:
     corpus: Corpus | None
     sound: Sound
     unlabelled: int
+    refused: int
     notes: tuple[str, ...]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    of_words: bool = False
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -87,35 +97,102 @@ class Survey:
         return [utterance for split in self.corpus.splits.values() for utterance in split] if self.corpus else []
 
 
-def survey(folder: Path) -> Survey:
+def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     """Find the recordings and labels in a folder, at any depth.
 
     Labels are read from tables, else from TextGrids, else from files of ELAN, else from .PHN files in TIMIT's layout.
 
+    Parameters
+    ----------
+    folder : Path
+    settings : sequence of str
+        Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found.
+
     Raises
     ------
     InputError
-        The folder does not exist or has no recordings.
+        The folder does not exist or has no recordings, or a setting will not do.
     """
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
-    recordings = _recordings(folder)
-    notes: list[str] = []
-    for look in (_as_tables, _as_textgrids, _as_elan, _as_timit):
+    look = Look(folder, _recordings(folder), _given(settings), settings)
+    for kind, find in _KINDS.items():
+        if look.given.get("kind", kind) != kind:
+            continue
         try:
-            config = look(folder, recordings, notes)
+            config = find(look)
             corpus = read_corpus(config) if config else None
         except InputError as error:
-            notes.append(f"not used: {error}")
+            if settings:  # what was asked for does not do
+                raise
+            look.notes.append(f"not used: {error}")
             continue
         if config and corpus:
-            used = {utterance.audio for split in corpus.splits.values() for utterance in split}
-            left = [path for path in recordings if path not in used]
-            return Survey(folder, config, corpus, listen(used), len(left), tuple(notes))
-    if not recordings:
-        raise _nothing(folder, notes)
-    return Survey(folder, None, None, listen(recordings), len(recordings), tuple(notes))
+            return _labelled(look, config, corpus)
+    if not look.recordings:
+        raise _nothing(folder, look.notes)
+    sound, notes = listen(look.recordings), tuple(look.notes)
+    return Survey(folder, None, None, sound, len(look.recordings), 0, notes, look.given, look.of_words)
+
+
+def _given(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of the section ``corpus`` that settings set."""
+    values = override({}, settings)
+    parse_config({**_REQUIRED, **override(_REQUIRED, settings)}, "the settings", settings)
+    if others := sorted(set(values) - {"corpus"}):
+        raise InputError(
+            f"{others[0]} is not about the recordings", "give it to extract and train, or set it in the config"
+        )
+    return dict(values.get("corpus", {}))
+
+
+def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
+    used = {utterance.audio for split in corpus.splits.values() for utterance in split}
+    left = [path for path in look.recordings if path not in used]
+    if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
+        refused = min(sum(map(len, corpus.rejected.values())), len(left))
+    else:
+        siblings = Siblings()
+        refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in left)
+    unlabelled = len(left) - refused
+    return Survey(look.folder, config, corpus, listen(used), unlabelled, refused, tuple(look.notes), look.given)
+
+
+@dataclass
+class Look:
+    """A folder that is looked at: what it holds, what was given, and what is to be said."""
+
+    folder: Path
+    recordings: list[Path]
+    given: dict[str, Any]
+    settings: Sequence[str]
+    notes: list[str] = field(default_factory=list)
+    of_words: bool = False
+
+    def config(self, **found: object) -> CorpusConfig:
+        """Return the section ``corpus`` of what was found, with what was given in its place."""
+        values = {**_REQUIRED, "corpus": {"phones": "found", **found, **self.given}}
+        return parse_config(values, "the settings", self.settings).corpus
+
+    def tiers(self, kind: str, files: Sequence[Path]) -> CorpusConfig | None:
+        """Return the config for files with tiers; None if no tier is given and none looks like phones."""
+        if "tier" in self.given or "words_tier" in self.given:
+            return self.config(kind=kind, root=str(self.folder))
+        tier, note = phone_tier(files)
+        self.notes.append(note)
+        return self.config(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
+
+    def find_language(self, rows: Sequence[Row], table: Path) -> None:
+        """Take the language that names say; else remember that the words are of none."""
+        named = named_language(rows, table, self.folder)
+        self.of_words = named is None
+        if named:
+            self.given["language"] = named.code
+            self.notes.append(
+                f"the labels are words; by {named.where} they are {named.name}, and are read as such "
+                f"(corpus.language: {named.code})"
+            )
 
 
 def listen(recordings: Iterable[Path]) -> Sound:
@@ -141,32 +218,40 @@ def _recordings(folder: Path) -> list[Path]:
         return []
 
 
-def _as_tables(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
+def _as_tables(look: Look) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
-    rows: dict[Path, int] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in TABLES and path.is_file()):
+    rows: dict[Path, list[Row]] = {}
+    for path in sorted(path for path in look.folder.rglob("*") if path.suffix.lower() in TABLES and path.is_file()):
         try:
-            rows[path] = len(read_rows(path))
+            rows[path] = read_rows(path)
         except InputError as error:
-            notes.append(f"not used: {error}")
+            look.notes.append(f"not used: {error}")
     if not rows:
         return None
-    chosen = _splits(rows)
+    chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
-        notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
-    tables = TablesConfig(**chosen)
-    configs = [CorpusConfig(kind="table", tables=tables, phones="found", root=root) for root in (None, folder, Path())]
+        look.notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
+    train = chosen["train"]
+    if not {"language", "dictionary"} & set(look.given) and all(row.phones is None for row in rows[train]):
+        look.find_language(rows[train], train)
+    values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
+    configs = [look.config(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
 
 
-def _splits(rows: dict[Path, int]) -> dict[str, Path]:
-    """Return the table of each split, by its name; if no name says train, that is the longest of the other tables."""
+def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
+    """Return the table of each split, by its name or that of its folder.
+
+    If none says train, that is the longest of the other tables.
+    """
     chosen: dict[str, Path] = {}
     for path in sorted(rows, key=lambda path: (-rows[path], path)):
         name = path.stem.lower()
         split = next((split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)), None)
-        if split:
+        if split := split or next(
+            (part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS), None
+        ):
             chosen.setdefault(split, path)
     others = [path for path in rows if path not in chosen.values()]
     if "train" not in chosen:
@@ -182,36 +267,31 @@ def _usable(config: CorpusConfig) -> int:
         return 0
 
 
-def _as_textgrids(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
+def _as_textgrids(look: Look) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     siblings = Siblings()
-    grids = [grid for path in recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
+    grids = [grid for path in look.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
     if not grids:
-        alone = sum(path.suffix.lower() == ".textgrid" for path in folder.rglob("*"))
+        alone = sum(path.suffix.lower() == ".textgrid" for path in look.folder.rglob("*"))
         if alone:
-            notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
+            look.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
         return None
-    tier, note = phone_tier(grids)
-    notes.append(note)
-    return CorpusConfig(kind="textgrid", root=folder, tier=tier, phones="found") if tier else None
+    return look.tiers("textgrid", grids)
 
 
-def _as_elan(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
+def _as_elan(look: Look) -> CorpusConfig | None:
     """Return the config for files of ELAN; None if there are none."""
-    files = eaf_files(folder)
-    if not files:
-        return None
-    tier, note = phone_tier(files)
-    notes.append(note)
-    return CorpusConfig(kind="elan", root=folder, tier=tier, phones="found") if tier else None
+    return look.tiers("elan", files) if (files := eaf_files(look.folder)) else None
 
 
-def _as_timit(folder: Path, recordings: Sequence[Path], notes: list[str]) -> CorpusConfig | None:
+def _as_timit(look: Look) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    if not any(path.suffix.lower() == ".phn" for path in folder.rglob("*")):
+    if not any(path.suffix.lower() == ".phn" for path in look.folder.rglob("*")):
         return None
-    find_files(folder)
-    return CorpusConfig(kind="timit", root=folder, phones="timit61")
+    return look.config(kind="timit", root=str(look.folder), phones="timit61")
+
+
+_KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
 
 
 def _nothing(folder: Path, notes: Sequence[str]) -> InputError:

@@ -29,7 +29,9 @@ def describe(survey: Survey) -> str:
     facts = [f"{sound.readable} recordings, {sound.seconds / 60:.1f} minutes", rates or "none can be read", formats]
     lines.append("  " + "; ".join(filter(None, facts)))
     if survey.config and survey.unlabelled:
-        lines.append(f"  {survey.unlabelled} more recordings have no usable labels; a trained model can decode them")
+        lines.append(f"  {survey.unlabelled} more recordings have no labels; a trained model can decode them")
+    if survey.refused:
+        lines.append(f"  {survey.refused} more recordings have labels that are not used; the reasons are below")
     if sound.long:
         longer = f"  {sound.long} recordings are longer than a minute; "
         if survey.config is None or survey.config.kind in ("textgrid", "elan"):
@@ -39,7 +41,9 @@ def describe(survey: Survey) -> str:
     if corpus is not None:
         lines.append(f"  speakers: {_speakers(survey)}")
         lines += _phones(Counter(phone for utterance in survey.utterances for phone in utterance.phones))
-        if not corpus.dev_from_train:
+        if corpus.dev_from_train:
+            lines += [f"  {note}" for note in corpus.notes if note.startswith("dev: ")]
+        else:
             splits = ", ".join(f"{name} {len(split)}" for name, split in corpus.splits.items() if split)
             lines.append(f"  utterances: {splits}")
     lines += [f"  {note}" for note in survey.notes]

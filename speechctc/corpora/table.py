@@ -38,18 +38,24 @@ class NoRecording(BadRow):
     """A row whose recording does not exist."""
 
 
-def read_tables(config: CorpusConfig) -> Corpus:
+def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     """Read the tables that the config names.
+
+    Parameters
+    ----------
+    config : CorpusConfig
+    needed : str
+        The split that must have a table. If it is not training, tables of others that do not exist are passed over.
 
     Raises
     ------
     InputError
         There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
-    if not config.tables.of("train"):
+    if not config.tables.of("train") and not config.tables.of(needed):
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
     with _without_collection():
-        return _read_tables(config)
+        return _read_tables(config, needed)
 
 
 @contextmanager
@@ -64,13 +70,16 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read_tables(config: CorpusConfig) -> Corpus:
+def _read_tables(config: CorpusConfig, needed: str) -> Corpus:
     builder = CorpusBuilder.for_config(config)
     lines: dict[Path, dict[str, int]] = {}
     listings = FolderListings()
     words = WordPhones(config)
     for split in SPLITS:
         for path in config.tables.of(split):
+            if split != needed != "train" and not path.exists():
+                builder.notes.append(f"{split}: {path} does not exist, and is not needed")
+                continue
             used, rejected = len(builder.utterances[split]), len(builder.rejected[split])
             read = _read(path, split, builder, config, listings, words)
             _check_unique(read, path, lines)
@@ -103,7 +112,7 @@ def _read(
     lines: dict[str, int] = {}
     missing = []
     table = read_table(path)
-    if split == "train":
+    if split == "train" or not builder.utterances["train"]:
         unread = (row for row in read_table(path).rows if row.phones is None and row.words)
         languages = ((words.language_of(*_language(row)), row.words) for row in unread)
         words.learn((language, text) for language, text in languages if words.can_read(language))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ENDING = ".textgrid"
 
 
-def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
+def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus:
     """Read a folder of recordings with TextGrids.
 
     Parameters
@@ -35,6 +35,8 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     root : Path
     config : CorpusConfig
         Its keys of tiers, of labels and of words are used, and ``dev_share``.
+    needed : str
+        The split that must have a usable recording, if training has none.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def read_textgrids(root: Path, config: CorpusConfig) -> Corpus:
     builder.warn_of(cased, "TextGrids used whose names differ from their recordings' by letter case")
     builder.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
     builder.warn_of_formats(recording.path for recording in recordings)
-    if not builder.utterances["train"]:
+    if not builder.utterances["train"] and not builder.utterances[needed]:
         reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         raise InputError(f"{root}: no recording can be used for training", reasons[0] if reasons else "add some")
     return reader.to_corpus()

@@ -33,7 +33,7 @@ SENTENCES = 8  # of each speaker, without the two SA sentences
 COMPLETE = {"train": 3696, "dev": 400, "test": 192}
 
 
-def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -> Corpus:
+def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1, needed: str = "train") -> Corpus:
     """Read a corpus in TIMIT's layout, complete or in part.
 
     Parameters
@@ -44,6 +44,8 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -
         ``"timit61"``, or a set of Lee and Hon, to which the labels are folded.
     dev_share : float
         Share of the TRAIN speakers that become dev if none of the usual 50 is present.
+    needed : str
+        The split that must have recordings, if TRAIN has none.
 
     Returns
     -------
@@ -58,7 +60,7 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -
     if not phone_set.startswith("timit"):
         raise InputError(f"corpus.phones={phone_set}: TIMIT's labels cannot be folded to that set", "set it to timit61")
     sides, notes = find_files(root)
-    if not sides["train"]:
+    if not sides["train"] and (needed == "train" or not (sides["dev"] or sides["test"])):
         held = ", ".join(f"{len(files)} utterances in {side.upper()}" for side, files in sides.items() if files)
         raise InputError(f"{root}: no recordings with .PHN files in a TRAIN folder, only {held}", "add TRAIN")
     members, more = divide(sides, dev_share)
@@ -70,7 +72,7 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1) -
                 utterances[split].append(_utterance(files, phone_set))
             except BadLabels as error:
                 rejected[split].append(Rejected(files.id, str(error)))
-    if not utterances["train"]:
+    if not utterances["train"] and rejected["train"]:
         first = rejected["train"][0].reason
         raise InputError(
             f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used; {first}",
@@ -115,10 +117,11 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
     ]
     if left_out := len(speakers["test"] - dev - test):
         notes.append(f"{left_out} speakers of TEST are in neither set, and left out")
-    if dev:
+    if dev or not sides["train"]:
         notes.append(f"dev: the usual speakers that are present ({len(dev)})")
         return members, notes
-    held, note = choose_dev(sides["train"], dev_share)
+    names = [Utterance(files.id, Path(), (), files.speaker) for files in sides["train"]]
+    held, note = choose_dev(names, dev_share)
     members["train"] = [files for files in sides["train"] if files.id not in held]
     members["dev"] = [files for files in sides["train"] if files.id in held]
     return members, [*notes, note]

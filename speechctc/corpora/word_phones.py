@@ -30,7 +30,7 @@ MOST = 25.0  # phones a second: nobody speaks faster
 FEWEST = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
 APART = 0.6  # of the phones: a transcript of phones that differs by more from its words is of another sentence
 CLOSE = 0.4  # but only where most are nearer than this, so that both are in one notation
-MISSING = "set corpus.language, for example to cy, or corpus.dictionary to a pronunciation dictionary"
+MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
 
 class _Language:
@@ -111,8 +111,9 @@ class WordPhones:
         """
         if isinstance(self._language, str):
             return self._language
-        for name in names if isinstance(self._language, Mapping) else ():
-            for pattern, language in self._language.items():
+        patterns = self._language or {}
+        for name in names:
+            for pattern, language in patterns.items():
                 if fnmatchcase(name.lower(), pattern.lower()):
                     return language
         return "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")

@@ -21,6 +21,7 @@ from speechctc.errors import InputError
 from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits, log_softmax
+from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.samples import SampleBlocks, Samples, Source, opened
@@ -117,10 +118,8 @@ class Recogniser:
         settings = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
         if tuned and lm_weight is None:
             settings += tuned_settings(find_tuned(folder, checkpoint.lm, None))
-        if not settings:
-            return recogniser
         values = override(recogniser.config.to_dict(), settings)
-        return recogniser.configured(parse_config(values, "the model's config with these settings"))
+        return recogniser.configured(parse_config(values, "these settings")) if settings else recogniser
 
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
@@ -226,13 +225,10 @@ class Recogniser:
 
         Parameters
         ----------
-        recording : str, Path, array_like or Tensor
+        recording, rate, channel
             As for `decode`.
         phones : sequence of str
-            Phones of the model, in order. ``*`` stands for any stretch of sound, ``(a|b c|)`` for alternatives, of
-            which an empty one makes the others optional.
-        rate, channel : int, optional
-            As for `decode`.
+            Phones of the model. ``*`` is any stretch of sound, ``(a|b c)`` alternatives, ``(a|)`` may be missing.
 
         Raises
         ------
@@ -250,6 +246,7 @@ class Recogniser:
         find_misfits: bool = False,
         silences: Sequence[str] = (),
         watch: Callable[[str], None] = lambda text: None,
+        heard: Heard | None = None,
     ) -> Recognition:
         """Find the times of a transcript's words and phones in a recording of any length.
 
@@ -261,15 +258,18 @@ class Recogniser:
             The transcript.
         find_misfits, silences, watch
             As for `speechctc.alignment.placement.place`; silences by name. `watch` is also told what the net has heard.
+        heard : Heard, optional
+            Labels that are not the model's, and the phones that they are heard as.
         """
-        refine = refiner(recording, rate, channel, self.boundaries, self.phones)
+        inventory = (heard := heard or Heard(self.inventory, {})).inventory
+        refine = heard.around(refiner(recording, rate, channel, self.boundaries, self.phones))
         opening = opened(recording, rate, channel, self.config.features.sample_rate)
-        with opening as (name, blocks), Posteriors(len(self.phones) + 1) as rows:
-            check_phones(name, items, silences, self.inventory)
+        with opening as (name, blocks), Posteriors(len(inventory.phones) + 1) as rows:
+            check_phones(name, items, silences, inventory)
             for block in self.forward.in_blocks(blocks, local=True):
-                rows.append(log_softmax(block))
+                rows.append(heard.rows(log_softmax(block)))
                 watch(f"{self.clock.step * rows.frames:.0f} s heard")
-            segmenter = Segmenter(self.inventory, self.clock, self.calibration)
+            segmenter = Segmenter(inventory, self.clock, self.calibration)
             return recognition(name, blocks.seconds, items, rows, segmenter, find_misfits, silences, refine, watch)
 
     def logit_blocks(

@@ -17,7 +17,9 @@ from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textg
 from speechctc.audio.recordings import ENDINGS
 from speechctc.audio.siblings import Siblings
 from speechctc.errors import InputError
+from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
+from speechctc.phones.matching import is_arpabet
 
 WITHIN_MS = (10, 20, 50)
 CLASSES = {
@@ -30,8 +32,13 @@ CLASSES = {
     "approximant": "l r w y el",
     "silence": " ".join(sorted(SILENCES)),
 }
-"""Classes of the labels of TIMIT and CMU. Other labels are in the class ``other``."""
+"""Classes of the labels of TIMIT and CMU. Labels of IPA have a class by their manner; others are ``other``."""
 _CLASS_OF = {phone: name for name, phones in CLASSES.items() for phone in phones.split()}
+_OF_MANNER = {
+    **dict.fromkeys(("plosive", "implosive", "click", "tap"), "stop"),  # TIMIT's tap, dx, is a stop
+    "lateral fricative": "fricative",
+    "lateral": "approximant",
+}
 
 
 @dataclass(frozen=True)
@@ -97,12 +104,22 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     errors: dict[str, list[float]] = {}
     boundaries = 0
     siblings = Siblings()
-    for first, second in pairs:
-        labelled, found = _read(first, tier, siblings), _read(second, tier, siblings)
+    sides = [(_read(first, tier, siblings), _read(second, tier, siblings)) for first, second in pairs]
+    arpabet = is_arpabet([interval.label for labelled, _ in sides for interval in labelled])
+    for labelled, found in sides:
         boundaries += max(len(labelled) - 1, 0)
         for phone, error in boundary_errors(labelled, found):
-            errors.setdefault(_CLASS_OF.get(phone, "other"), []).append(error)
+            errors.setdefault(class_of(phone, arpabet), []).append(error)
     return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched))
+
+
+def class_of(label: str, arpabet: bool) -> str:
+    """Return the class of a label, which is of ARPABET or else of IPA."""
+    if arpabet or label in SILENCES:
+        return _CLASS_OF.get(label.lower().rstrip("012"), "other")
+    terms = describe(label)
+    manner = terms.get("manner", terms.get("kind", "other"))
+    return _OF_MANNER.get(manner, manner)
 
 
 def boundary_errors(reference: Sequence[Interval], hypothesis: Sequence[Interval]) -> Iterator[tuple[str, float]]:

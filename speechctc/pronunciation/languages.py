@@ -99,3 +99,9 @@ def foreign_script(text: str, language: str) -> bool:
     base = language.partition("-")[0]
     scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}
     return any(base not in _READERS[script] for script in scripts if script in _READERS)
+
+
+def scripts_of(language: str) -> set[str]:
+    """Return the scripts that a language writes, if it is one of those not in Latin letters."""
+    base = language.partition("-")[0]
+    return {script for script, languages in _READERS.items() if base in languages}

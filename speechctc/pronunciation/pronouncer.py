@@ -66,14 +66,15 @@ class Pronouncer:
     def __init__(self, dictionary: Path | None, language: str | None, phones: Inventory | None = None) -> None:
         if dictionary is None and language is None:
             raise InputError(
-                "words need a dictionary or a language", "set corpus.dictionary or corpus.language, for example to cy"
+                "words need a dictionary or a language",
+                "set corpus.dictionary, or corpus.language (English: en-us, Welsh: cy, ...)",
             )
         self._dictionary = read_dictionary(dictionary) if dictionary else None
         self._reader = Reader(language) if language else None
         self.language = self._reader.language if self._reader else ""
         listed = self._dictionary
-        if listed and phones:
-            _check_phones(listed, phones)
+        if phones:
+            self.check(phones)
         self._listed = Notation(phones.phones if phones else None, "arpabet" if listed and listed.arpabet else "ipa")
         own = None if listed is None else CMU39 if listed.arpabet else listed.phones
         english = self.language.partition("-")[0] == "en"
@@ -97,6 +98,27 @@ class Pronouncer:
         if self._dictionary is None:
             return self._read_in_context(tokens)
         return [word for token in tokens for word in self._look_up(token, self._dictionary.words)]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The phones of the dictionary; those of eSpeak NG are known only when words have been read."""
+        return tuple(self._dictionary.phones) if self._dictionary else ()
+
+    @property
+    def is_english(self) -> bool:
+        """Whether eSpeak NG reads English, and no dictionary does."""
+        return self._dictionary is None and self.language.partition("-")[0] == "en"
+
+    def check(self, phones: Inventory) -> None:
+        """Check that the dictionary has no phones outside of a set of the same notation, or unlike all of the set.
+
+        Raises
+        ------
+        InputError
+            It has.
+        """
+        if self._dictionary:
+            _check_phones(self._dictionary, phones)
 
     def describe(self) -> str:
         """Return where the pronunciations came from, in words."""

@@ -14,12 +14,14 @@ from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Transcript
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.timed import misfits_text
 from speechctc.inference.writer import Delivery, deliver, left_to_do, say_if_uncalibrated
 from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.matching import is_arpabet
 from speechctc.progress import Reporter
 from speechctc.pronunciation.pronouncer import Pronouncer
 from speechctc.stages.align_tasks import Task
@@ -37,6 +39,8 @@ class Placing(NamedTuple):
     ----------
     pronouncer : Pronouncer, optional
         The transcripts hold words, which this reads; None: they hold phones.
+    hearing : Hearing, optional
+        The pronunciations keep their labels, which are heard as phones of the model; None: they are the model's.
     find_misfits : bool
         Mark what is missing from the recordings, and what they hold beyond the transcripts.
     silences : tuple of str
@@ -44,6 +48,7 @@ class Placing(NamedTuple):
     """
 
     pronouncer: Pronouncer | None = None
+    hearing: Hearing | None = None
     find_misfits: bool = False
     silences: tuple[str, ...] = ()
 
@@ -55,6 +60,7 @@ def choose_placing(
     language: str | None,
     misfits: bool,
     silence: str | None,
+    keep: bool = True,
 ) -> Placing:
     """Return how to place transcripts of phones or words.
 
@@ -70,6 +76,9 @@ def choose_placing(
         Look for what is missing and for what is not in the transcripts.
     silence : str or None
         Phones, separated by spaces; None: where the transcripts hold words, all labels of silence.
+    keep : bool
+        Keep the labels of the dictionary and of eSpeak NG, which are heard as phones of the model; False: write those.
+        English of eSpeak NG is always written in ARPABET for a model of ARPABET.
 
     Raises
     ------
@@ -85,8 +94,13 @@ def choose_placing(
     silences = tuple(found if silence is None else silence.split())
     if unknown := [phone for phone in silences if phone not in inventory.phones]:
         raise InputError(f"--silence {unknown[0]}: not a phone of the model", f"choose of {' '.join(inventory.phones)}")
-    pronouncer = Pronouncer(dictionary, language, inventory) if words else None
-    return Placing(pronouncer, misfits, silences)
+    if not words:
+        return Placing(None, None, misfits, silences)
+    pronouncer = Pronouncer(dictionary, language)
+    if not keep or (pronouncer.is_english and is_arpabet(inventory.phones)):
+        return Placing(Pronouncer(dictionary, language, inventory), None, misfits, silences)
+    pronouncer.check(inventory)
+    return Placing(pronouncer, Hearing(inventory, pronouncer.labels), misfits, silences)
 
 
 def align(
@@ -113,20 +127,25 @@ def align(
     tasks = [task for task in tasks if task.recording.path in left]
     seen = _Seen({}, [])
     # eSpeak NG reads one text at a time: not in the threads
-    prepared = ((task, _items(task, recogniser.inventory, placing.pronouncer)) for task in tasks)
+    prepared = ((task, _items(task, recogniser.inventory, placing)) for task in tasks)
     place = partial(_place, recogniser, options.channel, placing, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, options.jobs)
     delivery = Delivery([task.recording for task in tasks], seen.collect(results), options)
     status = deliver(delivery, "aligning", reporter, aligned=True)
-    for line in [*(placing.pronouncer.notes() if placing.pronouncer else ()), *seen.lines]:
+    said = [
+        *(placing.pronouncer.notes() if placing.pronouncer else ()),
+        placing.hearing.note() if placing.hearing else "",
+    ]
+    for line in filter(None, [*said, *seen.lines]):
         reporter.note(line)
     if seen.errors:
         reporter.note(_errors_text(seen.errors))
     return status or (MISFITS if seen.lines else 0)
 
 
-def _items(task: Task, inventory: Inventory, pronouncer: Pronouncer | None) -> Items | InputError:
+def _items(task: Task, inventory: Inventory, placing: Placing) -> Items | InputError:
     """Return a transcript to place, or the error that says why there is none."""
+    pronouncer, hearing = placing.pronouncer, placing.hearing
     path, transcript = task.recording.path, task.transcript
     if isinstance(transcript, InputError):
         return transcript
@@ -134,7 +153,7 @@ def _items(task: Task, inventory: Inventory, pronouncer: Pronouncer | None) -> I
     where = f" in {transcript.file}" if transcript.file else ""
     try:
         if pronouncer is not None:
-            items = parse_words(" ".join(transcript.labels), lambda text: _read(text, pronouncer))
+            items = parse_words(" ".join(transcript.labels), lambda text: _read(text, pronouncer, hearing))
         else:
             items = parse_phones(transcript.labels, inventory.phones)
             if _look_like_words([unit.text for unit in units_of(items)], inventory):
@@ -144,9 +163,11 @@ def _items(task: Task, inventory: Inventory, pronouncer: Pronouncer | None) -> I
     return items or InputError(f"{path}: no {what} to align{where}", "give some, separated by spaces")
 
 
-def _read(text: str, pronouncer: Pronouncer) -> list[Unit]:
-    """Return the words of a text with their pronunciations."""
+def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Unit]:
+    """Return the words of a text with their pronunciations, without those that the model cannot hear."""
     words = pronouncer.read(text)
+    if hearing:
+        words = [word._replace(pronunciations=tuple(filter(hearing.knows, word.pronunciations))) for word in words]
     if unknown := sorted({word.text for word in words if not word.pronunciations}):
         named = ", ".join(unknown[:EXAMPLES]) + (" and others" if len(unknown) > EXAMPLES else "")
         raise InputError(f"no pronunciation for {named}", "add them to the dictionary, or write * in their place")
@@ -172,12 +193,19 @@ def _place(
         find_misfits=placing.find_misfits,
         silences=placing.silences,
         watch=lambda text: reporter.beside(f"{path.name}: {text}"),
+        heard=placing.hearing.of(_labels(items)) if placing.hearing else None,
     )
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result
     pairs = list(zip(starts, result.segments, strict=True))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
+
+
+def _labels(items: Items) -> list[str]:
+    """Return the labels of all pronunciations, each once."""
+    units = units_of(items)
+    return list(dict.fromkeys(label for unit in units for reading in unit.pronunciations for label in reading))
 
 
 def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:

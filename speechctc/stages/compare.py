@@ -116,7 +116,7 @@ def compare(
     """
     if len(recognisers) < 2:
         raise InputError("one run cannot be compared", "name two or more")
-    scored = [score_split(model, split, overrides, reporter, f"{name} on") for name, model in recognisers]
+    scored = [_scored(name, model, split, overrides, reporter) for name, model in recognisers]
     names = [name for name, _ in recognisers]
     _check_alike(names, scored)
     numbers = sorted(set.intersection(*({result.number for result in each.results} for each in scored)))
@@ -137,6 +137,14 @@ def compare(
     return Comparison(split, scored[0].protocol, len(numbers), int(phones.sum()), systems, tests)
 
 
+def _scored(name: str, model: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> ScoredSplit:
+    """Decode a split with a model, which an error names."""
+    try:
+        return score_split(model, split, overrides, reporter, f"{name} on")
+    except InputError as error:
+        raise InputError(f"{name}: {error.what}", error.fix) from None
+
+
 def _errors(scored: ScoredSplit, numbers: Sequence[int]) -> NDArray[np.float64]:
     errors = {result.number: result.counts.errors for result in scored.results}
     return np.array([errors[number] for number in numbers], dtype=np.float64)
@@ -153,9 +161,8 @@ def _system(
 def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
     """Check that all models are scored on the same labels by the same folding."""
     first = scored[0]
-    labels = {utterance.id: utterance.phones for utterance in first.utterances}
     for name, other in zip(names[1:], scored[1:], strict=True):
-        if {utterance.id: utterance.phones for utterance in other.utterances} != labels:
+        if other.labels != first.labels:
             what = f"{names[0]} and {name} are scored on different utterances or labels"
             raise InputError(what, "name one corpus for both: corpus.root=..., or corpus.tables.test=...")
         if other.folding != first.folding:

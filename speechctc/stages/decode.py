@@ -15,6 +15,7 @@ from speechctc.inference.output import OutputOptions, check_out, check_place
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import Delivery, channel_hint, deliver, left_to_do, opened_out, say_if_uncalibrated
 from speechctc.progress import Reporter
 from speechctc.stages.decode_cluster import decoded_on
@@ -29,6 +30,7 @@ def decode(
     options: OutputOptions,
     reporter: Reporter,
     cluster: str | None = None,
+    doubt: Doubt | None = None,
 ) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
@@ -44,6 +46,8 @@ def decode(
         Receives the failures, at the end.
     cluster : str, optional
         Address of the scheduler of a Dask cluster that decodes.
+    doubt : Doubt, optional
+        Counts the phones, and its note is given to the reporter.
 
     Raises
     ------
@@ -58,10 +62,15 @@ def decode(
     say_if_uncalibrated(recogniser, options, reporter)
     recordings = left_to_do(recordings, options, reporter)
     if len(recordings) == 1 and options.folder is None and options.form in LIVE and cluster is None:
-        _decode_live(recogniser, recordings[0], options, reporter)
-        return 0
-    with _results(recogniser, [recording.path for recording in recordings], options, cluster) as results:
-        return deliver(Delivery(recordings, results, options), "decoding", reporter)
+        _decode_live(recogniser, recordings[0], options, reporter, doubt)
+        status = 0
+    else:
+        with _results(recogniser, [recording.path for recording in recordings], options, cluster) as results:
+            watched = doubt.watched(results) if doubt else results
+            status = deliver(Delivery(recordings, watched, options), "decoding", reporter)
+    if doubt and (note := doubt.note()):
+        reporter.warn(note)
+    return status
 
 
 def _results(
@@ -73,14 +82,17 @@ def _results(
     return nullcontext(decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel))
 
 
-def _decode_live(recogniser: Recogniser, recording: Recording, options: OutputOptions, reporter: Reporter) -> None:
+def _decode_live(
+    recogniser: Recogniser, recording: Recording, options: OutputOptions, reporter: Reporter, doubt: Doubt | None
+) -> None:
     """Decode one recording and write it phone by phone."""
     path = recording.path
     (source,) = options.sources([recording])
     with stream.opened(path, recogniser.config.features.sample_rate, options.channel) as blocks:
         if hint := channel_hint(path, options):
             reporter.warn(hint)
-        _write_live(recogniser.segments(blocks), source, options)
+        segments = recogniser.segments(blocks)
+        _write_live(doubt.seen(segments) if doubt else segments, source, options)
     if note := sound_file.cut_short(path):
         reporter.warn(note)
 

@@ -42,6 +42,8 @@ class Evaluation:
         The feature error rate; None where a phone has no known place in the IPA.
     feature_note : str
         Which phones those are, in words.
+    notes : tuple of str
+        How the corpus was divided and its labels were read, where that is not as in the model's config.
     """
 
     split: str
@@ -54,6 +56,7 @@ class Evaluation:
     protocols: tuple[ProtocolScore, ...]
     features: FeatureScore | None
     feature_note: str
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
@@ -70,6 +73,7 @@ class Evaluation:
             "protocols": [score.to_dict() for score in self.protocols],
             "features": self.features.to_dict() if self.features else None,
             "feature_note": self.feature_note,
+            "notes": list(self.notes),
             "split": self.split,
             "calibration_error": self.calibration_error,
             "calibrated": self.calibrated,
@@ -125,12 +129,12 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
 
 
 def score(
-    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, symbols: str = "own"
 ) -> tuple[ScoredSplit, Evaluation]:
-    """Decode a split as `evaluate` does; return what was recognised too."""
+    """Decode a split as `evaluate` does; return what was recognised too. `symbols` are as of `score_split`."""
     if not reporter.quiet:
         reporter.note(f"{PER_MEANS}; the expected calibration error is {ERROR_MEANS}")
-    scored = score_split(recogniser, split, overrides, reporter, "evaluating")
+    scored = score_split(recogniser, split, overrides, reporter, "evaluating", symbols)
     return scored, evaluation_of(scored, split, recogniser)
 
 
@@ -138,8 +142,8 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
     """Return the score of a decoded split."""
     error = expected_calibration_error(scored.confidences, scored.right)
     pairs = [(result.utterance.phones, result.phones) for result in scored.results]
-    protocols = protocols_for(recogniser.inventory, scored.folding)
-    features = feature_score(pairs, scored.speakers, recogniser.phones)
+    protocols = protocols_for(scored.inventory, scored.folding)
+    features = feature_score(pairs, scored.speakers, scored.inventory.phones)
     return Evaluation(
         split,
         scored.counts,
@@ -151,4 +155,5 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         tuple(score_by_protocols(protocols, pairs, scored.speakers)),
         features if isinstance(features, FeatureScore) else None,
         "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {some(features)}",
+        scored.notes,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.pictures.canvas import FORMATS, require_matplotlib
 from speechctc.pictures.curves import draw_curves
 from speechctc.storage import written
@@ -27,9 +28,12 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
         raise InputError(f"{out}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
     require_matplotlib()
     written.refuse_changed([out], overwrite)
-    runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(folders)}
+    # runs/sweep/* names the logs of a sweep, too
+    beside = [path for path in folders if path.is_file()] if any(path.is_dir() for path in folders) else []
+    runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(folders) if folder not in beside}
     written.write_bytes(out, draw_curves(runs, form), overwrite)
-    return [_line(name, epochs) for name, epochs in runs.items()]
+    lines = [_line(name, epochs) for name, epochs in runs.items()]
+    return lines + ([f"passed over, no folders of runs: {some([str(path) for path in beside], 3)}"] if beside else [])
 
 
 def read_epochs(folder: Path) -> list[dict[str, Any]]:

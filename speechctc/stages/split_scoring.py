@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Utterance
-from speechctc.corpora.registry import read_corpus
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import decode_files, map_in_threads
 from speechctc.inference.calibration import right_phones
@@ -22,7 +21,10 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.phones.folding import Folding, choose_folding
+from speechctc.phones.inventory import Inventory, inventory_of
+from speechctc.phones.notations import choose_symbols
 from speechctc.progress import Reporter
+from speechctc.stages.scored_corpus import in_notation_of, read_to_score
 from speechctc.stages.utterance_sound import sound_of
 
 
@@ -60,6 +62,12 @@ class ScoredSplit:
     protocol : str
         How phones were decoded, folded and compared, in words.
     folding : Folding
+    inventory : Inventory
+        The phones that may be recognised, as they are written.
+    notes : tuple of str
+        How the corpus was divided and its labels were read, where that is not as in the model's config.
+    labels : dict of str to tuple of str
+        By id, the phones of each utterance as the corpus has them.
     results : list of ScoredUtterance
     counts : EditCounts
         Of all results.
@@ -70,6 +78,9 @@ class ScoredSplit:
     utterances: tuple[Utterance, ...]
     protocol: str
     folding: Folding
+    inventory: Inventory
+    notes: tuple[str, ...] = ()
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     results: list[ScoredUtterance] = field(default_factory=list)
     counts: EditCounts = field(default_factory=EditCounts)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -120,7 +131,12 @@ class ScoredSplit:
 
 
 def score_split(
-    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str
+    recogniser: Recogniser,
+    split: str,
+    overrides: Sequence[str],
+    reporter: Reporter,
+    what: str,
+    symbols: str = "own",
 ) -> ScoredSplit:
     """Decode a split of the model's corpus and compare with the labels.
 
@@ -133,6 +149,9 @@ def score_split(
     reporter : Reporter
     what : str
         The text of the progress bar.
+    symbols : str
+        How the phones recognised are written; see `speechctc.phones.notations.choose_symbols`. The labels are compared
+        as they are where they have these symbols, and by tables where they are in another notation.
 
     Raises
     ------
@@ -140,26 +159,39 @@ def score_split(
         The split is empty, or none of its recordings can be decoded.
     """
     config = _override(recogniser.config, overrides)
-    corpus = read_corpus(config.corpus)
-    folding = choose_folding(config.score.fold, recogniser.inventory)
+    corpus, notes = read_to_score(config, recogniser.config, split)
+    chosen = choose_symbols(recogniser.phones, symbols)
+    inventory = _written(recogniser.inventory, chosen.written)
+    folding = choose_folding("none" if chosen.written else config.score.fold, inventory)
     recogniser = recogniser.configured(config)
-    protocol = f"{folding.protocol}; {recogniser.method}; minimal edit distance, every phone counted alike"
-    scored = ScoredSplit(corpus.splits[split], protocol, folding)
+    utterances, more = in_notation_of(inventory.phones, corpus.splits[split])
+    method = [folding.protocol, recogniser.method, "minimal edit distance, every phone counted alike"]
+    said = (*notes, *more, *([chosen.note] if chosen.note else []))
+    method += ["labels read in the model's notation"] if more else []
+    scored = ScoredSplit(utterances, "; ".join(method), folding, inventory, said)
+    scored.labels = {each.id: each.phones for each in corpus.splits[split]}
     scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not scored.utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
+    for note in said:
+        reporter.note(note)
     results = _decode(recogniser, scored.utterances)
     with reporter.progress(f"{what} {split}", len(scored.utterances)) as advance:
         for number, result in enumerate(results):
             if isinstance(result, InputError):
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
-                scored.add(number, result.segments)
+                scored.add(number, result.renamed(chosen.written).segments)
             advance(1, f"PER {scored.counts.per:.2f} %")
     if not scored.counts.utterances:
         reason = scored.skipped[-1][1]
         raise InputError(f"none of the {len(scored.utterances)} recordings of {split} can be decoded", reason)
     return scored
+
+
+def _written(inventory: Inventory, symbols: Mapping[str, str]) -> Inventory:
+    """Return the phones of a model as symbols."""
+    return inventory_of(symbols.get(phone, phone) for phone in inventory.phones) if symbols else inventory
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, survey
 from speechctc.corpora.survey_report import describe
 from speechctc.errors import InputError
@@ -44,11 +47,14 @@ class Start:
     config : Path or None
         None if no recording is labelled.
     commands : tuple of str
+    of_words : bool
+        The labels are words whose language is not known.
     """
 
     description: str
     config: Path | None
     commands: tuple[str, ...]
+    of_words: bool = False
 
     def to_text(self) -> str:
         """Return the report."""
@@ -56,19 +62,23 @@ class Start:
         if self.config:
             lines += [f"wrote {self.config}; comments in it give the reason of each setting; change what you like", ""]
             lines += ["Next, run in this folder:", ""]
+        elif self.of_words:
+            lines += ["The labels are words. Name their language (English: en-us, Welsh: cy, or a name: Welsh),", ""]
         else:
             lines += ["There are no labels to train on. The bundled model can write labels to correct in Praat:", ""]
         lines += [f"    {command}" for command in self.commands]
-        if not self.config:
+        if self.of_words:
+            lines += ["", "or a pronunciation dictionary: corpus.dictionary=FILE. docs/languages.md says more."]
+        elif not self.config:
             lines += [
                 "",
-                "It is a model of English and makes many errors. Correct the tier 'phones', and delete the TextGrids",
-                "that you did not correct. Then run the last command, which takes all remaining labels as correct.",
+                "It is a model of English and makes many errors. Correct the tier 'phones'. Then run the last command:",
+                "it takes the TextGrids that you have changed, and leaves out those that are as they were written.",
             ]
         return "\n".join(lines)
 
 
-def start(folder: Path, out: Path | None = None) -> Start:
+def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -> Start:
     """Look at a folder of recordings, and write a config to train on them.
 
     Parameters
@@ -77,22 +87,25 @@ def start(folder: Path, out: Path | None = None) -> Start:
         Nothing in it is changed.
     out : Path, optional
         The config to write; by default one in the working directory, named after the folder.
+    settings : sequence of str
+        Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found in the folder.
 
     Raises
     ------
     InputError
-        The folder has no recordings, or `out` exists.
+        The folder has no recordings, `out` exists, or a setting will not do.
     """
     if out is not None and out.exists():
         raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")
-    found = survey(folder)
+    found = _divided(survey(folder, settings))
+    name = shlex.quote(str(folder))
     if found.config is None or found.corpus is None:
-        name = shlex.quote(str(folder))
+        if found.of_words:
+            return Start(describe(found), None, (f"speechctc start {name} corpus.language=CODE",), True)
         decode = f"speechctc decode {name} --format textgrid --out {name}"
         return Start(describe(found), None, (decode, f"speechctc start {name}"))
     config = out or _free_name(folder)
-    text = config_text(found, config.stem)
-    files.write_text(config, text)
+    files.write_text(config, config_text(found, config.stem))
     split = "test" if found.corpus.splits["test"] else "dev"
     name, run = shlex.quote(str(config)), shlex.quote(f"runs/{config.stem}")
     commands = (
@@ -101,6 +114,21 @@ def start(folder: Path, out: Path | None = None) -> Start:
         f"speechctc evaluate --model {run} --split {split}",
     )
     return Start(describe(found), config, commands)
+
+
+def _divided(found: Survey) -> Survey:
+    """Return a survey with the share of dev that is advised, unless one was given."""
+    if found.config is None or found.corpus is None or not found.corpus.dev_from_train or "dev_share" in found.given:
+        return found
+    share = advise(found.sound.seconds / 60, _known_speakers(found)).dev_share
+    config = found.config.model_copy(update={"dev_share": share})
+    return replace(found, config=config, corpus=read_corpus(config))
+
+
+def _known_speakers(found: Survey) -> int | None:
+    """Return the number of speakers; None if not all are known."""
+    speakers = {utterance.speaker for utterance in found.utterances}
+    return len(speakers) if "" not in speakers else None
 
 
 def advise(minutes: float, speakers: int | None) -> Advice:
@@ -120,11 +148,10 @@ def config_text(found: Survey, name: str) -> str:
     """Return the text of a config for the recordings found, with the reasons of the settings as comments."""
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
-    speakers = {utterance.speaker for utterance in found.utterances}
-    known = len(speakers) if "" not in speakers else None
+    known = _known_speakers(found)
     minutes = found.sound.seconds / 60
     advice = advise(minutes, known)
-    of = f" of {known} speaker{'s' if known != 1 else ''}" if known else ""
+    of = "" if known is None else f" of {known} speaker{'s' if known != 1 else ''}"
     lines = [
         f"# Written by: speechctc start {shlex.quote(str(found.folder))}",
         f"# for {minutes:.1f} minutes of labelled speech{of}.",
@@ -142,21 +169,30 @@ def config_text(found: Survey, name: str) -> str:
         lines += [f"    {split}: {_quoted(str(path))}" for split, path in tables if path]
     if config.root is not None:
         lines += [f"  root: {_quoted(str(config.root))}"]
-    if config.kind in ("textgrid", "elan"):
+    if config.kind in ("textgrid", "elan") and config.words_tier is None:
         lines += [f"  tier: {_quoted(config.tier)}        # the tier whose labels look like phones"]
+    if not config.uncorrected:
+        lines += ["  uncorrected: false    # files that are as speechctc decode wrote them are left out"]
     why = "TIMIT's labels" if config.kind == "timit" else "the phones are the labels found in the training split"
     lines += [f"  phones: {config.phones}         # {why}"]
     if corpus.dev_from_train:
         what = "speakers" if known and known > 1 else "utterances"
         why = f"share of the {what} for dev, which chooses the best epoch and is not trained on"
-        lines += [f"  dev_share: {advice.dev_share}        # {why}"]
-    lines += ["", "data:", f"  dir: {_quoted(f'data/features/{name}')}", "", "train:"]
+        lines += [f"  dev_share: {config.dev_share}        # {why}"]
+    lines += [*_given_lines(found.given), "", "data:", f"  dir: {_quoted(f'data/features/{name}')}", "", "train:"]
     lines += [
         f"  epochs: {advice.epochs}            # for {advice.amount} of labelled speech",
         f"  minutes: {advice.minutes}           # longest training; the learning rate falls to 0 by its end",
         f"  lr: {advice.lr}             # the learning rate of the recipe for little data",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _given_lines(given: Mapping[str, Any]) -> list[str]:
+    """Return the lines of what was given or found in names and has no line of its own."""
+    written = ("kind", "tables", "root", "tier", "uncorrected", "phones", "dev_share")
+    values = {key: value for key, value in given.items() if key not in written}
+    return [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 def _quoted(text: str) -> str:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from speechctc.errors import InputError
+from speechctc.errors import InputError, advice_on
 from speechctc.studio import export, tiles
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.folder import NoSuchRecording
@@ -79,7 +79,7 @@ def guarded(answer: Callable[..., Any]) -> Answer:
         except TooSlow:
             return _line("the model has not answered in time; try again", 503)
         except OSError as error:
-            return _line(f"{error.filename or 'disk'}: {error.strerror}; free space, or mend the path", 507)
+            return _line(f"{error.filename or 'disk'}: {error.strerror}; {advice_on(error)}", 507)
 
     return answered
 

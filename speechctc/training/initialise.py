@@ -15,6 +15,9 @@ from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
 from speechctc.progress import Reporter
 
+SYNTHETIC = ("demo", "espeak", "flite")
+"""Kinds of corpora whose voices are not those of people."""
+
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> MaxoutNet:
     """Build the net with random weights, then load those of another `model` if one is given.
@@ -42,7 +45,8 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
         name = "the bundled model" if folder == BUILT_IN else "the weights of"
         known = f"{len(source.inventory.phones)} phones, {source.inventory.name}"
         reporter.note(f"begins with {name} {model} ({known}); {_said(inventory, matches)}")
-        if folder != BUILT_IN and source.config.corpus != config.corpus:
+        of_people = source.config.corpus.kind not in SYNTHETIC or config.corpus.kind in SYNTHETIC
+        if folder != BUILT_IN and of_people and source.config.corpus != config.corpus:
             reporter.note(
                 f"{model} was trained on another corpus, or on other splits of this one: speakers of this dev and test"
                 " may have been among its training speakers, and PER would then be too low"

@@ -55,7 +55,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learne
         **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
         **({"dev_per_of": dev.languages} if dev.languages else {}),
         **learner.norms.summary(),
-        "lr": learner.optimizer.param_groups[0]["lr"],
+        "lr": progress.rate or learner.optimizer.param_groups[0]["lr"],
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
         "seconds": progress.seconds,
         "waited": progress.waited,

@@ -36,6 +36,8 @@ class Progress:
     best_per : float
     scored : int
         Value of `step` when dev was last scored.
+    rate : float
+        Learning rate of the last step; 0: not known, in states of earlier versions.
     """
 
     epoch: int = 0
@@ -51,9 +53,11 @@ class Progress:
     elapsed: float = 0.0
     best_per: float = math.inf
     scored: int = 0
+    rate: float = 0.0
 
-    def next_step(self, phones: float, frames: float) -> None:
-        """Count one step with this many labels and frames."""
+    def next_step(self, phones: float, frames: float, rate: float) -> None:
+        """Count one step with this many labels and frames, at this learning rate."""
+        self.rate = rate
         self.batch, self.step, self.stage_step = self.batch + 1, self.step + 1, self.stage_step + 1
         self.phones, self.frames = self.phones + phones, self.frames + frames
 
@@ -83,8 +87,10 @@ class Progress:
         if "place" in tensors:
             values = dict(zip(_PLACE, tensors["place"].tolist(), strict=True))
         else:
-            values = {name: tensors[f"progress.{name}"].item() for name in vars(cls())}
-        return cls(**{name: type(default)(values[name]) for name, default in vars(cls()).items()})
+            names = [name for name in vars(cls()) if name in _PLACE or f"progress.{name}" in tensors]
+            values = {name: tensors[f"progress.{name}"].item() for name in names}
+        defaults = vars(cls())
+        return cls(**{name: type(defaults[name])(value) for name, value in values.items()})
 
 
 _PLACE = (

@@ -131,7 +131,7 @@ class Trainer:
                 rate = self.stage.rate(progress.stage_step, self._share_done(plan))
                 where = f"epoch {progress.epoch + 1}, step {progress.step + 1}"
                 loss = self._step(next(batches), int(phones[progress.batch]), rate)
-                progress.next_step(float(phones[progress.batch]), float(frames[progress.batch]))
+                progress.next_step(float(phones[progress.batch]), float(frames[progress.batch]), rate)
                 progress.loss += watch.add(where, *loss)
                 now = time.perf_counter()
                 progress.seconds, began = progress.seconds + now - began, now

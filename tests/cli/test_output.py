@@ -275,7 +275,9 @@ def test_a_full_disk_behind_standard_output_is_said_in_one_line(here: Path, form
             command, stdout=full, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root}
         )
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "speechctc: disk: No space left on device; free space or mend the path"
+    assert (
+        done.stderr.splitlines()[-1] == "speechctc: disk: No space left on device; free space, or write to another disk"
+    )
     assert "Exception" not in done.stderr
 
 

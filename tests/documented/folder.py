@@ -85,7 +85,7 @@ def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
             audio, words = recording.relative_to(folder), WELSH[number % len(WELSH)]
             rows.append(f"{name}{number}\t{recording.parent.name}\t{audio}\t{words}")
         (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    shown = re.search(r"```text\n(base: small-data\n.*?)```", (ROOT / "docs" / "languages.md").read_text("utf-8"), re.S)
+    shown = re.search(r"```text\n(base: finetune\n.*?)```", (ROOT / "docs" / "languages.md").read_text("utf-8"), re.S)
     assert shown is not None
     (folder / "welsh.yaml").write_text(shown[1], encoding="utf-8")
 

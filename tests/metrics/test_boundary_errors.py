@@ -10,7 +10,7 @@ import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.errors import InputError
-from speechctc.metrics.boundary_errors import boundary_errors, score_boundaries
+from speechctc.metrics.boundary_errors import boundary_errors, class_of, score_boundaries
 
 
 def intervals(text: str) -> list[Interval]:
@@ -99,3 +99,29 @@ def test_a_recording_with_one_phone_has_no_boundary(tmp_path: Path) -> None:
         write(tmp_path / folder / "one.TextGrid", "0 a 10")
         write(tmp_path / folder / "two.TextGrid", "0 a 10 b 20")
     assert score_boundaries(tmp_path / "a", tmp_path / "b").to_dict()["reference_boundaries"] == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ("a ə yː ũ aɪ y", "vowel"),
+        ("p ʈ ʔ ɓ ɾ tʰ", "stop"),
+        ("ts d͡ʒ", "affricate"),
+        ("s ħ ɬ", "fricative"),
+        ("ŋ m̩", "nasal"),
+        ("j ɹ l w", "approximant"),
+        ("sil", "silence"),
+        ("?! ˥", "other"),
+    ],
+)
+def test_labels_of_ipa_have_a_class(labels: str, kind: str) -> None:
+    assert {class_of(label, arpabet=False) for label in labels.split()} == {kind}
+
+
+def test_letters_of_arpabet_are_not_read_as_ipa() -> None:
+    assert [class_of(label, arpabet=True) for label in ("y", "q", "AH0", "hh")] == [
+        "approximant",
+        "stop",
+        "vowel",
+        "fricative",
+    ]

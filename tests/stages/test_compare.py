@@ -59,7 +59,7 @@ def test_what_cannot_be_compared(speechctc: Command, here: Path, tiny_model: Pat
     with pytest.raises(InputError, match="a is scored by none, b by custom; name one folding"):
         compare([("a", variant(tiny_model)), ("b", other)], "test", [], Recorder())
     tables = variant(tiny_model, f"corpus.tables.test={tiny_model.parent / '0.tsv'}", "corpus.tables.train=null")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="^b: .*0.tsv: no such file"):
         compare([("a", variant(tiny_model)), ("b", tables)], "test", [], Recorder())
 
 

@@ -25,6 +25,16 @@ def write_run(folder: Path, epochs: int, **values: object) -> Path:
     return folder
 
 
+def test_the_logs_of_a_sweep_among_its_runs_are_passed_over(here: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_run(here / "sweep" / "a", 3)
+    (here / "sweep" / "a.log").write_text("epoch 1")
+    lines = plot(sorted((here / "sweep").iterdir()), here / "c.png")
+    assert "sweep/a: 3 epochs" in lines[0] and "a.log" in lines[1] and len(lines) == 2
+    with pytest.raises(InputError, match="no such folder"):
+        plot([here / "sweep" / "a.log"], here / "d.png")
+
+
 def test_a_run_keeps_its_curves_up_to_date(extracted: Path, here: Path) -> None:
     pytest.importorskip("matplotlib")
     recorder = Recorder()

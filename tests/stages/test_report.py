@@ -48,6 +48,7 @@ def scored(model: Recogniser) -> ScoredSplit:
         ),
         found.protocol,
         found.folding,
+        found.inventory,
     )
     for number, result in enumerate(found.results):
         segments = result.segments[1:] if number % 3 == 1 else result.segments

@@ -173,3 +173,121 @@ def test_advice_follows_the_amount_and_the_speakers() -> None:
     assert advise(300, 100).dev_share == 0.1
     assert advise(5, 2).dev_share == 0.3
     assert advise(5, 9).minutes < advise(30, 9).minutes < advise(200, 9).minutes
+
+
+def words_table(folder: Path, words: list[str], ending: str = ".tsv") -> Path:
+    """Write recordings, and a table with their words."""
+    (folder / "audio").mkdir(parents=True, exist_ok=True)
+    rows = [["id", "speaker", "audio", "words"]]
+    for k, text in enumerate(words):
+        soundfile.write(folder / "audio" / f"{k}.wav", np.zeros(RATE * 2, np.float32), RATE)
+        rows.append([f"{folder.name}{k}", f"s{k}", f"audio/{k}.wav", text])
+    path = folder / f"utterances{ending}"
+    if ending == ".xlsx":
+        import openpyxl
+
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(path)
+    else:
+        path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+POLISH = ["To jest mój dom.", "Mam dwa koty i psa.", "Gdzie jest stacja?", "Dzień dobry, jak się masz?"]
+
+
+def test_words_in_a_folder_named_after_a_language_are_read_in_it(here: Path) -> None:
+    words_table(Path("pl/train"), POLISH)
+    words_table(Path("pl/test"), POLISH[:2])
+    made = start(Path("pl"))
+    assert made.config is not None and "they are Polish" in made.description
+    corpus = load_config(made.config).corpus
+    assert (corpus.language, corpus.tables.test) == ("pl", Path("pl/test/utterances.tsv"))
+    assert len(read_corpus(corpus).splits["test"]) == 2 and made.commands[2].endswith("--split test")
+
+
+def test_a_folder_named_after_a_language_of_other_letters_is_not_taken_for_it(here: Path) -> None:
+    words_table(Path("my"), POLISH)  # the code of Burmese
+    made = start(Path("my"))
+    assert made.config is None and made.commands == ("speechctc start my corpus.language=CODE",)
+    assert "The labels are words" in made.to_text() and "no labels" not in made.to_text()
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".xlsx"])
+def test_the_language_of_words_can_be_given(here: Path, ending: str) -> None:
+    words_table(Path("recordings"), POLISH, ending)
+    assert start(Path("recordings")).config is None
+    made = start(Path("recordings"), settings=["corpus.language=Polish"])
+    assert made.config is not None
+    assert {"m", "d", "k"} <= set(read_corpus(load_config(made.config).corpus).inventory().phones)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("corpus.langage=pl", "did you mean 'corpus.language'"),
+        ("corpus.language=klingonish", "does not speak the language"),
+        ("train.epochs=3", "not about the recordings"),
+    ],
+)
+def test_a_setting_of_start_that_will_not_do_is_an_error(here: Path, setting: str, says: str) -> None:
+    words_table(Path("recordings"), POLISH)
+    with pytest.raises(InputError, match=says):
+        start(Path("recordings"), settings=[setting])
+
+
+def test_folders_of_languages_lose_no_utterance_to_dev(here: Path) -> None:
+    """The config's share of dev and the report are of one corpus; no label of dev is unknown in training."""
+    for k, language in enumerate("abcdefghijkl"):
+        for number in range(3):
+            record(Path("world"), f"{language}/r{number}", "a b ʃ" if k % 2 else f"a b ʃ {language}!")
+    made = start(Path("world"))
+    assert made.config is not None and "more recordings" not in made.description
+    corpus = read_corpus(load_config(made.config).corpus)
+    assert not any(corpus.rejected.values())
+    held = {each.speaker for each in corpus.splits["dev"]}
+    assert held <= set("bdfhjl") and f"dev: {len(held)} of 12 training speakers" in made.description
+
+
+def test_tiers_of_two_names_in_different_files_are_both_read(here: Path) -> None:
+    for number in range(4):
+        record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
+        record(Path("mine"), f"B/r{number}", "a b ʃ", tier="phone")
+    made = start(Path("mine"))
+    assert made.config is not None
+    corpus = read_corpus(load_config(made.config).corpus)
+    assert sum(map(len, corpus.splits.values())) == 8 and not any(corpus.rejected.values())
+
+
+def test_recordings_whose_labels_are_not_used_are_not_called_unlabelled(here: Path) -> None:
+    for number in range(4):
+        record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
+    record(Path("mine"), "B/r9", "a b ʃ", tier="lautschrift")
+    (Path("mine") / "alone.wav").write_bytes((Path("mine") / "A" / "r0.wav").read_bytes())
+    said = start(Path("mine")).description
+    assert "1 more recordings have labels that are not used" in said and "1 more recordings have no labels" in said
+
+
+def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
+    from speechctc.storage import written
+
+    for number in range(4):
+        record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
+    for name in ("as-it-was", "corrected", "aligned"):
+        record(Path("mine"), f"B/{name}")
+        path = Path("mine/B") / f"{name}.TextGrid"
+        path.unlink()
+        score = {"score": [Interval(0.0, 0.3, "-1")]} if name == "aligned" else {}
+        tiers = {"phones": [Interval(0.0, 0.3, "x")], "confidence": [Interval(0.0, 0.3, "0.5")], **score}
+        written.write_text(path, textgrid_text(0.3, tiers))
+    corrected = Path("mine/B/corrected.TextGrid")
+    corrected.write_text(corrected.read_text().replace('"x"', '"ʃ"'))
+    made = start(Path("mine"))
+    assert made.config is not None and "nobody has corrected them" in made.description
+    config = load_config(made.config).corpus
+    used = {each.audio.stem for split in read_corpus(config).splits.values() for each in split}
+    assert {"corrected", "aligned"} <= used and "as-it-was" not in used
+    everything = read_corpus(config.model_copy(update={"uncorrected": True}))
+    assert sum(map(len, everything.splits.values())) == 7

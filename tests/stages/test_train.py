@@ -332,6 +332,8 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
     assert not (here / "parts" / "metrics.jsonl").exists()
     assert Learner.forward is forward
     assert same(whole, run_once(extracted, here / "parts", "train.epochs=2", resume=True))
+    logs = [(here / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "parts")]
+    assert [[json.loads(line)["lr"] for line in log] for log in logs][0] == [json.loads(line)["lr"] for line in logs[1]]
 
 
 def test_stopped_while_scoring_at_the_end_of_its_time_it_scores_when_it_goes_on(

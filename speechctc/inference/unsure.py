@@ -1,0 +1,68 @@
+"""Tells when a model is less sure of its phones than of the speech it learned: it may be another language.
+
+The two limits were chosen by ``scripts/bench_foreign`` (``benchmarks/foreign.csv``), in groups of 6 recordings. With
+the n-gram the mean confidence of the bundled model is at least 0.716 for all 24 groups of English, and at most 0.711 for 37
+other languages but Dutch (0.722); without, at least 0.773, and at most 0.769 but for Irish (0.775).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+
+FEWEST = 50
+"""Phones, with fewer of which nothing is said."""
+LEAST = 0.713
+"""Mean confidence of the bundled model's phones below which most speech is not English."""
+LEAST_WITHOUT = 0.77
+"""The same of the best path, without the n-gram."""
+
+
+class Doubt:
+    """Collects the confidences of a model's phones.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+        The bundled model.
+    """
+
+    def __init__(self, recogniser: Recogniser) -> None:
+        decode = recogniser.config.decode
+        self._with_ngram = recogniser.checkpoint.lm is not None and decode.lm_weight > 0
+        self._least = LEAST if self._with_ngram else LEAST_WITHOUT
+        self._sum, self._count = 0.0, 0
+
+    def seen(self, segments: Iterable[Segment]) -> Iterator[Segment]:
+        """Yield the phones, and count them."""
+        for segment in segments:
+            self._add(segment.confidence, 1)
+            yield segment
+
+    def watched(self, results: Iterable[Recognition | InputError]) -> Iterator[Recognition | InputError]:
+        """Yield the results, and count their phones."""
+        for result in results:
+            if isinstance(result, Recognition):
+                self._add(sum(segment.confidence for segment in result.segments), len(result.segments))
+            yield result
+
+    def _add(self, confidence: float, count: int) -> None:
+        self._sum, self._count = self._sum + confidence, self._count + count
+
+    def note(self) -> str:
+        """Return what the user should know; ``""`` if the phones are too few, or as sure as those of English."""
+        if self._count < FEWEST or self._sum >= self._least * self._count:
+            return ""
+        ngram = (
+            "; its n-gram writes English phones where the net is unsure: --lm-weight 0 decodes without it"
+            if self._with_ngram
+            else ""
+        )
+        return (
+            f"the model of English is less sure of these phones than of English (mean confidence "
+            f"{self._sum / self._count:.2f}, below {self._least}): this may be another language, or noisy speech{ngram}"
+        )

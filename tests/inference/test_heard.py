@@ -1,0 +1,61 @@
+"""Labels of words that the model does not have: kept, and placed as the phones that they are heard as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.alignment.transcript import phone_units
+from speechctc.inference.heard import Hearing
+from speechctc.inference.recogniser import Recogniser
+from speechctc.phones.inventory import named_inventory
+from speechctc.stages.align import choose_placing
+from tests.stages.test_scored_corpus import ARPABET, IPA, renamed
+from tests.tiny_model import write_song
+
+CMU = named_inventory("cmu39")
+
+
+def test_labels_are_kept_and_placed_as_their_phones(tiny_model: Path, tmp_path: Path) -> None:
+    """The times are those of the model's phones; IPA's y is placed as uw, not as the y of ARPABET."""
+    model = Recogniser.load(renamed(tiny_model, tmp_path / "model", {**ARPABET, "mid": "uw"}), "cpu")
+    song = ["low", "mid", "top", "high", "low", "mid"]
+    write_song(tmp_path / "a.wav", song, seed=3)
+    own = [{**ARPABET, "mid": "uw"}[tone] for tone in song]
+    ipa = [{**IPA, "mid": "y"}[tone] for tone in song]
+    hearing = Hearing(model.inventory)
+    assert hearing.knows(ipa)
+    heard = hearing.of(ipa)
+    assert heard.labels["y"] == "uw" and heard.labels["j"] == "y"
+    expected = model.place(tmp_path / "a.wav", phone_units(own))
+    found = model.place(tmp_path / "a.wav", phone_units(ipa), heard=heard)
+    assert [each.phone for each in found.segments] == ipa and [each.phone for each in expected.segments] == own
+    for ours, theirs in zip(found.segments, expected.segments, strict=True):
+        assert ours[1:4] == pytest.approx(theirs[1:4], abs=1e-6)
+    assert "j as y" in hearing.note() and "y as uw" in hearing.note()
+
+
+@pytest.mark.parametrize(
+    ("language", "keep", "text", "phones"),
+    [
+        ("pl", True, "mam", ["m", "a", "m"]),
+        ("pl", False, "mam", ["m", "ae", "m"]),
+        ("en-us", True, "mat", ["m", "ae", "t"]),
+    ],
+)
+def test_what_becomes_of_the_labels_of_words(language: str, keep: bool, text: str, phones: list[str]) -> None:
+    placing = choose_placing(CMU, "words", None, language, False, None, keep)
+    assert placing.pronouncer is not None
+    (word,) = placing.pronouncer.read(text)
+    assert list(word.pronunciations[0]) == phones
+    if placing.hearing:
+        assert placing.hearing.knows(phones) and "a as ae" in placing.hearing.note()
+
+
+def test_labels_of_a_dictionary_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "own.dict").write_text("kala\tk a l a\n", encoding="utf-8")
+    placing = choose_placing(CMU, "words", tmp_path / "own.dict", None, False, None)
+    assert placing.pronouncer is not None and placing.hearing is not None
+    assert placing.pronouncer.read("kala")[0].pronunciations == (("k", "a", "l", "a"),)
+    assert placing.hearing.knows(["k", "a", "l"]) and placing.hearing.of(["k", "a"]).labels == {"a": "ae"}

@@ -1,0 +1,69 @@
+"""Whether the bundled model says that it is less sure of its phones than of English."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from speechctc.errors import InputError
+from speechctc.inference.output import OutputOptions
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
+from speechctc.inference.segmenter import Segment
+from speechctc.inference.unsure import FEWEST, LEAST, LEAST_WITHOUT, Doubt
+from speechctc.stages.decode import decode
+from tests.train_helpers import Recorder
+
+
+def phones(count: int, confidence: float) -> list[Segment]:
+    return [Segment("a", 0.1 * k, 0.1 * (k + 1), confidence) for k in range(count)]
+
+
+@pytest.fixture(scope="module")
+def english() -> Recogniser:
+    return Recogniser.load("english", "cpu")
+
+
+def test_only_many_unsure_phones_are_a_reason_to_doubt(english: Recogniser) -> None:
+    for count, confidence, doubted in ((FEWEST, 0.5, True), (FEWEST - 1, 0.5, False), (FEWEST, 0.9, False)):
+        doubt = Doubt(english)
+        assert list(doubt.seen(phones(count, confidence))) == phones(count, confidence)
+        assert bool(doubt.note()) == doubted
+        assert not doubted or "--lm-weight 0" in doubt.note()
+
+
+def test_recordings_count_together_and_failures_pass(english: Recogniser) -> None:
+    doubt = Doubt(english)
+    results = [Recognition("a", 1.0, tuple(phones(FEWEST, 0.2))), InputError("b", "c"), *[Recognition("d", 1.0, ())]]
+    assert list(doubt.watched(results)) == results and doubt.note()
+    assert list(doubt.watched([Recognition("e", 9.0, tuple(phones(9 * FEWEST, 0.9)))])) and not doubt.note()
+
+
+def test_without_the_ngram_the_limit_is_another_and_no_advice_on_it_is_given() -> None:
+    doubt = Doubt(Recogniser.load("english", "cpu", lm_weight=0))
+    list(doubt.seen(phones(FEWEST, (LEAST + LEAST_WITHOUT) / 2)))
+    assert "another language" in doubt.note() and "--lm-weight" not in doubt.note()
+
+
+def test_the_limits_are_those_that_were_measured() -> None:
+    """No group of English is doubted, and of 37 other languages all but one by each limit."""
+    file = Path(__file__).parent.parent.parent / "benchmarks" / "foreign.csv"
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    for column, least in (("confidence n-gram", LEAST), ("confidence best path", LEAST_WITHOUT)):
+        low = {
+            own: [float(row[column]) < least for row in rows if (row["language"] == "en") == own]
+            for own in (True, False)
+        }
+        assert len(low[True]) == 24 and not any(low[True])
+        assert len(low[False]) == 37 and sum(low[False]) == 36
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("place", "doubted"), [("languages/pt/test/audio", True), ("english/dev/audio", False)])
+def test_real_speech(english: Recogniser, shared_data: Path, tmp_path: Path, place: str, doubted: bool) -> None:
+    files = sorted((shared_data / place).iterdir())[:3]
+    doubt, recorder = Doubt(english), Recorder()
+    decode(english, files, OutputOptions("text", tmp_path / "a.txt", None), recorder, doubt=doubt)
+    assert any("another language" in line for line in recorder.said) == doubted

@@ -1,0 +1,139 @@
+"""A model scored on a corpus that is only a test, and whose labels are in another notation than the model's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.registry import read_corpus
+from speechctc.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.progress import Reporter
+from speechctc.stages.evaluate import Evaluation
+from speechctc.stages.scored_corpus import in_notation_of
+from tests.corpora.timit_layout import write_corpus
+from tests.tiny_model import write_song
+
+SONGS = [["low", "mid", "top"], ["high", "low"], ["mid", "high", "mid", "low"], ["top", "top", "high", "low"]]
+ARPABET = {"low": "aa", "mid": "iy", "high": "sh", "top": "y"}
+IPA = {"low": "ɑ", "mid": "i", "high": "ʃ", "top": "j"}
+
+
+def write_grids(folder: Path, names: dict[str, str]) -> Path:
+    """Write songs with TextGrids, whose labels are those names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for k, song in enumerate(SONGS):
+        times = write_song(folder / f"{k}.wav", song, seed=k)
+        intervals = [Interval(*time, names.get(phone, phone)) for time, phone in zip(times, song, strict=True)]
+        text = textgrid_text(times[-1][1] + 0.04, {"phones": intervals})
+        (folder / f"{k}.TextGrid").write_text(text, encoding="utf-8")
+    return folder
+
+
+def renamed(model: Path, folder: Path, names: dict[str, str]) -> Path:
+    """Return a copy of a model with other names of its phones."""
+    shutil.copytree(model / "best", folder)
+    path = folder / "checkpoint.json"
+    header = json.loads(path.read_text(encoding="utf-8"))
+    header["phones"]["list"] = [names[phone] for phone in header["phones"]["list"]]
+    path.write_text(json.dumps(header), encoding="utf-8")
+    return folder
+
+
+def scored(model: Path, *settings: str, symbols: str = "own") -> Evaluation:
+    from speechctc.stages.evaluate import score
+
+    return score(Recogniser.load(model), "test", settings, Reporter(quiet=True), symbols)[1]
+
+
+@pytest.mark.parametrize("place", ["", "test"])
+def test_a_folder_that_is_only_a_test_is_scored(tiny_model: Path, tmp_path: Path, place: str) -> None:
+    write_grids(tmp_path / "unseen" / place, {})
+    found = scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={tmp_path}/unseen")
+    assert found.counts.utterances == len(SONGS) and found.counts.reference_phones == sum(map(len, SONGS))
+    assert any("not divided" in note for note in found.notes) == (place == "")
+
+
+def test_the_corpus_that_was_trained_on_is_not_taken_for_a_test(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no test split"):
+        scored(tiny_model, "corpus.tables.test=null", "corpus.tables.dev=null")
+
+
+def test_a_table_of_test_alone_is_scored(tiny_model: Path, tmp_path: Path) -> None:
+    config = json.loads((tiny_model / "best" / "checkpoint.json").read_text())["config"]
+    tables = config["corpus"]["tables"]
+    for gone in ("null", str(tmp_path / "moved-away.jsonl")):
+        others = [f"corpus.tables.{split}={gone}" for split in ("train", "dev")]
+        found = scored(tiny_model, *others, f"corpus.tables.test={tables['test']}")
+        assert found.counts.utterances == 24
+    with pytest.raises(InputError, match="no such file"):
+        scored(tiny_model, f"corpus.tables.test={tmp_path}/no.jsonl")
+
+
+def test_timits_test_alone_is_read_to_score_and_not_to_train(tmp_path: Path) -> None:
+    write_corpus(tmp_path, {"TEST": ["FABC0", "MDEF0"]})
+    config = CorpusConfig(kind="timit", root=tmp_path)
+    assert len(read_corpus(config, "test").splits["test"]) == 4
+    with pytest.raises(InputError, match="add TRAIN"):
+        read_corpus(config)
+
+
+def test_labels_in_ipa_score_as_those_in_arpabet(tiny_model: Path, tmp_path: Path) -> None:
+    model = renamed(tiny_model, tmp_path / "model", ARPABET)
+    results = []
+    for kind, names in (("arpabet", ARPABET), ("ipa", IPA)):
+        root = write_grids(tmp_path / kind, names)
+        results.append(scored(model, "corpus.kind=textgrid", f"corpus.root={root}"))
+    assert results[0].counts == results[1].counts and results[0].counts.per < 50
+    assert not any("notation" in note for note in results[0].notes)
+    assert any("j as y" in note and "ʃ as sh" in note for note in results[1].notes)
+    assert "model's notation" in results[1].protocol
+
+
+def test_labels_outside_of_a_named_set_are_scored_too(tiny_model: Path, tmp_path: Path) -> None:
+    model = renamed(tiny_model, tmp_path / "model", ARPABET)
+    path = model / "checkpoint.json"
+    header = json.loads(path.read_text(encoding="utf-8"))
+    header["config"]["corpus"]["phones"] = "cmu39"
+    path.write_text(json.dumps(header), encoding="utf-8")
+    root = write_grids(tmp_path / "ipa", IPA)
+    assert scored(model, "corpus.kind=textgrid", f"corpus.root={root}").counts.utterances == len(SONGS)
+
+
+def test_phones_are_scored_as_the_symbols_of_a_table(tiny_model: Path, tmp_path: Path) -> None:
+    names = {"low": "L1", "mid": "M1", "high": "H1", "top": "T1"}
+    root = write_grids(tmp_path / "own", names)
+    table = tmp_path / "symbols.tsv"
+    table.write_text("".join(f"{phone}\t{symbol}\n" for phone, symbol in names.items()))
+    settings = ("corpus.kind=textgrid", f"corpus.root={root}")
+    plain = scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={write_grids(tmp_path / 'plain', {})}")
+    assert scored(tiny_model, *settings, symbols=str(table)).counts == plain.counts
+    without = scored(tiny_model, *settings)
+    assert without.counts.per >= 100 and any("4 labels (100 % of all)" in note for note in without.notes)
+
+
+def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
+    """IPA's y is not the y of ARPABET (j), and a model without silence has no pause to find."""
+    said = Utterance("a", Path("a.wav"), ("sil", "y", "j", "ʌ", "ɑ", "ɬ"), times=tuple((k, k + 1.0) for k in range(6)))
+    model = ["aa", "ah", "iy", "uw", "y", "sh", "l"]
+    (written,), notes = in_notation_of(model, [said])
+    assert written.phones[1:4] == ("y", "ah", "aa") and written.phones[0] != "y" and written.phones[-1] == "ɬ"
+    assert written.times is not None and written.times[0] == (1, 2.0) and len(written.times) == 5
+    assert "j as y" in notes[0] and "y as" in notes[0] and "pauses" in notes[1] and "2 labels (33 %" in notes[2]
+
+
+def test_a_part_of_the_models_labels_stays_as_it_is() -> None:
+    utterances = [Utterance("a", Path("a.wav"), ("y", "l"))]
+    assert in_notation_of(["aa", "y", "l", "sh"], utterances) == (tuple(utterances), [])
+
+
+def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:
+    said = Utterance("a", Path("a.wav"), ("h#", "tcl", "t", "ix", "tcl", "ch", "bcl", "l", "dcl", "d"))
+    model = ["t", "ih", "ch", "b", "l", "d", "iy"]
+    assert in_notation_of(model, [said])[0][0].phones == ("t", "ih", "ch", "b", "l", "d")
