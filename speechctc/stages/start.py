@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def start(folder: Path, out: Path | None = None) -> Start:
     InputError
         The folder has no recordings, or `out` exists.
     """
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):
         raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")
     found = survey(folder)
     if found.config is None or found.corpus is None:
@@ -170,6 +171,6 @@ def _free_name(folder: Path) -> Path:
     for number in range(1, 1000):
         name = stem if number == 1 else f"{stem}-{number}"
         taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
-        if not any(path.exists() for path in taken):
+        if not any(os.path.lexists(path) for path in taken):
             return taken[0]
     raise InputError(f"{stem}.yaml: exists, as do {stem}-2 to {stem}-999", "give another name with --out")

@@ -33,7 +33,7 @@ def draft_file(path: Path) -> Iterator[Path]:
     # O_EXCL neither follows a link nor opens an existing file.
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
-        _lock(handle)
+        hold(handle)
         if os.name == "nt":  # open files cannot be replaced or removed
             os.close(handle)
             handle = -1
@@ -55,7 +55,7 @@ def draft_folder(path: Path) -> Iterator[Path]:
     try:
         if os.name != "nt":
             handle = os.open(draft, os.O_RDONLY)
-            _lock(handle)
+            hold(handle)
         yield draft
     finally:
         if handle >= 0:
@@ -94,7 +94,7 @@ def tidy(folder: Path, patience: float = 0.0) -> None:
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = _NAME.fullmatch(entry.name)
-        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and _is_free(entry):
+        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and is_free(entry):
             _remove(entry)
 
 
@@ -121,25 +121,28 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
-def _is_free(path: Path) -> bool:
-    """Return whether no process holds a draft; False if that is not known."""
+def is_free(path: Path) -> bool | None:
+    """Return whether no process holds a file or a folder; None if that is not known. No link is followed."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
-        return False
+        return None
     try:
-        return _lock(handle)
+        return hold(handle)
     finally:
         os.close(handle)
 
 
-def _lock(handle: int) -> bool:
+def hold(handle: int) -> bool | None:
+    """Hold a file or a folder until its handle is closed; False if another process does, None without locks."""
     try:
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # Windows, and file systems without locks
+    except BlockingIOError:
         return False
+    except (ImportError, OSError):  # Windows, and file systems without locks
+        return None
     return True
 
 

@@ -93,16 +93,18 @@ def digest(path: Path) -> str:
 
 
 def keep_copy(path: Path) -> Path:
-    """Keep a second name for the content of a file that is about to be replaced; return it."""
-    path = path.resolve()
+    """Keep a second name for the content of a file that is about to be replaced, or a link as it is; return it."""
     for number in count(1):
         copy = path.with_name(f"{path.name}{COPY}{'' if number == 1 else f'-{number}'}")
-        if copy.exists():
-            if digest(copy) == digest(path):
+        if os.path.lexists(copy):
+            if not copy.is_symlink() and digest(copy) == digest(path):
                 return copy
             continue
         try:
-            os.link(path, copy)
+            if path.is_symlink():
+                os.symlink(os.readlink(path), copy)
+            else:
+                os.link(path, copy)
         except FileExistsError:
             continue
         except OSError:  # no links on this file system

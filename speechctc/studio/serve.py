@@ -55,7 +55,7 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
     listening = listen(port)
     _answer_quickly()
-    for path in recover(folder):
+    for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say)
     try:

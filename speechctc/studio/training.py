@@ -16,7 +16,7 @@ from typing import Any
 from speechctc.errors import InputError
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.studio.corpus import Corrections, choose_held_out, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.round import STATE
@@ -54,6 +54,7 @@ class Training:
 
     def choose(self, model: Path | None) -> None:
         """Remember the model to use when the studio is opened again, and that the rounds so far were looked at."""
+        links.refuse_linked_folder(self.folder)
         self.folder.mkdir(exist_ok=True)
         name = str(model.relative_to(self.folder)) if model is not None else ""
         files.write_json(self.folder / "studio.json", {"model": name, "round": max(self._rounds(), default=0)})
@@ -113,6 +114,7 @@ class Training:
         if len(documents) < LEAST:
             what = f"{len(documents)} corrected recordings, and training needs {LEAST}: one chooses the best epoch"
             raise InputError(what, "correct more of them")
+        links.refuse_linked_folder(self.folder)
         number = max(self._rounds(), default=0) + 1
         folder = self._round(number)
         try:

@@ -25,7 +25,7 @@ from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.storage.drafts import draft_folder
 from speechctc.training.curves_file import CurvesFile
 
@@ -153,21 +153,35 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for this process; the lock ends with the process, even after a crash."""
+        """Lock the folder for this process; the lock ends with the process, even after a crash.
+
+        Raises
+        ------
+        InputError
+            Another process has the lock, or something in the folder that is written to is a link.
+        """
+        for own in (self.best, self.last, self.folder / "tensorboard"):
+            links.refuse_linked_folder(own)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "lock", "w") as handle:
-            _lock(handle.fileno(), self.folder)
+        handle = links.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            _lock(handle, self.folder)
             yield
+        finally:
+            os.close(handle)
 
     def is_in_use(self) -> bool:
         """Return whether a process is training in the folder."""
         try:
-            with open(self.folder / "lock", "r+") as handle:
-                _lock(handle.fileno(), self.folder)
+            handle = links.open_plain(self.folder / "lock", os.O_RDWR)
         except OSError:  # no run was begun there
             return False
+        try:
+            _lock(handle, self.folder)
         except InputError:
             return True
+        finally:
+            os.close(handle)
         return False
 
     def log(self, line: dict[str, Any]) -> None:

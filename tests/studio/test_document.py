@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -187,3 +188,33 @@ def test_a_journal_that_does_not_fit_is_said_and_left(tmp_path: Path) -> None:
     journal.write_bytes(re.sub(rb'"new": \[\[[0-9.]+', b'"new": [[-1', lines[0]))
     with pytest.raises(InputError, match="line 1: does not fit"):
         Document(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_journal_is_no_link_and_no_pipe(tmp_path: Path, kind: str) -> None:
+    """A label of another's would become a line of a file that a shell runs."""
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    shell, journal = tmp_path / ".bashrc", tmp_path / "a.wav.journal"
+    shell.write_text("mine")
+    document = Document(tmp_path / "a.wav")
+    journal.symlink_to(shell) if kind == "link" else os.mkfifo(journal)
+    with pytest.raises(InputError, match=rf"a\.wav\.journal: a {kind}"):
+        relabel(document, 0, "$(reboot)")
+    with pytest.raises(InputError, match=rf"a\.wav\.journal: a {kind}"):
+        Document(tmp_path / "a.wav")
+    assert shell.read_text() == "mine"
+
+
+def test_a_linked_textgrid_gives_way_to_a_file(tmp_path: Path) -> None:
+    """What it led to stays as it was, and the link is kept beside."""
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    (tmp_path / "theirs").mkdir()
+    real = (tmp_path / "a.TextGrid").rename(tmp_path / "theirs" / "labels.TextGrid")
+    before = real.read_bytes()
+    (tmp_path / "a.TextGrid").symlink_to(real)
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    assert real.read_bytes() == before and [path.name for path in real.parent.iterdir()] == ["labels.TextGrid"]
+    assert not (tmp_path / "a.TextGrid").is_symlink() and grid(document)[0][2] == "x"
+    assert (tmp_path / "a.TextGrid.original").readlink() == real
