@@ -19,8 +19,8 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     ----------
     model : str or Path, optional
         The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"``: the bundled model, unless a
-        folder of that name in the working directory has a model, of which a warning says so. Default: the latest run in the working directory, or
-        else the bundled model.
+        folder of that name in the working directory has a model, of which a warning tells. Default: the latest run in
+        the working directory, or else the bundled model.
     device : {"auto", "cpu", "cuda"}
 
     Returns

@@ -167,7 +167,7 @@ def _tried(writer: Writer, place: str, plant: str, root: Path) -> str:
         with contextlib.suppress(Exception):
             writer.act(folder)
         after, before = _content(outside), _outside_content()
-        changed = sorted(name for name in {*after, *before} if after.get(name) != before.get(name))
+        changed = sorted(name for name in {*after, *before} if after.get(name, "none") != before.get(name, "none"))
         return f"{', '.join(changed)} outside {'are' if len(changed) > 1 else 'is'} not as before" if changed else ""
 
 
@@ -214,7 +214,8 @@ def command(*words: object) -> Act:
             app.main()
         except SystemExit as left:
             if left.code:
-                raise RuntimeError(f"status {left.code}") from None
+                said = sys.stderr.getvalue() if isinstance(sys.stderr, io.StringIO) else ""
+                raise RuntimeError(f"status {left.code}: {said}") from None
         finally:
             sys.argv = before
 

@@ -68,13 +68,19 @@ def with_model(run: Path) -> dict[str, Writer]:
     use = ("--model", "model")
     corpus = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}", "corpus.tier=phones")
     return {
-        "decode": Writer(model, command("decode", "corpus", *use, "--format", all_forms, "--out", "out/")),
-        "decode beside": Writer(model, command("decode", "corpus", *use, "--format", "json", "--out", "corpus/")),
-        "decode to a file": Writer(model, command("decode", "corpus", *use, "--out", "out.csv", "--overwrite")),
-        "align": Writer(model, command("align", "corpus", *use, "--format", "textgrid", "--out", "out/")),
-        "evaluate": Writer(model, command("evaluate", *use, *corpus, "--json", "s.json", "--report", "r")),
-        "check-labels": Writer(model, command("check-labels", *use, *corpus, "--out", "s.tsv", "--report", "r")),
-        "inspect": Writer(model, command("inspect", "corpus/train/0.wav", *use, "--out", "seen")),
+        "decode": Writer(model, command("decode", "corpus", *use, "--format", all_forms, "--out", "out/"), ("out",)),
+        "decode beside": Writer(
+            model, command("decode", "corpus", *use, "--format", "json", "--out", "corpus/"), ("corpus",)
+        ),
+        "decode to a file": Writer(
+            model, command("decode", "corpus", *use, "--out", "out.csv", "--overwrite"), ("out.csv",)
+        ),
+        "align": Writer(model, command("align", "corpus", *use, "--format", "textgrid", "--out", "out/"), ("out",)),
+        "evaluate": Writer(model, command("evaluate", *use, *corpus, "--json", "s.json", "--report", "r"), ("r",)),
+        "check-labels": Writer(
+            model, command("check-labels", *use, *corpus, "--out", "s.tsv", "--report", "r"), ("r",)
+        ),
+        "inspect": Writer(model, command("inspect", "corpus/train/0.wav", *use, "--out", "seen"), ("seen",)),
         "export": Writer(model, command("export", "given", *use)),
         "export again": Writer(_exported(model), command("export", "given", *use, "--overwrite")),
         "calibrate": Writer(model, command("calibrate", *use, *corpus)),
@@ -94,16 +100,20 @@ def slow() -> dict[str, Writer]:
     lstm = ("lm.hidden=8", "lm.embedding=4", "lm.layers=1", "lm.dropout=0", "lm.epochs=1", "lm.device=cpu")
     train = ("train", "--config", "tones.yaml", "--run", "run", *few)
     return {
-        "train": Writer(extracted, command(*train)),
-        "train on": Writer(extracted, command(*train, "--resume")),
+        "train": Writer(extracted, command(*train), ("run", "runs")),
+        "train on": Writer(extracted, command(*train, "--resume"), ("run", "runs")),
         "lm train an LSTM": Writer(
-            _text, command("lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm", *lstm)
+            _text, command("lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm", *lstm), ("lstm",)
         ),
         "lm train an LSTM on": Writer(
-            _text, command("lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm", "--resume", *lstm)
+            _text,
+            command("lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm", "--resume", *lstm),
+            ("lstm",),
         ),
         "sweep": Writer(
-            extracted, command("sweep", "--config", "tones.yaml", "--run", "s", "train.lr=0.01,0.001", *few)
+            extracted,
+            command("sweep", "--config", "tones.yaml", "--run", "s", "train.lr=0.01,0.001", *few),
+            ("s", "runs"),
         ),
     }
 
