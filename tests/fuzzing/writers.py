@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.inference.formats import ENDINGS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.storage import written
-from tests.fuzzing.links import Act, Writer, command
+from tests.fuzzing.links import Writer, command
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import write_song
 from tests.tones import write_config
@@ -32,11 +33,6 @@ def cheap() -> dict[str, Writer]:
         "start": Writer(_above_labelled, command("start", "corpus", "--out", "mine.yaml")),
         "lm train": Writer(_text, command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")),
         "extract": Writer(_tones, command("extract", "--config", "tones.yaml", "data.workers=0"), ("features",)),
-        "demo": Writer(
-            _songs,
-            command("extract", "--config", "demo", "corpus.root=demo", "data.dir=f", *_SMALL_DEMO),
-            ("f", "demo"),
-        ),
     }
 
 
@@ -59,16 +55,19 @@ def with_model(run: Path) -> dict[str, Writer]:
         _above_labelled(folder)
         _text(folder)
         shutil.copytree(run / "best", folder / "model")
+        (folder / "c.yaml").write_text("corpus: {kind: textgrid, root: corpus}\n")
 
     def tuned(folder: Path) -> None:
         model(folder)
         command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")(folder)
 
-    all_forms = "json,textgrid,ctm,csv,tsv,audacity,par,eaf,html,lab"
+    all_forms = ",".join(ENDINGS)
     use = ("--model", "model")
     corpus = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}", "corpus.tier=phones")
     return {
-        "decode": Writer(model, command("decode", "corpus", *use, "--format", all_forms, "--out", "out/"), ("out",)),
+        "decode": Writer(
+            model, command("decode", "corpus/dev/0.wav", *use, "--format", all_forms, "--out", "out/"), ("out",)
+        ),
         "decode beside": Writer(
             model, command("decode", "corpus", *use, "--format", "json", "--out", "corpus/"), ("corpus",)
         ),
@@ -78,11 +77,13 @@ def with_model(run: Path) -> dict[str, Writer]:
         "align": Writer(model, command("align", "corpus", *use, "--format", "textgrid", "--out", "out/"), ("out",)),
         "evaluate": Writer(model, command("evaluate", *use, *corpus, "--json", "s.json", "--report", "r"), ("r",)),
         "check-labels": Writer(
-            model, command("check-labels", *use, *corpus, "--out", "s.tsv", "--report", "r"), ("r",)
+            model,
+            command("check-labels", "--config", "c.yaml", *use, *corpus, "--out", "s.tsv", "--report", "r"),
+            ("r",),
         ),
-        "inspect": Writer(model, command("inspect", "corpus/train/0.wav", *use, "--out", "seen"), ("seen",)),
+        "inspect": Writer(model, command("inspect", "--audio", "corpus/train/0.wav", *use, "--out", "seen"), ("seen",)),
         "export": Writer(model, command("export", "given", *use)),
-        "export again": Writer(_exported(model), command("export", "given", *use, "--overwrite")),
+        "export again": Writer(model, command("export", "given", *use, "--overwrite"), ("given",)),
         "calibrate": Writer(model, command("calibrate", *use, *corpus)),
         "lm tune": Writer(tuned, command("lm", "tune", *use, "--lm", "lm.arpa", "--beam", 2, *corpus)),
         "plugins": Writer(model, _plug_in),
@@ -109,6 +110,11 @@ def slow() -> dict[str, Writer]:
             _text,
             command("lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm", "--resume", *lstm),
             ("lstm",),
+        ),
+        "demo": Writer(
+            _songs,
+            command("extract", "--config", "demo", "corpus.root=demo", "data.dir=f", *_SMALL_DEMO),
+            ("f", "demo"),
         ),
         "sweep": Writer(
             extracted,
@@ -144,7 +150,7 @@ def _inner(folder: Path) -> None:
 def _above_labelled(folder: Path) -> None:
     for split in ("train", "dev", "test"):
         (folder / "corpus" / split).mkdir(parents=True)
-        for number in range(6):
+        for number in range(7):
             write_labelled(folder / "corpus" / split / f"{number}.wav", SONG, seed=number)
 
 
@@ -154,14 +160,6 @@ def _text(folder: Path) -> None:
 
 def _tones(folder: Path) -> None:
     write_config(folder)
-
-
-def _exported(model: Act) -> Act:
-    def prepare(folder: Path) -> None:
-        model(folder)
-        command("export", "given", "--model", "model")(folder)
-
-    return prepare
 
 
 def _recognition() -> Recognition:
