@@ -102,7 +102,7 @@ class CorpusBuilder:
     def to_corpus(self, dev_share: float, without_dev: bool) -> Corpus:
         """Return the corpus; where `without_dev`, a share of the training utterances becomes dev."""
         if without_dev:
-            held, note = choose_dev(self.utterances["train"], dev_share)
+            held, note = choose_dev(self.utterances["train"], dev_share, self.phones is not None)
             train = self.utterances["train"]
             self.utterances["dev"] = [utterance for utterance in train if utterance.id in held]
             self.utterances["train"] = [utterance for utterance in train if utterance.id not in held]

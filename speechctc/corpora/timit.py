@@ -118,7 +118,8 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
     if dev:
         notes.append(f"dev: the usual speakers that are present ({len(dev)})")
         return members, notes
-    held, note = choose_dev(sides["train"], dev_share)
+    names = [Utterance(files.id, Path(), (), files.speaker) for files in sides["train"]]
+    held, note = choose_dev(names, dev_share)
     members["train"] = [files for files in sides["train"] if files.id not in held]
     members["dev"] = [files for files in sides["train"] if files.id in held]
     return members, [*notes, note]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.corpora.corpus import Utterance
-from speechctc.corpora.dev_split import choose_dev
+from speechctc.corpora.dev_split import choose_dev, hold_out
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:
@@ -36,3 +36,57 @@ def test_without_several_known_speakers_single_utterances_are_held_out(speakers:
 def test_a_single_utterance_stays_in_training() -> None:
     held, note = choose_dev(utterances(["one"], 1), 0.5)
     assert not held and "dev: none" in note
+
+
+def labelled(phones: dict[str, list[str]]) -> list[Utterance]:
+    """Return the utterances of each speaker, which are strings of phones of one letter."""
+    return [
+        Utterance(f"{name}-{k}", Path("a.wav"), tuple(text), name)
+        for name, texts in phones.items()
+        for k, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize("own", [f"s{k}" for k in range(6)])
+def test_a_speaker_with_labels_of_its_own_stays_in_training(own: str) -> None:
+    """Whichever speaker the order of names would have held out first: here each of them in turn."""
+    texts = {f"s{k}": ["ab", "ba", "aab"] for k in range(6)}
+    everyone = labelled({**texts, own: ["ab", "aq", "bq"]})
+    held, _ = choose_dev(everyone, 0.4)
+    assert len(held) == 6 and not any(id.startswith(own) for id in held)
+
+
+def test_folders_of_languages_share_the_labels_of_dev() -> None:
+    """Each of three languages has a phone of its own, so that utterances are held out in place of languages."""
+    languages = {name: ["abc", "ab", f"a{name}", f"b{name}", f"ac{name}", "bca"] for name in "xyz"}
+    everyone = labelled(languages)
+    held, note = choose_dev(everyone, 0.3)
+    assert len(held) == round(0.3 * 18)
+    stays = {phone for each in everyone if each.id not in held for phone in each.phones}
+    assert {phone for each in everyone if each.id in held for phone in each.phones} <= stays
+    assert "only 0 of 3 speakers have no labels of their own" in note and "voices of dev are also in training" in note
+
+
+def test_a_rare_label_does_not_keep_every_speaker_from_dev() -> None:
+    texts = {f"s{k}": ["ab"] * 19 + [f"a{k}"] for k in range(5)}
+    held, note = choose_dev(labelled(texts), 0.2)
+    assert len(held) == 20 and "1 of 5 training speakers" in note
+
+
+@pytest.mark.parametrize("names", [range(6), range(6, 12), range(20, 26)])
+def test_of_six_recordings_one_is_held_out_whose_labels_are_in_the_others(names: range) -> None:
+    texts = dict(zip(map(str, names), ["pata", "taka", "kapi", "tipa", "zapa", "pax"], strict=True))
+    held = hold_out({name: [text] for name, text in texts.items()}, 1)
+    assert len(held) == 1 and texts[held[0]] in {"pata", "taka", "kapi", "tipa"}
+    others = "".join(text for name, text in texts.items() if name not in held)
+    assert set(texts[held[0]]) <= set(others)
+
+
+def test_nothing_is_held_out_where_each_recording_has_a_label_of_its_own() -> None:
+    held, note = choose_dev(labelled({"": ["ab", "cd", "ef"]}), 0.3)
+    assert not held and "each utterance has a label that no other has" in note
+
+
+def test_a_named_phone_set_needs_no_labels_in_common() -> None:
+    held, _ = choose_dev(labelled({name: [name, name] for name in "abcdefghij"}), 0.2, named=True)
+    assert len(held) == 4
