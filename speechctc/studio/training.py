@@ -127,7 +127,8 @@ class Training:
         held_before = {name for state in before for name in state.get("test", ())}
         trained = {name for state in before for name in state.get("train", ())}
         whole = [name for name, document in documents.items() if document.is_whole]
-        held = choose_held_out(list(documents), whole, held_before, trained)
+        labels = {name: {phone.label for phone in document.phones} for name, document in documents.items()}
+        held = choose_held_out(labels, whole, held_before, trained)
         if len(held) > len(documents) - LEAST:
             held = []
         found = write_corpus(documents, held, folder / "corpus")
@@ -207,7 +208,7 @@ def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) ->
     """Return the first state of a round: what it trains on, and how."""
     advice = advise(found.seconds / 60, len(found.speakers))
     named = next((name for name, known in NAMED.items() if sorted(known) == sorted(phones)), None)
-    fits = named is not None and found.labels <= set(phones)
+    fits = named is not None and set(found.labels) <= set(phones)
     plan = {
         "state": "preparing",
         "line": "",
@@ -217,7 +218,8 @@ def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) ->
         "lr": advice.lr,
         "dev_share": advice.dev_share,
         "phones": named if fits else "found",
-        "forgotten": [] if fits else sorted(set(phones) - found.labels),
+        "forgotten": [] if fits else sorted(set(phones) - set(found.labels)),
+        "rare": sorted(label for label, count in found.labels.items() if count == 1),
         "train": found.recordings,
         "test": found.held_out,
         "facts": {
