@@ -124,7 +124,7 @@ def _changed(path: Path) -> float:
 def is_free(path: Path) -> bool | None:
     """Return whether no process holds a file or a folder; None if that is not known. No link is followed."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return None
     try:

@@ -58,8 +58,8 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
         Some files were not written by speechctc, or were changed since then, or are links; or the folder's record is.
     """
     paths = [path for path in paths if not files.is_special(path)]
-    for folder in {path.parent for path in paths}:
-        links.refuse_odd(folder / RECORD)
+    for place in {path.parent for path in paths}:
+        links.refuse_odd(place / RECORD)
     found = [path for path in changed(paths) if not overwrite or (path.is_dir() and not path.is_symlink())]
     if not found:
         return

@@ -26,7 +26,7 @@ from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST
 from speechctc.storage import files, links
-from speechctc.storage.drafts import draft_folder
+from speechctc.storage.drafts import draft_folder, hold, is_free
 from speechctc.training.curves_file import CurvesFile
 
 if TYPE_CHECKING:
@@ -165,24 +165,16 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = links.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            _lock(handle, self.folder)
+            if hold(handle) is False:
+                what = f"{self.folder}: another process is training in this folder"
+                raise InputError(what, "name another with --run DIR")
             yield
         finally:
             os.close(handle)
 
     def is_in_use(self) -> bool:
         """Return whether a process is training in the folder."""
-        try:
-            handle = links.open_plain(self.folder / "lock", os.O_RDWR)
-        except OSError:  # no run was begun there
-            return False
-        try:
-            _lock(handle, self.folder)
-        except InputError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+        return is_free(self.folder / "lock") is False
 
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""
@@ -297,16 +289,3 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock of this kind
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(
-            f"{folder}: another process is training in this folder", "name another with --run DIR"
-        ) from None
