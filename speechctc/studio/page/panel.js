@@ -64,7 +64,7 @@ function symbolButton(symbol) {
 
 // Whether a symbol is only written with a letter: a combining mark, a modifier, a length or a tone.
 function isSign(symbol) {
-  return /^[\p{M}\p{Lm}\p{Sk}\u02d0\u02d1]/u.test(symbol);
+  return /^[\p{M}\p{Lm}\p{Sk}\u02d0\u02d1.‿↗↘]/u.test(symbol);
 }
 
 // While a label is typed, a symbol joins it; else it becomes the label, and a sign joins the label that is there.
