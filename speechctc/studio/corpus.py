@@ -13,6 +13,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.opening import for_soundfile
 from speechctc.storage import files
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone
@@ -152,7 +153,7 @@ def _write(piece: Piece, sound: Sound, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     first, last = round(piece.start * sound.rate), round(piece.end * sound.rate)
     samples = np.clip(sound.read(first, min(last, sound.frames)), -1, 1)
-    soundfile.write(stem.with_name(stem.name + ".wav"), samples, sound.rate, "PCM_16")
+    soundfile.write(for_soundfile(stem.with_name(f"{stem.name}.wav")), samples, sound.rate, "PCM_16", format="WAV")
     seconds = len(samples) / sound.rate
     times = [
         (max(phone.start - piece.start, 0.0), min(phone.end - piece.start, seconds), phone.label)

@@ -16,6 +16,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio.opening import for_soundfile
 from speechctc.errors import InputError
 from speechctc.storage.drafts import hold, is_free
 from speechctc.storage.files import write_file
@@ -161,7 +162,7 @@ def keep(raw: Path) -> Path | None:
         names = (raw.with_name(f"{name}.wav") for name in _numbered(stem))
         path = next(each for each in names if not os.path.lexists(each) or _is_kept(each, samples, rate))
         if not os.path.lexists(path):  # else the server was killed when it had been kept
-            write_file(path, lambda draft: soundfile.write(draft, samples, rate, "PCM_16", format="WAV"))
+            write_file(path, lambda draft: soundfile.write(for_soundfile(draft), samples, rate, "PCM_16", format="WAV"))
     os.unlink(raw)
     return path
 
@@ -169,7 +170,7 @@ def keep(raw: Path) -> Path | None:
 def _is_kept(path: Path, samples: NDArray[np.int16], rate: int) -> bool:
     """Return whether a file is the WAV file of these samples."""
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(for_soundfile(path)) as file:
             if (file.samplerate, file.frames, file.channels) != (rate, len(samples), 1):
                 return False
             return np.array_equal(file.read(dtype="int16"), samples)

@@ -290,7 +290,9 @@ def test_a_range_that_no_recording_has(folder: Path, header: str) -> None:
 def test_a_name_that_is_not_utf8(folder: Path) -> None:
     """The list, the labels, the sound, the edits and the zip have it, and all others; nothing is named alike."""
     odd = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.wav"))
-    write_labelled(odd, ["x", "y"])
+    write_labelled(folder / "odd.wav", ["x", "y"])
+    (folder / "odd.wav").rename(odd)
+    (folder / "odd.TextGrid").rename(odd.with_suffix(".TextGrid"))
     write_song(folder / r"caf\xe9.wav", SONG)
     with client_of(folder) as (client, studio):
         rows = client.get("/api/overview").json()["recordings"]
