@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from speechctc.inference.recogniser import Recogniser
 
 __version__ = "0.1.0"
@@ -19,8 +19,8 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     ----------
     model : str or Path, optional
         The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"``: the bundled model, unless a
-        folder of that name in the working directory has a model. Default: the latest run in the working directory, or
-        else the bundled model.
+        folder of that name in the working directory has a model, of which a warning tells. Default: the latest run in
+        the working directory, or else the bundled model.
     device : {"auto", "cpu", "cuda"}
 
     Returns
@@ -44,5 +44,8 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     <Recognition of 'samples', 1.00 s, 0 phones: >
     """
     from speechctc.inference.recogniser import Recogniser  # late: it loads torch
+    from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 
+    if model is not None and str(model) == BUILT_IN.name and (own := find_checkpoint(Path(model))) != BUILT_IN:
+        warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
     return Recogniser.load(model, device)

@@ -21,6 +21,11 @@ Sound: TypeAlias = soundfile.SoundFile | Joined | Decoded
 """An open recording."""
 
 
+def for_soundfile(path: Path) -> bytes | Path:
+    """Return a path as soundfile takes it: as bytes, because it refuses names that are not UTF-8 as text."""
+    return os.fsencode(path) if os.name == "posix" else path
+
+
 def open_sound(path: Path, start: float = 0.0) -> Sound:
     """Open a recording that has samples, to read it from `start` seconds on; the caller seeks there.
 
@@ -50,8 +55,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | Joined | None:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
-        # As bytes: soundfile does not accept names that are not UTF-8 as text, and such files exist.
-        name = os.fsencode(path) if os.name == "posix" else path
+        name = for_soundfile(path)
         file = soundfile.SoundFile(name)
         if file.format == "MP3":
             file.close()

@@ -135,3 +135,10 @@ def ids(recordings: Sequence[Recording]) -> list[str]:
         taken.add(id)
         found.append(id)
     return found
+
+
+def name_of(id: str) -> Path:
+    """Return the name of results for an id of a table: a name, never a path, whatever signs the id has."""
+    separators = {os.sep, os.altsep or os.sep, "\0", *(":" if os.name == "nt" else "")}
+    name = "".join("_" if sign in separators else sign for sign in id)
+    return Path(name if name.strip(". ") else f"_{name}")

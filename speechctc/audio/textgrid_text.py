@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from speechctc.audio.tiers import Entry, Tier
+from speechctc.errors import InputError
 
 SHORTEST = 1e-8  # seconds of an interval; praatio joins shorter ones with their neighbours
 
@@ -13,7 +14,8 @@ SHORTEST = 1e-8  # seconds of an interval; praatio joins shorter ones with their
 def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
     """Return a TextGrid in Praat's long text format; intervals without a label fill what a tier leaves free.
 
-    Intervals that overlap, are very short or do not lie in the recording are left to praatio, which is slower.
+    Intervals that overlap, are very short or end after the tiers are left to praatio, which is slower. The tiers begin
+    at 0, or where the first of their entries does if that is earlier.
 
     Parameters
     ----------
@@ -24,31 +26,35 @@ def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
 
     Raises
     ------
-    praatio.utilities.errors.ParsingError
-        Intervals lie outside of the recording.
+    InputError
+        Intervals overlap, or end after the tiers.
     """
-    if not all(tier.points or _is_plain(tier.entries, seconds) for tier in tiers):
-        return _praatio(seconds, tiers)
+    begin = min([0.0, *(entry.start for tier in tiers for entry in tier.entries)])
+    if not all(tier.points or _is_plain(tier.entries, begin, seconds) for tier in tiers):
+        return _praatio(begin, seconds, tiers)
     parts = ['File type = "ooTextFile"\nObject class = "TextGrid"\n\n']
-    parts.append(f"xmin = 0 \nxmax = {_number(seconds)} \ntiers? <exists> \nsize = {len(tiers)} \nitem []: \n")
+    parts.append(
+        f"xmin = {_number(begin)} \nxmax = {_number(seconds)} \ntiers? <exists> \nsize = {len(tiers)} \nitem []: \n"
+    )
     for number, tier in enumerate(tiers, start=1):
         kind, name = ("Text", "points") if tier.points else ("Interval", "intervals")
-        rows = list(_points(tier.entries) if tier.points else _intervals(tier.entries, seconds))
+        rows = list(_points(tier.entries) if tier.points else _intervals(tier.entries, begin, seconds))
         parts.append(f'    item [{number}]:\n        class = "{kind}Tier" \n        name = {_quoted(tier.name)} \n')
-        parts.append(f"        xmin = 0 \n        xmax = {_number(seconds)} \n        {name}: size = {len(rows)} \n")
+        parts.append(f"        xmin = {_number(begin)} \n        xmax = {_number(seconds)} \n")
+        parts.append(f"        {name}: size = {len(rows)} \n")
         parts += [f"        {name} [{k}]:\n{row}" for k, row in enumerate(rows, start=1)]
     return "".join(parts)
 
 
-def _is_plain(entries: Sequence[Entry], seconds: float) -> bool:
+def _is_plain(entries: Sequence[Entry], begin: float, seconds: float) -> bool:
     """Return whether intervals lie in the recording without overlap, and no gap or interval is very short."""
-    edges = [0.0, *chain.from_iterable(sorted((start, end) for start, end, _ in entries)), seconds]
+    edges = [begin, *chain.from_iterable(sorted((start, end) for start, end, _ in entries)), seconds]
     lengths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
     return all(gap == 0 or gap >= SHORTEST for gap in lengths[::2]) and min(lengths[1::2], default=1) >= SHORTEST
 
 
-def _intervals(entries: Sequence[Entry], seconds: float) -> Iterator[str]:
-    at = 0.0
+def _intervals(entries: Sequence[Entry], begin: float, seconds: float) -> Iterator[str]:
+    at = begin
     for start, end, label in sorted(entries):
         if start > at:
             yield _interval(at, start, "")
@@ -77,7 +83,8 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _praatio(seconds: float, tiers: Sequence[Tier]) -> str:
+def _praatio(begin: float, seconds: float, tiers: Sequence[Tier]) -> str:
+    from praatio.utilities.errors import PraatioException
     from praatio.utilities.textgrid_io import getTextgridAsStr  # late: only unusual tiers need it
 
     kinds = {True: "TextTier", False: "IntervalTier"}
@@ -85,11 +92,15 @@ def _praatio(seconds: float, tiers: Sequence[Tier]) -> str:
         {
             "class": kinds[tier.points],
             "name": tier.name,
-            "xmin": 0.0,
+            "xmin": begin,
             "xmax": seconds,
             "entries": [(start, label) if tier.points else (start, end, label) for start, end, label in tier.entries],
         }
         for tier in tiers
     ]
-    grid = {"xmin": 0.0, "xmax": seconds, "tiers": rows}
-    return str(getTextgridAsStr(grid, "long_textgrid", includeBlankSpaces=True))
+    grid = {"xmin": begin, "xmax": seconds, "tiers": rows}
+    try:
+        return str(getTextgridAsStr(grid, "long_textgrid", includeBlankSpaces=True))
+    except PraatioException as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"a TextGrid cannot hold these tiers ({reason})", "correct them in Praat") from None

@@ -227,21 +227,27 @@ def tune(
         ),
     ] = None,
 ) -> None:
-    """Find the weight and the bonus with the fewest errors on dev, and save them in the model's folder."""
+    """Find the weight and the bonus with the fewest errors on dev, and save them in the model's folder.
+
+    For the bundled model, which is not changed, that is a copy of it, english/, in the working directory.
+    """
     from speechctc.inference.language import with_lms
     from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.tuned import FILE
     from speechctc.progress import Reporter
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
+    from speechctc.stages.own_model import make_own, own_folder
 
     reporter, folder = Reporter(), find_model(model)
+    own = folder if out else own_folder(folder)
     recogniser = with_lms(Recogniser.load(folder, tuned=False), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
-    path = out or folder / FILE
+    path = out or own / FILE
     check_place(path, recogniser)
     tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
     show(tuning.to_text())
+    make_own(folder, own, reporter)
     keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
-from speechctc.audio.recordings import Recording
+from speechctc.audio.recordings import Recording, name_of
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.errors import InputError
@@ -187,7 +187,7 @@ def in_table(
         return Transcript(row.phones or () if labels == "phones" else tuple(row.words.split()), (), table, note)
 
     if recordings is None:
-        return [(Recording(table.parent / row.audio, Path(row.id), row.channel), transcript(row)) for row in rows]
+        return [(Recording(table.parent / row.audio, name_of(row.id), row.channel), transcript(row)) for row in rows]
     missing = "no row of its name among the ids and recordings"
     row_of = _rows_by_recording(table, rows)
     return [

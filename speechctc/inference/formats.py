@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TextIO
 from speechctc.audio import sound_file
 from speechctc.audio.eaf_text import eaf_text
 from speechctc.errors import InputError
-from speechctc.inference.label_formats import audacity_text, emu_text, par_text
+from speechctc.inference.label_formats import audacity_text, emu_text, one_field, one_token, par_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 
@@ -67,11 +67,12 @@ def row(form: Format, source: Source, segment: Segment, score: float | None = No
     phone, start, end = segment.phone, round(segment.start, 4), round(segment.end, 4)
     confidence = f"{segment.confidence:.4f}"
     if form == "ctm":
-        return f"{source.id} {source.channel or 1} {start:.4f} {end - start:.4f} {phone} {confidence}\n"
+        id, phone = one_token(source.id), one_token(phone)
+        return f"{id} {source.channel or 1} {start:.4f} {end - start:.4f} {phone} {confidence}\n"
     fields = (source.file, f"{start:.4f}", f"{end:.4f}", phone, confidence)
     if form == "csv":
         return _csv(fields if score is None else (*fields, f"{score:.4f}"))
-    return "\t".join((_one_field(source.file), *fields[1:])) + "\n"
+    return "\t".join(map(one_field, fields)) + "\n"
 
 
 def _csv(fields: Iterable[str]) -> str:
@@ -81,24 +82,19 @@ def _csv(fields: Iterable[str]) -> str:
     return line.getvalue()
 
 
-def _one_field(text: str) -> str:
-    """Replace tabs and line ends, which TSV cannot hold."""
-    return " ".join(text.splitlines()).replace("\t", " ")
-
-
 def lines(form: Format, source: Source, result: Recognition, named: bool = False) -> Iterator[str]:
     """Yield the lines of a result in text, CTM, TSV or CSV, without the header; `named` text begins with the file."""
     if form != "text":
         if result.score is not None and form != "csv":
             sign = ";;" if form == "ctm" else "#"
-            yield f"{sign} {_one_field(source.file)}: log probability {result.score:.4f} per phone\n"
+            yield f"{sign} {one_field(source.file)}: log probability {result.score:.4f} per phone\n"
         yield from (row(form, source, segment, result.score) for segment in result.segments)
     elif result.score is None:
-        yield (_one_field(source.file) + "\t" if named else "") + " ".join(result.phones) + "\n"
+        yield (one_field(source.file) + "\t" if named else "") + " ".join(map(one_token, result.phones)) + "\n"
     else:
-        yield f"{_one_field(source.file)}: log probability {result.score:.4f} per phone\n"
+        yield f"{one_field(source.file)}: log probability {result.score:.4f} per phone\n"
         for segment in result.segments:
-            yield f"{segment.start:9.3f} {segment.end:9.3f}  {segment.phone:<6} {segment.confidence:.2f}\n"
+            yield f"{segment.start:9.3f} {segment.end:9.3f}  {one_field(segment.phone):<6} {segment.confidence:.2f}\n"
 
 
 def textgrid(result: Recognition) -> str:

@@ -14,9 +14,19 @@ MAIN = ("phones", "words")
 """Tiers of labels; others have a value for each phone."""
 
 
+def one_field(text: str) -> str:
+    """Return a text on one line without tabs, for formats that cannot hold them."""
+    return " ".join(text.splitlines()).replace("\t", " ")
+
+
+def one_token(text: str) -> str:
+    """Return a text without white space, for formats whose fields are separated by it; never an empty one."""
+    return "_".join(text.split()) or "_"
+
+
 def audacity_text(tiers: Tiers) -> str:
     """Return the phones as a label track of Audacity: start and end in seconds and the label, separated by tabs."""
-    return "".join(f"{start:.6f}\t{end:.6f}\t{label}\n" for start, end, label in tiers["phones"])
+    return "".join(f"{start:.6f}\t{end:.6f}\t{one_field(label)}\n" for start, end, label in tiers["phones"])
 
 
 def emu_text(tiers: Tiers, audio: Path, rate: int, seconds: float) -> str:
@@ -49,12 +59,12 @@ def par_text(tiers: Tiers, rate: int, channels: int) -> str:
     """
     words = sorted(tiers.get("words", ()))
     head = ["LHD: Partitur 1.3", "REP: unknown", "SNB: 2", f"SAM: {rate}", "SBF: 01", "SSB: 16", f"NCH: {channels}"]
-    lines = [*head, "SPN: unknown", "LBD:", *(f"ORT: {k} {word.label}" for k, word in enumerate(words))]
+    lines = [*head, "SPN: unknown", "LBD:", *(f"ORT: {k} {one_token(word.label)}" for k, word in enumerate(words))]
     for start, end, label in tiers["phones"]:
         middle = (start + end) / 2
         word = next((k for k, each in enumerate(words) if each.start <= middle < each.end), -1)
         first, last = round(start * rate), round(end * rate)
-        lines.append(f"MAU: {first} {max(last - first - 1, 0)} {word} {label}")
+        lines.append(f"MAU: {first} {max(last - first - 1, 0)} {word} {one_token(label)}")
     return "\n".join(lines) + "\n"
 
 

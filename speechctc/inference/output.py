@@ -11,7 +11,8 @@ from pathlib import Path
 from speechctc.audio.recordings import Recording, ids
 from speechctc.errors import InputError
 from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Format, Source
-from speechctc.storage import written
+from speechctc.storage import links, written
+from speechctc.storage.files import is_special
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
     Raises
     ------
     InputError
-        Several TextGrids for one file, two results of the same name, a folder without permission to write, or files
-        that a person made or changed.
+        Several TextGrids for one file, two results of the same name, a folder without permission to write, files that
+        a person made or changed, or links below the folder.
     """
     if options.folder is None:
         if options.also:
@@ -160,6 +161,10 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
             raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
     _check_folder(options.folder)
     _check_letter_case(owner, options.folder)
+    for below in {each.name.parent for each in recordings}:
+        links.refuse_links_below(options.folder, below)
+    if odd := next((file for file in owner if is_special(file)), None):
+        raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
     if not options.skip_existing:
         advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
         written.refuse_changed(owner, options.overwrite, advice)

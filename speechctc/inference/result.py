@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,7 +113,7 @@ class Recognition:
         """
         text = textgrid_text(self.seconds, self.tiers())
         if path is not None:
-            if Path(path).exists() and not overwrite:
+            if os.path.lexists(path) and not overwrite:
                 raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")
             files.write_text(Path(path), text)
         return text

@@ -40,6 +40,14 @@ e ø  ɘ ɵ  ɤ o
 a ɶ  . .  ɑ ɒ
 """
 _APPROXIMATIONS = {"ɫ": "l", "ʍ": "w̥"}  # symbols that the tables do not have
+_OTHER = "wʍɥɧɫɺʜʢ"
+_SIGNS = {  # combining ones first
+    "above and below": "\u0303\u0325\u030a\u032c\u0329\u032f\u031a\u0308\u033d\u0324\u0330\u033c\u032a\u033a\u033b"
+    "\u0339\u031c\u031f\u0320\u031d\u031e\u0318\u0319\u0334\u0361",
+    "after": "ʰʱʷʲˠˤⁿˡʼ˞",
+    "length and stress": "ːˑ\u0306ˈˌ.‿",
+    "tone": "˥˦˧˨˩\u030b\u0301\u0304\u0300\u030f\u030c\u0302ꜜꜛ↗↘",
+}
 _STRESS = "ˈˌ'."
 _MANNERS = {  # closeness; whether it is nasal, lateral, rhotic, sibilant
     "plosive": (6, 0, 0, 0, 0),
@@ -123,6 +131,21 @@ def _table() -> dict[str, Sound]:
 
 
 SOUNDS = _table()
+
+
+def chart() -> list[tuple[str, tuple[str, ...]]]:
+    """Return the symbols of the chart of the International Phonetic Association in rows: a name, and what is in it."""
+    rows = [line.split() for line in _CONSONANTS.strip().splitlines()]
+    rows += [[height, *line.split()] for height, line in zip(_HEIGHTS, _VOWELS.strip().splitlines(), strict=True)]
+    named = {"lateral-fr": "lateral fricative", "glide": "approximant", "rhotic": "rhotic approximant"}
+    found = [
+        (named.get(name, name), tuple(dict.fromkeys(each for each in cells if each != "."))) for name, *cells in rows
+    ]
+    return (
+        found[:12] + [("other", tuple(_OTHER))] + found[12:] + [(name, tuple(signs)) for name, signs in _SIGNS.items()]
+    )
+
+
 _MARKS = {
     "\u0303": {"nasal": True},
     "\u0325": {"voiced": False},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file, stream
 from speechctc.errors import InputError
+from speechctc.storage import files
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -146,7 +147,7 @@ def write_tier(path: Path, segments: Sequence[Segment]) -> None:
         for value in (segment.phone, f"{segment.confidence:.2f}"):
             ElementTree.SubElement(span, "v").text = value
     ElementTree.indent(root, "  ")
-    path.write_bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+    files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from speechctc.errors import InputError
+from speechctc.storage import files
 
 
 def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:
@@ -20,11 +21,11 @@ def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:
 
         recogniser = Recogniser.load(Path(model.strip() or "english"))
         written = choose_symbols(recogniser.phones, symbols).written
-        Path(grid).write_text(recogniser.decode(Path(wav)).renamed(written).to_textgrid(), encoding="utf-8")
+        files.write_text(Path(grid), recogniser.decode(Path(wav)).renamed(written).to_textgrid())
     except InputError as reason:
-        Path(error).write_text(str(reason), encoding="utf-8")
+        files.write_text(Path(error), str(reason))
     except Exception as reason:
-        Path(error).write_text(f"{type(reason).__name__}: {reason}", encoding="utf-8")
+        files.write_text(Path(error), f"{type(reason).__name__}: {reason}")
 
 
 if __name__ == "__main__":

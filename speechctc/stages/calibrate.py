@@ -14,6 +14,7 @@ from speechctc.inference.calibration import Calibration, cross_validated, expect
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.progress import Reporter
+from speechctc.stages.own_model import make_own, own_folder
 from speechctc.stages.split_scoring import score_split
 from speechctc.stages.utterance_sound import sound_of
 from speechctc.storage import files
@@ -24,7 +25,7 @@ FEWEST = 50  # phones, to estimate two numbers from
 def calibrate(
     model: Path | None, reporter: Reporter, split: str = "dev", overrides: Sequence[str] = (), device: str = "auto"
 ) -> Calibration:
-    """Estimate a model's calibration on a split and write it into the checkpoint's folder.
+    """Estimate a model's calibration on a split and write it into the checkpoint's folder, or the user's own copy.
 
     Parameters
     ----------
@@ -44,6 +45,7 @@ def calibrate(
         There is no such model, the split has too few phones, or training saved another model there meanwhile.
     """
     folder = find_checkpoint(model)
+    own = own_folder(folder)
     weights = _stamp(folder)
     recogniser = Recogniser.load(folder, device).uncalibrated()
     scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
@@ -67,7 +69,8 @@ def calibrate(
     )
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
-    calibration.save(folder)
+    make_own(folder, own, reporter)
+    calibration.save(own)
     return calibration
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ def check_out(out: Path, overwrite: bool = False) -> None:
     InputError
         `out` exists and must not be replaced.
     """
-    if not out.exists():
+    if not os.path.lexists(out):
         return
     if not overwrite:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")

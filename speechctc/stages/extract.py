@@ -30,7 +30,7 @@ from speechctc.progress import Reporter
 from speechctc.stages.extract_work import extracted
 from speechctc.stages.realign import realign
 from speechctc.stages.shard_plan import ShardPlan, plan_split, source_digest
-from speechctc.storage import files
+from speechctc.storage import files, links
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     ------
     InputError
         There is no corpus, nothing in its training split can be used, or ``data.dir`` holds features made with
-        another config.
+        another config, or a link in the place of a split.
     """
     began = time.monotonic()
     corpus = read_corpus(config.corpus)
@@ -81,6 +81,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     phones = corpus.inventory()
     if model is not None:
         corpus = realign(corpus, config, model, reporter)
+    for split in corpus.splits:
+        links.refuse_linked_folder(config.data.dir / split)
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
     for plan in (plan for split in plans.values() for plan in split):
         _refuse_other_config(plan)

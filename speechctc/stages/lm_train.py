@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from speechctc.decoding.kneser_ney import estimate
@@ -20,7 +21,7 @@ def check_free(out: Path) -> None:
     InputError
         Something is at `out`.
     """
-    if out.exists():
+    if os.path.lexists(out):
         raise InputError(f"{out}: exists already", "name another with --out")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +96,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     InputError
         The folder has no recordings, `out` exists, or a setting will not do.
     """
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):
         raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")
     found = _divided(survey(folder, settings))
     name = shlex.quote(str(folder))
@@ -206,6 +207,6 @@ def _free_name(folder: Path) -> Path:
     for number in range(1, 1000):
         name = stem if number == 1 else f"{stem}-{number}"
         taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
-        if not any(path.exists() for path in taken):
+        if not any(os.path.lexists(path) for path in taken):
             return taken[0]
     raise InputError(f"{stem}.yaml: exists, as do {stem}-2 to {stem}-999", "give another name with --out")

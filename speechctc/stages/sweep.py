@@ -18,7 +18,7 @@ from speechctc.errors import InputError
 from speechctc.listing import columns
 from speechctc.progress import Reporter
 from speechctc.stopping import OWN_GROUP, STOP, stop_requests
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run, point_latest
 
@@ -162,10 +162,11 @@ def _folder_name(settings: Sequence[str]) -> str:
 
 def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
     trial.run.parent.mkdir(parents=True, exist_ok=True)
+    links.refuse_linked_folder(trial.run)
     threads = str(max((os.cpu_count() or 1) // jobs, 1))
     command = [sys.executable, "-m", "speechctc.cli.trial", "train", "--config", config]
     command += ["--run", str(trial.run), "--resume"]
-    with open(_log(trial), "ab") as log:
+    with os.fdopen(links.open_plain(_log(trial), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
         return subprocess.Popen(
             [*command, *common, *trial.settings],
             stdin=subprocess.PIPE,  # the system closes it when this process ends, even by a kill

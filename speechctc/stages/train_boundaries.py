@@ -27,6 +27,7 @@ from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
 from speechctc.progress import Reporter
+from speechctc.stages.own_model import make_own, own_folder
 from speechctc.stages.utterance_sound import sound_of
 from speechctc.storage import files
 
@@ -41,6 +42,8 @@ def train_boundaries(
     fresh: bool = False,
 ) -> str:
     """Train on the training split of a corpus, compare on dev, and write the model into the checkpoint's folder.
+
+    That of the bundled model is the user's own copy.
 
     It is written if on dev its boundaries are not worse than those of the boundary model that it replaces, nor than
     those between the net's spikes.
@@ -65,13 +68,11 @@ def train_boundaries(
     Raises
     ------
     InputError
-        There is no such model or it is the bundled one, the corpus has no times, or the boundaries of dev become
+        There is no such model, the corpus has no times, or the boundaries of dev become
         worse: nothing is saved.
     """
     folder = find_checkpoint(model)
-    if folder.resolve() == BUILT_IN.resolve():
-        fix = f"copy it with speechctc export mine --model {BUILT_IN.name}, and give --model mine"
-        raise InputError("the bundled model is part of the installation and is not changed", fix)
+    own = own_folder(folder)
     recogniser = Recogniser.load(folder, "cpu")
     config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
     corpus = read_corpus(config.corpus)
@@ -86,7 +87,8 @@ def train_boundaries(
     further = start is not None and start.rate == rate
     trained = BoundaryModel(_trained(start if further else None, examples, reporter), rate)
     note = _compared(recogniser, corpus.splits["dev"], trained)
-    files.write_file(folder / FILE, trained.save)
+    make_own(folder, own, reporter)
+    files.write_file(own / FILE, trained.save)
     return f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times{note}"
 
 

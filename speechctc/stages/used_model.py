@@ -31,6 +31,8 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
         why = "no --model and no run here: using the bundled small English model"
         return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
     why = " (the latest run, as no --model was given)" if model is None else ""
+    if model == Path(checkpoint.BUILT_IN.name) and folder != checkpoint.BUILT_IN:
+        why = " (in this folder; not the bundled model)"
     return folder, f"using {_short(folder)}{why}" + (f": {facts}" if facts else "")
 
 

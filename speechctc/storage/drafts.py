@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from speechctc.storage.locks import try_lock
+from speechctc.storage.locks import is_free, try_lock
 
 _NAME = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 PATIENCE = 600.0
@@ -96,7 +96,7 @@ def tidy(folder: Path, patience: float = 0.0) -> None:
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = _NAME.fullmatch(entry.name)
-        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and _is_free(entry):
+        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and is_free(entry):
             _remove(entry)
 
 
@@ -121,18 +121,6 @@ def _changed(path: Path) -> float:
         return path.lstat().st_mtime
     except OSError:  # removed meanwhile
         return 0.0
-
-
-def _is_free(path: Path) -> bool:
-    """Return whether no process holds a draft; False if that is not known."""
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    except OSError:
-        return False
-    try:
-        return try_lock(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove(path: Path) -> None:

@@ -37,7 +37,7 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     OSError
         From the disk; `path` is then unchanged.
     """
-    if _is_special(path):
+    if is_special(path):
         write(path)
         return
     with draft_file(path) as draft:
@@ -210,10 +210,11 @@ def _identity(path: Path) -> tuple[object, ...]:
     return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
-def _is_special(path: Path) -> bool:
-    """Return whether a path is a device, a pipe, or the name of an open file."""
-    named = path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc")
-    return named or (path.exists() and not path.is_file() and not path.is_dir())
+def is_special(path: Path) -> bool:
+    """Return whether a path is a device, a pipe, or the name of an open file; a link to one elsewhere is not."""
+    if path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc"):
+        return True
+    return not path.is_symlink() and path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _commit_all(folder: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 if sys.platform == "win32":
     import msvcrt
@@ -15,8 +16,8 @@ if sys.platform == "win32":
     # last place that its C library can lock.
     _PLACE = 2**31 - 2
 
-    def try_lock(handle: int) -> bool:
-        """Lock an open file; return False if another process holds it, or the file system has no locks."""
+    def try_lock(handle: int) -> bool | None:
+        """Lock an open file; return False if another process holds it."""
         return _at_place(handle, msvcrt.LK_NBLCK)
 
     def _wait_for(handle: int) -> None:
@@ -40,12 +41,14 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def try_lock(handle: int) -> bool:
-        """Lock an open file; return False if another process holds it, or the file system has no locks."""
+    def try_lock(handle: int) -> bool | None:
+        """Lock an open file or folder; return False if another process holds it, None if the system has no locks."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return False
+        except OSError:
+            return None
         return True
 
     def _wait_for(handle: int) -> None:
@@ -63,3 +66,15 @@ def locked(handle: int) -> Iterator[None]:
         yield
     finally:
         _unlock(handle)
+
+
+def is_free(path: Path) -> bool | None:
+    """Return whether no process holds a file or a folder; None if that is not known. No link is followed."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    try:
+        return try_lock(handle)
+    finally:
+        os.close(handle)

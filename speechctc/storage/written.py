@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 from speechctc.errors import InputError
 from speechctc.listing import some
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.storage.drafts import draft_file
 
 RECORD = ".speechctc-written"
@@ -27,11 +27,13 @@ NAMED = 3  # files that an error names; the others are counted
 
 
 def changed(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that exist with other content than speechctc wrote."""
+    """Return the files that exist with other content than speechctc wrote; links are among them."""
     records: dict[Path, set[tuple[str, bytes]]] = {}
     found = []
     for path in paths:
-        if not path.exists() or _is_special(path):
+        if path.is_symlink():
+            found.append(path)
+        if path.is_symlink() or not path.exists() or files.is_special(path):
             continue
         if path.parent not in records:
             records[path.parent] = _read_record(path.parent)
@@ -47,18 +49,24 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
     ----------
     paths : iterable of Path
     overwrite : bool
-        The user allows it; then only folders are refused.
+        The user allows it; then only folders are refused. A link is replaced itself, never what it leads to.
     advice : str
         What else can be done; appended to the message.
 
     Raises
     ------
     InputError
-        Some files were not written by speechctc, or were changed since then.
+        Some files were not written by speechctc, or were changed since then, or are links; or the folder's record is.
     """
-    found = [path for path in changed(paths) if path.is_dir() or not overwrite]
+    paths = [path for path in paths if not files.is_special(path)]
+    for place in {path.parent for path in paths}:
+        links.refuse_odd(place / RECORD)
+    found = [path for path in changed(paths) if not overwrite or (path.is_dir() and not path.is_symlink())]
     if not found:
         return
+    if link := next((path for path in found if path.is_symlink()), None):
+        fix = "remove it, write to another place, or give --overwrite to replace the link itself by a file"
+        raise InputError(f"{link}: a link, and no link is followed to write a file", fix)
     if folder := next((path for path in found if path.is_dir()), None):
         raise InputError(f"{folder}: a folder, where a file is to be written", "name another file")
     one = len(found) == 1
@@ -94,10 +102,9 @@ def write_bytes(path: Path, content: bytes, overwrite: bool = False) -> None:
         The file was changed since it was written; see `refuse_changed`.
     """
     refuse_changed([path], overwrite)
-    if _is_special(path):
+    if files.is_special(path):
         path.write_bytes(content)
         return
-    path = path.resolve() if path.is_symlink() else path
     with draft_file(path) as draft:
         draft.write_bytes(content)
         _put_in_place(draft, path, overwrite)
@@ -115,11 +122,10 @@ def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
         The file was changed since it was written; if this is found only on leaving, the new file has another name.
     """
     refuse_changed([path], overwrite)
-    if _is_special(path):
+    if files.is_special(path):
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield file
         return
-    path = path.resolve() if path.is_symlink() else path
     with draft_file(path) as draft:
         with open(draft, "w", encoding="utf-8", newline="") as file:
             try:
@@ -136,11 +142,12 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     try:
         refuse_changed([path], overwrite)
     except InputError as error:
-        kept = next(name for k in count(1) if not (name := path.with_name(f"{path.stem}.new{k}{path.suffix}")).exists())
+        names = (path.with_name(f"{path.stem}.new{k}{path.suffix}") for k in count(1))
+        kept = next(name for name in names if not os.path.lexists(name))
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
     line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
-    record = os.open(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    record = links.open_plain(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(record, line)
     finally:
@@ -163,6 +170,8 @@ def _read_record(folder: Path) -> set[tuple[str, bytes]]:
     key = os.path.abspath(folder)
     known = _records.pop(key, None)
     try:
+        if (folder / RECORD).is_symlink():  # it may be a stranger's
+            return set()
         with open(folder / RECORD, "rb") as file:
             status = os.fstat(file.fileno())
             its = (status.st_dev, status.st_ino)
@@ -198,8 +207,3 @@ def _digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _is_special(path: Path) -> bool:
-    """Return whether a path is a pipe or a device, where nothing is replaced."""
-    return path.exists() and not path.is_file() and not path.is_dir()

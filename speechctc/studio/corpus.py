@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.opening import for_soundfile
 from speechctc.storage import files
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone
@@ -43,7 +45,8 @@ class Corrections:
     pieces, phones, checked : int
         Of the recordings to train on; `checked`: phones that a person chose or confirmed.
     seconds : float
-    labels : set of str
+    labels : Counter of str
+        In how many recordings to train on each label is.
     speakers : set of str
         Folders of the recordings.
     """
@@ -54,23 +57,23 @@ class Corrections:
     phones: int = 0
     checked: int = 0
     seconds: float = 0.0
-    labels: set[str] = field(default_factory=set)
+    labels: Counter[str] = field(default_factory=Counter)
     speakers: set[str] = field(default_factory=set)
 
 
 def choose_held_out(
-    names: Collection[str], whole: Collection[str], before: Collection[str], trained: Collection[str]
+    labels: Mapping[str, Collection[str]], whole: Collection[str], before: Collection[str], trained: Collection[str]
 ) -> list[str]:
     """Return the recordings to score on: those held out before, and some of the new ones up to a fifth of all.
 
     Only a recording of which a person has seen to every phone is held out: labels that the old model wrote and nobody
-    checked would make that model look right. One that a model of the studio was trained on is never held out, and one
-    held out is never trained on.
+    checked would make that model look right. Its labels must also be in the others, or no model could learn them. One
+    that a model of the studio was trained on is never held out, and one held out is never trained on.
 
     Parameters
     ----------
-    names : collection of str
-        The corrected recordings.
+    labels : mapping of str to collection of str
+        The corrected recordings, and the labels in each.
     whole : collection of str
         Those of which every phone is checked.
     before : collection of str
@@ -78,11 +81,15 @@ def choose_held_out(
     trained : collection of str
         Those that earlier rounds trained on.
     """
-    held = [name for name in names if name in before]
-    if len(names) < ENOUGH:
+    held = [name for name in labels if name in before]
+    if len(labels) < ENOUGH:
         return held
-    free = sorted((name for name in whole if name not in before and name not in trained), key=_shuffled)
-    return held + free[: max(round(SHARE * len(names)) - len(held), 0)]
+    left = Counter(label for name in labels if name not in before for label in set(labels[name]))
+    for name in sorted((name for name in whole if name not in before and name not in trained), key=_shuffled):
+        if len(held) < round(SHARE * len(labels)) and all(left[label] > 1 for label in labels[name]):
+            held.append(name)
+            left.subtract(set(labels[name]))
+    return held
 
 
 def write_corpus(documents: Mapping[str, Document], held_out: Collection[str], root: Path) -> Corrections:
@@ -146,7 +153,7 @@ def _write(piece: Piece, sound: Sound, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     first, last = round(piece.start * sound.rate), round(piece.end * sound.rate)
     samples = np.clip(sound.read(first, min(last, sound.frames)), -1, 1)
-    soundfile.write(stem.with_name(stem.name + ".wav"), samples, sound.rate, "PCM_16")
+    soundfile.write(for_soundfile(stem.with_name(f"{stem.name}.wav")), samples, sound.rate, "PCM_16", format="WAV")
     seconds = len(samples) / sound.rate
     times = [
         (max(phone.start - piece.start, 0.0), min(phone.end - piece.start, seconds), phone.label)
@@ -163,7 +170,7 @@ def _count(found: Corrections, name: str, parts: Sequence[Piece]) -> None:
     found.phones += len(phones)
     found.checked += sum(phone.checked for phone in phones)
     found.seconds += sum(piece.end - piece.start for piece in parts)
-    found.labels |= {phone.label for phone in phones}
+    found.labels.update({phone.label for phone in phones})
     found.speakers.add(Path(name).parent.as_posix())
 
 

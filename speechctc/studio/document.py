@@ -248,6 +248,8 @@ class Document:
     def write_grid(self) -> None:
         """Write the TextGrid, if it lacks saved changes; a copy is kept of one that the studio did not write.
 
+        A link gives way to a file; what it leads to stays as it is.
+
         Raises
         ------
         Conflict
@@ -278,7 +280,7 @@ class Document:
                     self._history.wrote.add(new)
                 if not is_ours:
                     grids.keep_copy(self.grid_path)
-                files.write_text(self.grid_path.resolve(), text)
+                files.write_text(self.grid_path, text)
                 self._seen = self._on_disk()
 
 

@@ -15,6 +15,7 @@ from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, 
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Document
+from speechctc.studio.folder import readable
 
 PIECE = 1 << 20  # bytes of a recording to copy at a time
 
@@ -38,9 +39,9 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
         text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
     else:
         in_table = form not in ONE_RECORDING and form != "html"
-        source = Source(name if in_table else str(document.recording), Path(name).stem.replace(" ", "_"))
+        source = Source(name if in_table else str(document.recording), Path(name).stem)
         text = whole(form, source, result)
-    return file, text.encode("utf-8")
+    return file, text.encode("utf-8", "backslashreplace")
 
 
 def _intervals(tier: Tier) -> list[Interval]:
@@ -69,17 +70,18 @@ def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         table = [header("csv")]
         for name, document in documents.items():
-            with archive.open(zipfile.ZipInfo.from_file(recordings[name], name), "w", force_zip64=True) as entry:
+            about = zipfile.ZipInfo.from_file(recordings[name], name, strict_timestamps=False)
+            with archive.open(about, "w", force_zip64=True) as entry:
                 with open(recordings[name], "rb") as file:
                     while piece := file.read(PIECE):
                         entry.write(piece)
                         yield out.take()
             if document is not None and document.phones:
-                grid = Path(name).with_name(document.grid_path.name).as_posix()
+                grid = Path(name).with_name(readable(document.grid_path.name)).as_posix()
                 archive.writestr(grid, document.text().encode("utf-8"), zipfile.ZIP_DEFLATED)
                 table += [row("csv", Source(name, ""), each) for each in recognition(name, document).segments]
             yield out.take()
-        archive.writestr("phones.csv", "".join(table).encode("utf-8"), zipfile.ZIP_DEFLATED)
+        archive.writestr("phones.csv", "".join(table).encode("utf-8", "backslashreplace"), zipfile.ZIP_DEFLATED)
     yield out.take()
 
 

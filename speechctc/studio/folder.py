@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict, defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,11 @@ OPEN = 8  # documents and sounds that stay in memory
 SOON = 0.4  # seconds after a change in which further ones join the same writing of the TextGrid
 
 
+def readable(name: str) -> str:
+    r"""Return the name of a file with bytes that are not UTF-8 as text: ``caf\xe9.wav``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 class NoSuchRecording(Exception):
     """A request names a recording that the folder does not have."""
 
@@ -36,7 +42,8 @@ class Folder:
     Attributes
     ----------
     recordings : dict of str to Path
-        By name: the path relative to the folder, with slashes. Nothing else is read or written for a request.
+        By name: the path relative to the folder, with slashes, `readable`. Nothing else is read or written for a
+        request.
     notes : list of str
         Files that look like sound and are not shown, and why.
 
@@ -66,7 +73,12 @@ class Folder:
         """Find the recordings of the folder, and learn their states in the background."""
         inside = self.path.resolve()
         found = find_recordings([self.path])
-        recordings = {each.path.relative_to(self.path).as_posix(): each.path for each in found}
+        recordings: dict[str, Path] = {}
+        for each in found:
+            name = readable(each.path.relative_to(self.path).as_posix())
+            while name in recordings:  # another file has the name that this one is shown by
+                name += "'"
+            recordings[name] = each.path
         self._own_names = {each.path for each in found if each.name.name == each.path.name}
         away = {name: path for name, path in recordings.items() if not path.resolve().is_relative_to(inside)}
         self.notes = left_out([self.path])
@@ -152,10 +164,10 @@ class Folder:
         try:
             document.write_grid()
             self.problems.pop(name, None)
-        except (InputError, OSError) as error:
-            self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
         except Conflict:
             pass  # another program changed the journal; the next request reads it
+        except Exception as error:  # in a thread, where nobody hears of it: whatever it is, the page says it
+            self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
         self._rows[name] = self._row(document)
 
     def put_recognised(self, name: str, result: Recognition) -> None:
@@ -185,7 +197,7 @@ class Folder:
             "seconds": document.seconds,
             "state": document.state,
             "phones": len(phones),
-            "checked": sum(phone.checked for phone in phones),
+            "checked": len(phones) if document.by_hand else sum(phone.checked for phone in phones),
             "whole": document.is_whole,
             "confidence": sum(unsure) / len(unsure) if unsure else None,
             "lowest": min(unsure, default=None),

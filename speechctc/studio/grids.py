@@ -14,14 +14,16 @@ from pathlib import Path
 
 from speechctc.audio.textgrid_text import long_text
 from speechctc.audio.textgrids import read_tiers
-from speechctc.audio.tiers import Entry, Tier, choose_tier, tier_key
+from speechctc.audio.tiers import Entry, Tier, in_order, tier_key
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.phones.labels import nfc
 from speechctc.studio.phones import DIGITS, Phone
 
 PHONES, CONFIDENCE = "phones", "confidence"
 COPY = ".original"  # ending of the copy of a TextGrid that is replaced
-_RANKED = re.compile(r"alternative (\d+)")
+_RANKED = re.compile(r"alternative ([1-9][0-9]{0,3})")
+_CONFIDENCE = re.compile(r"[01]\.[0-9]{2}")
+_ALTERNATIVE = re.compile(r"\S+ [01]\.[0-9]{2}")
 _CLOSE = 0.0002  # seconds between the same interval of two tiers
 
 
@@ -37,26 +39,26 @@ class Grid:
         With the confidences and alternatives of the tiers that `speechctc decode` writes.
     tiers : list of Tier
         All tiers in the order of the file; those that are written anew have no entries here.
+    own : dict of int to int
+        The places in `tiers` of those: of the phones (0), their confidences (-1), and their alternatives by rank.
     """
 
     name: str = PHONES
     phones: list[Phone] = field(default_factory=list)
     tiers: list[Tier] = field(default_factory=lambda: [Tier(PHONES, False, []), Tier(CONFIDENCE, False, [])])
+    own: dict[int, int] = field(default_factory=lambda: {0: 0, 1: -1})
 
     @property
     def others(self) -> list[Tier]:
         """Return the tiers that are kept as they are."""
-        return [tier for tier in self.tiers if not _is_own(tier, self.name)]
+        return [tier for place, tier in enumerate(self.tiers) if place not in self.own]
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
         """Return the TextGrid with these phones, in Praat's long text format."""
         ends = [entry.end for tier in self.others for entry in tier.entries]
         end = max([seconds, *ends, *(phone.end for phone in phones[-1:])])
-        return long_text(end, [self._with_phones(tier, phones) for tier in self.tiers])
-
-    def _with_phones(self, tier: Tier, phones: Sequence[Phone]) -> Tier:
-        own = _is_own(tier, self.name)
-        return tier._replace(entries=_own_entries(tier.name, self.name, phones)) if own else tier
+        new = {place: _own_entries(what, phones) for place, what in self.own.items()}
+        return long_text(end, [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)])
 
 
 def read_grid(path: Path) -> Grid:
@@ -69,22 +71,49 @@ def read_grid(path: Path) -> Grid:
     InputError
         It cannot be read, or its phones overlap.
     """
-    grid = read_tiers(path)
-    taken = {tier_key(tier.name) for tier in grid.tiers}
-    names = {tier_key(tier.name): tier.name for tier in reversed(grid.tiers) if not tier.points}
-    name = names.get(PHONES) or phone_tier([path])[0]
-    if not name:
-        name = next(free for k in count(1) if tier_key(free := PHONES if k == 1 else f"{PHONES} {k}") not in taken)
-        grid.tiers.append(Tier(name, False, []))
-    chosen = choose_tier(grid, path, name)
-    phones = [_phone(entry) for entry in chosen.entries if entry.end - entry.start > _CLOSE]
-    by_name = {tier_key(tier.name): tier for tier in grid.tiers if not tier.points}
-    confidences = _by_start(by_name.get(CONFIDENCE))
-    ranks = [by_name[key] for key in sorted(filter(_RANKED.fullmatch, by_name), key=_rank)]
-    alternatives = [_by_start(tier) for tier in ranks]
-    phones = [_with_model(phone, confidences, alternatives) for phone in phones]
-    tiers = [tier._replace(entries=[]) if _is_own(tier, chosen.name) else tier for tier in grid.tiers]
-    return Grid(chosen.name, phones, tiers)
+    tiers = list(read_tiers(path).tiers)
+    place = _place_of_phones(tiers, path)
+    phones = [_phone(each) for each in in_order(tiers[place], path).entries if each.end - each.start > _CLOSE]
+    spans = {_key(phone.start): phone.end for phone in phones}
+    own = {place: 0}
+    for k, tier in enumerate(tiers):
+        what = _written_by_decode(tier, spans)
+        if what and what not in own.values() and k != place:
+            own[k] = what
+    entries = {what: _by_start(tiers[k]) for k, what in own.items()}
+    alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
+    phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
+    kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
+    return Grid(tiers[place].name, phones, kept, own)
+
+
+def _place_of_phones(tiers: list[Tier], path: Path) -> int:
+    """Return the place of the tier of phones, which is added at the end if there is none."""
+    backwards = [(k, tier) for k, tier in reversed(list(enumerate(tiers))) if not tier.points]
+    places = {tier_key(tier.name): k for k, tier in backwards} | {tier.name: k for k, tier in backwards}
+    name = PHONES if PHONES in places else phone_tier([path])[0]
+    if name in places:
+        return places[name]
+    taken = {tier_key(tier.name) for tier in tiers}
+    free = next(free for k in count(1) if tier_key(free := PHONES if k == 1 else f"{PHONES} {k}") not in taken)
+    tiers.append(Tier(free, False, []))
+    return len(tiers) - 1
+
+
+def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
+    """Return -1 for a tier of confidences that `speechctc decode` wrote, the rank of one of alternatives, 0 for others.
+
+    A person's tier of such a name has other labels, or most of them elsewhere than the phones: it is kept as it is.
+    """
+    if tier.points:
+        return 0
+    named = -1 if tier.name == CONFIDENCE else _rank(tier.name)
+    labelled = [entry for entry in tier.entries if entry.label]
+    form = _CONFIDENCE if named < 0 else _ALTERNATIVE
+    if not named or not all(form.fullmatch(entry.label) for entry in labelled):
+        return 0
+    beside = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _CLOSE for entry in labelled)
+    return named if 2 * beside >= len(labelled) else 0
 
 
 def digest(path: Path) -> str:
@@ -93,16 +122,18 @@ def digest(path: Path) -> str:
 
 
 def keep_copy(path: Path) -> Path:
-    """Keep a second name for the content of a file that is about to be replaced; return it."""
-    path = path.resolve()
+    """Keep a second name for the content of a file that is about to be replaced, or a link as it is; return it."""
     for number in count(1):
         copy = path.with_name(f"{path.name}{COPY}{'' if number == 1 else f'-{number}'}")
-        if copy.exists():
-            if digest(copy) == digest(path):
+        if os.path.lexists(copy):
+            if not copy.is_symlink() and digest(copy) == digest(path):
                 return copy
             continue
         try:
-            os.link(path, copy)
+            if path.is_symlink():
+                os.symlink(os.readlink(path), copy)
+            else:
+                os.link(path, copy)
         except FileExistsError:
             continue
         except OSError:  # no links on this file system
@@ -111,23 +142,17 @@ def keep_copy(path: Path) -> Path:
     raise AssertionError("count has no end")
 
 
-def _is_own(tier: Tier, name: str) -> bool:
-    """Return whether a tier is written from the phones."""
-    key = tier_key(tier.name)
-    return not tier.points and (tier.name == name or key == CONFIDENCE or _RANKED.fullmatch(key) is not None)
-
-
-def _own_entries(tier: str, name: str, phones: Sequence[Phone]) -> list[Entry]:
-    if tier == name:
+def _own_entries(what: int, phones: Sequence[Phone]) -> list[Entry]:
+    """Return the entries of a tier that is written from the phones; see `Grid.own`."""
+    if what == 0:
         return [Entry(phone.start, phone.end, phone.label) for phone in phones]
-    rank = _RANKED.fullmatch(tier_key(tier))
     entries = []
     for phone in phones:
         label = ""
-        if rank is None and phone.confidence is not None:
+        if what < 0 and phone.confidence is not None:
             label = f"{phone.confidence:.2f}"
-        elif rank is not None and len(phone.alternatives) >= int(rank[1]):
-            label = "{} {:.2f}".format(*phone.alternatives[int(rank[1]) - 1])
+        elif 0 < what <= len(phone.alternatives):
+            label = "{} {:.2f}".format(*phone.alternatives[what - 1])
         entries.append(Entry(phone.start, phone.end, label))
     return entries
 
@@ -136,19 +161,24 @@ def _phone(entry: Entry) -> Phone:
     return Phone(round(max(entry.start, 0.0), DIGITS), round(entry.end, DIGITS), nfc(entry.label))
 
 
-def _by_start(tier: Tier | None) -> dict[int, Entry]:
-    """Return labelled entries by their start in steps of 0.1 ms."""
-    return {round(entry.start * 10**DIGITS): entry for entry in (tier.entries if tier else ()) if entry.label}
+def _by_start(tier: Tier) -> dict[int, Entry]:
+    """Return labelled entries by their start."""
+    return {_key(entry.start): entry for entry in tier.entries if entry.label}
 
 
-def _rank(key: str) -> int:
-    match = _RANKED.fullmatch(key)
+def _key(start: float) -> int:
+    """Return a start in steps of 0.1 ms."""
+    return round(start * 10**DIGITS)
+
+
+def _rank(name: str) -> int:
+    match = _RANKED.fullmatch(name)
     return int(match[1]) if match else 0
 
 
 def _with_model(phone: Phone, confidences: Mapping[int, Entry], alternatives: Sequence[Mapping[int, Entry]]) -> Phone:
     """Return a phone with the confidence and the alternatives that other tiers have for the same interval."""
-    key = round(phone.start * 10**DIGITS)
+    key = _key(phone.start)
 
     def text(entries: Mapping[int, Entry]) -> str:
         entry = entries.get(key)

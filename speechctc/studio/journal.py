@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.errors import InputError
+from speechctc.storage import links
 from speechctc.storage.locks import locked
 
 ENDING = ".journal"
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
 class Outdated(Exception):
@@ -41,8 +42,9 @@ class Journal:
         Raises
         ------
         InputError
-            The file cannot be read.
+            The file cannot be read, or is a link or a pipe.
         """
+        links.refuse_odd(self.path)
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -65,12 +67,14 @@ class Journal:
         ------
         Outdated
             Another process appended since `read`; nothing is written.
+        InputError
+            The file became a link meanwhile.
         OSError
             From the disk. What was written of the entries is taken back.
         """
         lines = before + to_lines(*entries)
         is_new = not self.path.exists()
-        handle = os.open(self.path, _FLAGS, 0o666)
+        handle = links.open_plain(self.path, _FLAGS)
         try:
             with locked(handle):
                 self._append(handle, lines)

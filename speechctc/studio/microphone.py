@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -13,14 +14,18 @@ from typing import Any
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
+from speechctc.audio.opening import for_soundfile
 from speechctc.errors import InputError
-from speechctc.storage.files import put_in_place
+from speechctc.storage.files import write_file
+from speechctc.storage.links import open_plain, refuse_odd
+from speechctc.storage.locks import is_free, try_lock
 from speechctc.studio.studio import WAIT, Studio
 
 ENDING = ".speechctc-recording"
 """Ending of the raw samples of a recording that is being made; those that a killed server left become recordings."""
-QUIET = 10.0  # seconds without samples after which no server is making a recording
+QUIET = 600.0  # seconds without samples after which no server is making a recording, where files have no locks
 RATES = (8000, 384000)  # Hz
 
 
@@ -36,6 +41,7 @@ class Microphone:
         self._studio = studio
         self._lock = threading.Lock()
         self._raw: Path | None = None
+        self._file = -1  # the handle of `_raw`, with a lock as long as the recording is being made
 
     def start(self, rate: int) -> dict[str, Any]:
         """Begin a recording at a rate, Hz; return its name.
@@ -51,11 +57,12 @@ class Microphone:
             if self._raw is not None:
                 raise InputError("a recording is being made in another page", "end it there first")
             stem = datetime.now().strftime("recording-%Y-%m-%d-%H%M%S")
-            names = (f"{stem}{f'-{number}' if number > 1 else ''}" for number in count(1))
             folder = self._studio.folder.path
-            free = next(name for name in names if not (folder / f"{name}.wav").exists())
-            self._raw = folder / f".{free}.{rate}{ENDING}"
-            self._raw.touch(exist_ok=False)
+            free = next(name for name in _numbered(stem) if not os.path.lexists(folder / f"{name}.wav"))
+            raw = folder / f".{free}.{rate}{ENDING}"
+            self._file = open_plain(raw, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+            try_lock(self._file)
+            self._raw = raw
         hears = bool(self._studio.engine.about)
         if hears:
             self._studio.engine.ask("live_start", rate)
@@ -75,9 +82,18 @@ class Microphone:
             if not isinstance(samples, bytes) or len(samples) % 4:
                 raise InputError("these are no samples", "open the page again")
             values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
-            with open(self._raw, "ab") as file:
-                file.write((values * 32767).astype("<i2").tobytes())
+            self._append((values * 32767).astype("<i2").tobytes())
         return {"phones": self._phones("live_block", values)}
+
+    def _append(self, samples: bytes) -> None:
+        """Write samples, whole or not at all: half of one would turn all after it into noise."""
+        before, view = os.fstat(self._file).st_size, memoryview(samples)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
 
     def stop(self) -> dict[str, Any]:
         """End the recording; return its name, and the last phones. With all of it, it is recognised once more."""
@@ -85,6 +101,7 @@ class Microphone:
             if self._raw is None:
                 raise InputError("no recording is being made", "begin one")
             raw, self._raw = self._raw, None
+            os.close(self._file)
             path = keep(raw)
         phones = self._phones("live_stop")
         if path is None:
@@ -103,22 +120,63 @@ class Microphone:
         return []
 
 
-def recover(folder: Path) -> list[Path]:
-    """Turn what a killed server left of recordings into WAV files; return them. One being made is left alone."""
-    left = [raw for raw in sorted(folder.glob(f".*{ENDING}")) if time.time() - raw.stat().st_mtime > QUIET]
-    return [path for raw in left if (path := keep(raw)) is not None]
+def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
+    """Turn what killed servers left of recordings into WAV files; return them. One being made is left alone.
+
+    `say` is called with a line for each file of such a name that is no such recording, or cannot be kept.
+    """
+    found = []
+    for raw in sorted(folder.glob(f".*{ENDING}")):
+        try:
+            if (path := _recovered(raw)) is not None:
+                found.append(path)
+        except (InputError, OSError) as error:
+            say(f"{raw}: left as it is: {error}")
+    return found
+
+
+def _recovered(raw: Path) -> Path | None:
+    refuse_odd(raw)
+    if (free := is_free(raw)) is None:  # a system without locks
+        free = time.time() - raw.stat().st_mtime > QUIET
+    return keep(raw) if free else None
 
 
 def keep(raw: Path) -> Path | None:
-    """Turn raw samples into a WAV file; return it, or None if there are none."""
-    stem, _, rate = raw.name.removesuffix(ENDING)[1:].rpartition(".")
+    """Turn raw samples into a WAV file, under a name that is free; return it, or None if there are none.
+
+    Raises
+    ------
+    InputError
+        The name of the file has no rate of a microphone.
+    OSError
+        From the disk; the samples stay as they are.
+    """
+    stem, _, text = raw.name.removesuffix(ENDING)[1:].rpartition(".")
+    rate = int(text) if text.isdecimal() and len(text) < 10 else 0
+    if not stem or not RATES[0] <= rate <= RATES[1]:
+        raise InputError("its name has no rate of a microphone", "remove it if it is not needed")
     samples = np.fromfile(raw, "<i2", count=raw.stat().st_size // 2)
-    path = raw.with_name(f"{stem}.wav")
-    if len(samples) and not path.exists() and rate.isdecimal():
-        draft = raw.with_name(f".{stem}.draft")
-        soundfile.write(draft, samples, int(rate), "PCM_16", format="WAV")
-        put_in_place(draft, path)
-    elif len(samples):
-        return None
+    path = None
+    if len(samples):
+        names = (raw.with_name(f"{name}.wav") for name in _numbered(stem))
+        path = next(each for each in names if not os.path.lexists(each) or _is_kept(each, samples, rate))
+        if not os.path.lexists(path):  # else the server was killed when it had been kept
+            write_file(path, lambda draft: soundfile.write(for_soundfile(draft), samples, rate, "PCM_16", format="WAV"))
     os.unlink(raw)
-    return path if len(samples) else None
+    return path
+
+
+def _is_kept(path: Path, samples: NDArray[np.int16], rate: int) -> bool:
+    """Return whether a file is the WAV file of these samples."""
+    try:
+        with soundfile.SoundFile(for_soundfile(path)) as file:
+            if (file.samplerate, file.frames, file.channels) != (rate, len(samples), 1):
+                return False
+            return np.array_equal(file.read(dtype="int16"), samples)
+    except (soundfile.LibsndfileError, OSError):
+        return False
+
+
+def _numbered(stem: str) -> Iterator[str]:
+    return (f"{stem}-{number}" if number > 1 else stem for number in count(1))

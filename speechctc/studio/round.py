@@ -16,10 +16,13 @@ from types import FrameType
 from typing import Any
 
 from speechctc.errors import InputError
+from speechctc.listing import some
 from speechctc.storage import files
 
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint
+REMEDY = "correct another recording with such a label, or write the label as another, and train again"
+MOST_NAMED = 8  # labels
 
 
 class Ended(Exception):
@@ -54,7 +57,8 @@ class Round:
             self.say(state="stopped", line="stopped before there was a model")
             return
         except InputError as error:
-            self.say(state="failed", line=str(error))
+            # the remedies of other errors are for the command line
+            self.say(state="failed", line=str(error) if error.fix == REMEDY else error.what)
             return
         except Exception as error:
             self.say(
@@ -73,8 +77,9 @@ class Round:
 
         stored = without_removed(files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"])
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
-        for _ in extract(config, Reporter(quiet=True)):
-            pass
+        found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
+        if not found["dev"]:
+            raise InputError(self._why_no_dev(), REMEDY)
         self.say(state="training")
         try:
             train(config, True, Reporter(quiet=True))
@@ -82,6 +87,11 @@ class Round:
             if not (self.run / "best").exists():
                 raise Ended from None
             self.say(line="stopped early")
+
+    def _why_no_dev(self) -> str:
+        rare = self.state.get("rare", [])
+        why = f"each has a label that no other has: {some(rare, MOST_NAMED)}" if rare else "there is too little"
+        return f"no recording can be set aside to choose the best epoch, because {why}"
 
     def corpus(self) -> dict[str, Any]:
         """Return the section ``corpus`` of the config."""

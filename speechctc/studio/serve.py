@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import html
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from speechctc.errors import InputError
+from speechctc.studio.folder import readable
 
 HOST = "127.0.0.1"
 OBJECTS = 100_000  # that are made between two searches for circles of garbage
@@ -55,9 +57,10 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
     listening = listen(port)
     _answer_quickly()
-    for path in recover(folder):
+    for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say)
+    opened_files = ExitStack()
     try:
         for note in studio.folder.notes:
             say(note)
@@ -71,21 +74,41 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
         show(f"    {address}")
         say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")
         if browser:
-            import webbrowser
-
-            webbrowser.open(address)
+            open_privately(address, opened_files)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
         with suppress(KeyboardInterrupt):  # the way to end the studio
             uvicorn.Server(config).run(sockets=[listening])
     finally:
+        opened_files.close()
         studio.close()
         if studio.training.is_running():
             say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
 
 
+def open_privately(address: str, files: ExitStack) -> None:
+    """Open an address in the browser by a file that leads there, which only this user can read.
+
+    The arguments of a program can be read by all users of a machine, and this address holds a token. `files` removes
+    the file.
+    """
+    import tempfile
+    import webbrowser
+
+    folder = files.enter_context(tempfile.TemporaryDirectory(prefix="speechctc-studio-"))  # of this user alone
+    page = Path(folder) / "open.html"
+    to = html.escape(address)
+    page.write_text(
+        f'<!doctype html><meta charset="utf-8"><title>speechctc studio</title>'
+        f'<meta http-equiv="refresh" content="0; url={to}"><a href="{to}">Open the studio</a>\n',
+        encoding="utf-8",
+    )
+    page.chmod(0o600)
+    webbrowser.open(page.as_uri())
+
+
 def fragment(name: str, at: float) -> str:
     """Return the end of an address that opens a recording, at a time in seconds; ``""`` for no recording."""
-    return f"#{quote(name, safe='')}" + (f"@{at:g}" if at else "") if name else ""
+    return f"#{quote(readable(name), safe='')}" + (f"@{at:g}" if at else "") if name else ""
 
 
 def _answer_quickly() -> None:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from speechctc.errors import InputError, advice_on
 from speechctc.studio import export, tiles
 from speechctc.studio.document import Conflict, Document
-from speechctc.studio.folder import NoSuchRecording
+from speechctc.studio.folder import NoSuchRecording, readable
 from speechctc.studio.microphone import Microphone
 from speechctc.studio.studio import Studio
 
@@ -35,7 +35,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 LARGEST = 1 << 22  # bytes of a request
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")  # more digits than any recording has bytes ask for nothing
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -87,7 +87,7 @@ def guarded(answer: Callable[..., Any]) -> Answer:
 def _response(answer: Callable[..., Any], *arguments: Any) -> Response:
     """Return an answer as a response; the JSON of an hour's labels is made here, as others are served meanwhile."""
     found = answer(*arguments)
-    return found if isinstance(found, Response) else JSONResponse(found)
+    return found if isinstance(found, Response) else _Json(found)
 
 
 async def _body(request: Request) -> Any:
@@ -108,8 +108,15 @@ async def _body(request: Request) -> Any:
     return body
 
 
+class _Json(JSONResponse):
+    """An answer in JSON, in which paths may have bytes that are not UTF-8: these are escaped."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
+
+
 def _line(text: str, status: int) -> JSONResponse:
-    return JSONResponse({"error": text}, status)
+    return _Json({"error": text}, status)
 
 
 class Routes:
@@ -224,7 +231,7 @@ def _done(act: Callable[..., None], *arguments: Any) -> dict[str, Any]:
 
 
 def _download(file: str) -> dict[str, str]:
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file, safe='')}"}
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(readable(file), safe='')}"}
 
 
 def _name(request: Request) -> str:

@@ -13,7 +13,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import stream
-from speechctc.audio.opening import open_with_libsndfile
+from speechctc.audio.opening import for_soundfile, open_with_libsndfile
 from speechctc.audio.sound_file import info
 from speechctc.audio.text_mode import Mended
 from speechctc.errors import InputError
@@ -59,7 +59,7 @@ class Sound:
             if file is not None:
                 file.close()
             self._decode()
-            file = soundfile.SoundFile(self._file)
+            file = soundfile.SoundFile(for_soundfile(self._file))
         with file:
             self.rate, self.frames = int(file.samplerate), int(file.frames)
             self._is_plain = file.subtype == "PCM_16" and file.channels == 1
@@ -107,7 +107,7 @@ class Sound:
         found = np.zeros(max(stop - start, 0), dtype=np.float32)
         if last > first:
             try:
-                with soundfile.SoundFile(self._file) as file:
+                with soundfile.SoundFile(for_soundfile(self._file)) as file:
                     file.seek(first)
                     block = file.read(last - first, dtype="float32", always_2d=True)
             except (soundfile.SoundFileError, OSError) as error:
@@ -187,7 +187,7 @@ class Sound:
         """Return samples within the recording as int16; the usual files need no arithmetic for that."""
         if not self._is_plain:
             return _to_int16(self.read(start, stop))
-        with soundfile.SoundFile(self._file) as file:
+        with soundfile.SoundFile(for_soundfile(self._file)) as file:
             file.seek(start)
             return np.asarray(file.read(stop - start, dtype="int16"))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from speechctc.errors import InputError
 from speechctc.inference.formats import ENDINGS
+from speechctc.phones.articulation import chart
 from speechctc.phones.matching import ipa, is_arpabet
 from speechctc.studio.document import Document
 from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
@@ -63,6 +64,7 @@ class Studio:
             "notes": self.folder.notes,
             "model": {**self.engine.about, "problem": self.engine.problem, "rounds": self.training.models()},
             "ipa": ipa_of(self.engine.about.get("phones", ())),
+            "chart": [[name, list(symbols)] for name, symbols in chart()],
             "formats": list(ENDINGS),
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
@@ -100,7 +102,8 @@ class Studio:
         """Return the revision and all phones of a document."""
         undo, redo = document.undoable()
         phones = [phone.to_list() for phone in document.phones]
-        return {"revision": document.revision, "phones": phones, "undo": undo, "redo": redo, "state": document.state}
+        about = {"undo": undo, "redo": redo, "state": document.state, "by_hand": document.by_hand}
+        return {"revision": document.revision, "phones": phones, **about}
 
     def unknown(self, document: Document) -> list[str]:
         """Return the labels of a document that the model does not have."""

@@ -18,7 +18,7 @@ from speechctc.errors import InputError
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
 from speechctc.stopping import OWN_GROUP, STOP
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.studio.corpus import Corrections, choose_held_out, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.round import STATE
@@ -56,6 +56,7 @@ class Training:
 
     def choose(self, model: Path | None) -> None:
         """Remember the model to use when the studio is opened again, and that the rounds so far were looked at."""
+        links.refuse_linked_folder(self.folder)
         self.folder.mkdir(exist_ok=True)
         name = str(model.relative_to(self.folder)) if model is not None else ""
         files.write_json(self.folder / "studio.json", {"model": name, "round": max(self._rounds(), default=0)})
@@ -115,6 +116,7 @@ class Training:
         if len(documents) < LEAST:
             what = f"{len(documents)} corrected recordings, and training needs {LEAST}: one chooses the best epoch"
             raise InputError(what, "correct more of them")
+        links.refuse_linked_folder(self.folder)
         number = max(self._rounds(), default=0) + 1
         folder = self._round(number)
         try:
@@ -127,7 +129,8 @@ class Training:
         held_before = {name for state in before for name in state.get("test", ())}
         trained = {name for state in before for name in state.get("train", ())}
         whole = [name for name, document in documents.items() if document.is_whole]
-        held = choose_held_out(list(documents), whole, held_before, trained)
+        labels = {name: {phone.label for phone in document.phones} for name, document in documents.items()}
+        held = choose_held_out(labels, whole, held_before, trained)
         if len(held) > len(documents) - LEAST:
             held = []
         found = write_corpus(documents, held, folder / "corpus")
@@ -205,7 +208,7 @@ def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) ->
     """Return the first state of a round: what it trains on, and how."""
     advice = advise(found.seconds / 60, len(found.speakers))
     named = next((name for name, known in NAMED.items() if sorted(known) == sorted(phones)), None)
-    fits = named is not None and found.labels <= set(phones)
+    fits = named is not None and set(found.labels) <= set(phones)
     plan = {
         "state": "preparing",
         "line": "",
@@ -215,7 +218,8 @@ def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) ->
         "lr": advice.lr,
         "dev_share": advice.dev_share,
         "phones": named if fits else "found",
-        "forgotten": [] if fits else sorted(set(phones) - found.labels),
+        "forgotten": [] if fits else sorted(set(phones) - set(found.labels)),
+        "rare": sorted(label for label, count in found.labels.items() if count == 1),
         "train": found.recordings,
         "test": found.held_out,
         "facts": {

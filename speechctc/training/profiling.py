@@ -14,6 +14,8 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from speechctc.storage import files
+
 PARTS = ("data", "copy", "forward", "loss", "backward", "reduce", "optimiser")
 
 
@@ -74,8 +76,7 @@ class Profile(Clock):
             kernels = [event for event in recorded.events() if event.device_type == DeviceType.CUDA]
             busy = sum(event.self_device_time_total for event in kernels) / 1e6
         self.seconds["idle"] = max(self.seconds["wall"] - busy, 0.0)
-        trace.parent.mkdir(parents=True, exist_ok=True)
-        recorded.export_chrome_trace(str(trace))
+        files.write_file(trace, lambda draft: recorded.export_chrome_trace(str(draft)))
 
     def _edges(self) -> tuple[torch.cuda.Event, torch.cuda.Event] | None:
         if self.device.type != "cuda":

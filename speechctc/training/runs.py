@@ -25,9 +25,9 @@ from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
-from speechctc.storage import files
+from speechctc.storage import files, links
 from speechctc.storage.drafts import draft_folder
-from speechctc.storage.locks import try_lock
+from speechctc.storage.locks import is_free, try_lock
 from speechctc.training.curves_file import CurvesFile
 
 if TYPE_CHECKING:
@@ -154,21 +154,28 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for this process; the lock ends with the process, even after a crash."""
+        """Lock the folder for this process; the lock ends with the process, even after a crash.
+
+        Raises
+        ------
+        InputError
+            Another process has the lock, or something in the folder that is written to is a link.
+        """
+        for own in (self.best, self.last, self.folder / "tensorboard"):
+            links.refuse_linked_folder(own)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "lock", "w") as handle:
-            if not try_lock(handle.fileno()):
+        handle = links.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            if try_lock(handle) is False:
                 what = f"{self.folder}: another process is training in this folder"
                 raise InputError(what, "name another with --run DIR")
             yield
+        finally:
+            os.close(handle)
 
     def is_in_use(self) -> bool:
         """Return whether a process is training in the folder."""
-        try:
-            with open(self.folder / "lock", "r+") as handle:
-                return not try_lock(handle.fileno())
-        except OSError:  # no run was begun there
-            return False
+        return is_free(self.folder / "lock") is False
 
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""

@@ -95,9 +95,3 @@ def test_the_best_of_old_and_new_boundaries_is_kept(monkeypatch: pytest.MonkeyPa
     text = stage._compared(has, (), new)
     assert [line.split("median error ")[1].split()[0] for line in text.splitlines()[1:]] == ["20.0", "5.0", "4.0"]
     assert "so far" not in stage._compared(cast(Recogniser, SimpleNamespace(boundaries=None)), (), new)
-
-
-def test_the_bundled_model_is_not_changed(speechctc: Command, corpus: Path) -> None:
-    done = speechctc("train-boundaries", "--model", "english", *SETTINGS)
-    assert "the bundled model is part of the installation and is not changed" in one_line_error(done)
-    assert "speechctc export mine --model english" in done.err

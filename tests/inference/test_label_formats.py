@@ -153,3 +153,25 @@ def test_every_format_writes_every_result(tmp_path: Path) -> None:
     for form in set(ENDINGS) - {"html"}:  # which shows the recording, and needs it
         for each in (Recognition("-", 0.0, ()), Recognition("gone.wav", 1.0, (Segment("a", 0.0, 1.0, 1.0),))):
             assert isinstance(whole(form, Source(each.file, "id"), each, tmp_path / "x"), str)
+
+
+@pytest.mark.parametrize("sign", ["\t", "\n", "\r\n", "\u2028", "\x85", "\x0b"])
+def test_a_label_with_a_line_end_or_a_tab_stays_on_its_line(tmp_path: Path, sign: str) -> None:
+    """As a TextGrid may have them."""
+    label = f"a{sign}b"
+    segments = (Segment(label, 0.0, 0.5, 0.5), Segment("c", 0.5, 1.0, 0.5))
+    found = Recognition("none.wav", 1.0, segments)
+    source = Source("none.wav", f"an{sign}id", 1)
+    fields = {
+        "ctm": (None, 6, 2),
+        "tsv": ("\t", 5, 3),
+        "audacity": ("\t", 3, 2),
+        "par": (None, 5, 10),
+        "text": (None, 2, 1),
+    }
+    for form, (separator, count, lines) in fields.items():
+        text = whole(form, source, found)  # type: ignore[arg-type]
+        rows = [line.split(separator) for line in text.splitlines()]
+        assert len(rows) == lines + (form == "par") and text.count("\n") == len(rows), (form, text)
+        assert all(len(row) == count for row in rows if form != "par" or row[0] == "MAU:"), (form, text)
+        assert any("a_b" in row or "a b" in row for row in rows), (form, text)

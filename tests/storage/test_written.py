@@ -79,13 +79,39 @@ def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.new1.txt").read_text() == "phones"
 
 
-def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     written.write_text(Path(os.devnull), "lost")
     assert not Path(os.devnull).is_file() and not Path(os.devnull).with_name(written.RECORD).exists()
-    written.write_text(tmp_path / "real.txt", "one")
-    (tmp_path / "link.txt").symlink_to("real.txt")
-    written.write_text(tmp_path / "link.txt", "two", overwrite=True)
-    assert (tmp_path / "link.txt").is_symlink() and (tmp_path / "real.txt").read_text() == "two"
+
+
+@pytest.mark.parametrize("target", ["real.txt", "nowhere.txt", "folder", os.devnull])
+def test_a_link_is_refused_or_gives_way_to_a_file(tmp_path: Path, target: str) -> None:
+    """What it leads to stays as it is, or is not made."""
+    (tmp_path / "real.txt").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "link.txt"
+    link.symlink_to(target)
+    assert written.changed([link]) == [link]
+    with pytest.raises(InputError, match="a link, and no link is followed"):
+        written.write_text(link, "one")
+    assert link.is_symlink()
+    written.write_text(link, "two", overwrite=True)
+    written.write_bytes(link, b"three")
+    assert not link.is_symlink() and link.read_text() == "three"
+    assert (tmp_path / "real.txt").read_text() == "mine" and not (tmp_path / "nowhere.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_record_is_no_link_and_no_pipe(tmp_path: Path, kind: str) -> None:
+    shell, record = tmp_path / ".bashrc", tmp_path / "out" / written.RECORD
+    shell.write_text("mine")
+    record.parent.mkdir()
+    record.symlink_to(shell) if kind == "link" else os.mkfifo(record)
+    with pytest.raises(InputError, match=f"{written.RECORD}: a {kind}"):
+        written.write_text(tmp_path / "out" / "a.txt", "phones")
+    assert shell.read_text() == "mine" and os.listdir(record.parent) == [written.RECORD]
+    (tmp_path / "out" / "b.txt").write_text("b")
+    assert written.changed([tmp_path / "out" / "b.txt"]) == [tmp_path / "out" / "b.txt"]
 
 
 def _write(folder: Path, number: int) -> None:

@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from speechctc.audio.annotations import read_textgrid  # noqa: E402
 from tests.studio import page as browser  # noqa: E402
+from tests.studio.folders import write_labelled
 from tests.tiny_model import write_song  # noqa: E402
 
 pytestmark = [
@@ -102,6 +103,29 @@ def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> Non
             assert again.end() == 0
         finally:
             again.close()
+
+
+def test_keys_are_the_editors_after_a_click(tmp_path: Path, tiny_model: Path) -> None:
+    """Enter does not press a button once more; a symbol of the chart becomes the label, and a sign joins it."""
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    write_labelled(folder / "a.wav", ["a", "b"])
+    with opened(folder, str(tiny_model)) as (_, page):
+        page.wait("phones", lambda: page.session()["phones"])
+        for clicked in ("#confirm", "#list button", "#chart summary"):
+            page.click(clicked)
+            page.saved()
+            assert page.driver.execute_script("return document.activeElement.id") == "tiers", clicked
+            page.press(Keys.ENTER)
+            assert page.driver.execute_script("return document.activeElement.id") == "label", clicked
+            page.press(Keys.ESCAPE)
+        for row, label in (("plosive", "p"), ("after", "pʰ")):
+            page.click(f"#chart-rows [aria-label='{row}'] button")
+            page.saved()
+            assert page.phones()[0][2] == label
+        page.press("i", "x")
+        page.click("#chart-rows [aria-label='nasal'] button")
+        assert page.driver.execute_script("return document.getElementById('label').value") == "xm"
 
 
 @pytest.mark.shared

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
+import tgt
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.textgrid_text import long_text
 from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import Entry, Tier
 from speechctc.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -187,3 +191,102 @@ def test_a_journal_that_does_not_fit_is_said_and_left(tmp_path: Path) -> None:
     journal.write_bytes(re.sub(rb'"new": \[\[[0-9.]+', b'"new": [[-1', lines[0]))
     with pytest.raises(InputError, match="line 1: does not fit"):
         Document(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_journal_is_no_link_and_no_pipe(tmp_path: Path, kind: str) -> None:
+    """A label of another's would become a line of a file that a shell runs."""
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    shell, journal = tmp_path / ".bashrc", tmp_path / "a.wav.journal"
+    shell.write_text("mine")
+    document = Document(tmp_path / "a.wav")
+    journal.symlink_to(shell) if kind == "link" else os.mkfifo(journal)
+    with pytest.raises(InputError, match=rf"a\.wav\.journal: a {kind}"):
+        relabel(document, 0, "$(reboot)")
+    with pytest.raises(InputError, match=rf"a\.wav\.journal: a {kind}"):
+        Document(tmp_path / "a.wav")
+    assert shell.read_text() == "mine"
+
+
+def test_a_linked_textgrid_gives_way_to_a_file(tmp_path: Path) -> None:
+    """What it led to stays as it was, and the link is kept beside."""
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    (tmp_path / "theirs").mkdir()
+    real = (tmp_path / "a.TextGrid").rename(tmp_path / "theirs" / "labels.TextGrid")
+    before = real.read_bytes()
+    (tmp_path / "a.TextGrid").symlink_to(real)
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    assert real.read_bytes() == before and [path.name for path in real.parent.iterdir()] == ["labels.TextGrid"]
+    assert not (tmp_path / "a.TextGrid").is_symlink() and grid(document)[0][2] == "x"
+    assert (tmp_path / "a.TextGrid.original").readlink() == real
+
+
+MINE = {
+    "confidence": [Interval(0.0, 0.2, "sure"), Interval(0.2, 0.3, "not")],
+    "alternative 1": [Interval(0.05, 0.15, "a 0.50"), Interval(0.2, 0.3, "b 0.25")],
+    "alternative 2": [Interval(0.0, 0.1, "")],
+    "Confidence": [Interval(0.0, 0.2, "0.50")],
+}
+
+
+def test_a_persons_tiers_of_the_models_names_stay(tmp_path: Path) -> None:
+    """Other labels than `decode` writes, or elsewhere than the phones."""
+    write_labelled(
+        tmp_path / "a.wav", ["a", "b", "c"], **{name: MINE[name] for name in MINE if name != "alternative 2"}
+    )
+    before = {tier.name: tier.entries for tier in read_tiers(tmp_path / "a.TextGrid").tiers}
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    after = {tier.name: tier.entries for tier in read_tiers(tmp_path / "a.TextGrid").tiers}
+    assert after.keys() == before.keys() and grid(document)[0][2] == "x"
+    assert all(_labelled(after[name]) == _labelled(before[name]) for name in before if name != "phones")
+
+
+def _labelled(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.label]
+
+
+def test_a_second_tier_of_phones_stays(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low", "mid"])
+    tiers = [Tier("phones", False, [Entry(0.04, 0.1, "a")]), Tier("phones", False, [Entry(0.05, 0.12, "anna's")])]
+    points = Tier("phones", True, [Entry(0.07, 0.07, "a point")])
+    (tmp_path / "a.TextGrid").write_text(long_text(0.3, [points, *tiers]))
+    document = Document(tmp_path / "a.wav")
+    assert [phone.label for phone in document.phones] == ["a"]
+    relabel(document, 0, "x")
+    document.write_grid()
+    found = [[entry.label for entry in _labelled(tier.entries)] for tier in read_tiers(document.grid_path).tiers]
+    assert found == [["a point"], ["x"], ["anna's"]]
+
+
+def test_what_decode_wrote_is_still_written_anew(tmp_path: Path) -> None:
+    """Also after a boundary was moved in Praat, where confidences keep the old one."""
+    found = recognised(tmp_path / "a.wav")
+    text = found.to_textgrid()
+    (tmp_path / "a.TextGrid").write_text(text.replace(str(round(found.segments[1].end, 4)), "0.2999"))
+    document = Document(tmp_path / "a.wav")
+    assert document.grid.others == [] and document.phones[0].confidence == 0.62
+    assert document.phones[0].alternatives == (("mid", 0.25), ("high", 0.1))
+
+
+def test_an_edit_reaches_a_textgrid_with_negative_times(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    tiers = read_tiers(tmp_path / "a.TextGrid").tiers
+    early = Tier("notes", False, [Entry(-0.5, -0.1, "before"), Entry(0.0, 0.1, "then")])
+    (tmp_path / "a.TextGrid").write_text(long_text(tiers[0].entries[-1].end, [*tiers, early]))
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    assert grid(document)[0][2] == "x"
+    notes = next(tier for tier in read_tiers(document.grid_path).tiers if tier.name == "notes")
+    assert _labelled(notes.entries) == early.entries
+    outside = tgt.io.read_textgrid(str(document.grid_path))
+    assert outside.get_tier_by_name("notes").intervals[0].start_time == -0.5
+
+
+def test_tiers_that_no_textgrid_holds_are_said() -> None:
+    with pytest.raises(InputError, match="a TextGrid cannot hold these tiers"):
+        long_text(1.0, [Tier("a", False, [Entry(0.1, 1.5, "x")])])

@@ -116,11 +116,56 @@ def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
     with open(raw, "ab") as file:
         file.write(b"x")
     assert recover(tmp_path) == []
-    os.utime(raw, (time.time() - 60,) * 2)
+    os.close(microphone._file)  # as the system does when a process is killed
     (path,) = recover(tmp_path)
     samples, rate = soundfile.read(path)
     assert rate == 8000 and len(samples) == 800 and abs(samples[0] - 0.25) < 1e-4
     assert recover(tmp_path) == []
+
+
+def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) -> None:
+    """The second one is started while the first is heard nothing from."""
+    write_song(tmp_path / "a.wav", SONG)
+    block = np.full(800, 0.25, "<f4").tobytes()
+    with client_of(tmp_path) as (client, studio):
+        microphone = Microphone(studio)
+        name = microphone.start(8000)["name"]
+        microphone.block(block)
+        (raw,) = tmp_path.glob(".*speechctc-recording")
+        os.utime(raw, (time.time() - 3600,) * 2)
+        assert recover(tmp_path) == []
+        microphone.block(block)
+        assert microphone.stop()["name"] == name
+    assert soundfile.info(tmp_path / name).frames == 1600 and not list(tmp_path.glob(".*recording"))
+
+
+def test_what_is_left_of_a_recording_whose_name_is_taken_gets_another(tmp_path: Path) -> None:
+    raw = tmp_path / ".talk.16000.speechctc-recording"
+    for samples, name in ((b"\1\0" * 100, "talk.wav"), (b"\2\0" * 100, "talk-2.wav"), (b"\2\0" * 100, "talk-2.wav")):
+        raw.write_bytes(samples)
+        assert recover(tmp_path) == [tmp_path / name] and not raw.exists()
+        assert soundfile.read(tmp_path / name, dtype="int16")[0].tobytes() == samples
+
+
+def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
+    """A link to a file of the user's, which the draft of a recording once was; names without a rate; a pipe."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    write_song(folder / "a.wav", SONG)
+    (folder / ".v.draft").symlink_to(precious)
+    (folder / ".v.wav").symlink_to(precious)
+    (folder / ".v.16000.speechctc-recording").write_bytes(bytes(200))
+    odd = [f".{name}.speechctc-recording" for name in ("x.0", "x.99999999999", "x.\u0663", "x", "x.-8000", "x.8e3")]
+    for name in odd:
+        (folder / name).write_bytes(bytes(200))
+    (folder / ".l.8000.speechctc-recording").symlink_to(precious)
+    os.mkfifo(folder / ".p.8000.speechctc-recording")
+    said: list[str] = []
+    assert recover(folder, said.append) == [folder / "v.wav"]
+    assert len(said) == len(odd) + 2 and all("left as it is" in line for line in said)
+    assert precious.read_text() == "mine" and all((folder / name).exists() for name in odd)
 
 
 def test_a_port_in_use_is_said() -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import struct
 import threading
 import time
+import unicodedata
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -17,7 +21,9 @@ from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import read_textgrid
 from speechctc.errors import InputError
+from speechctc.phones.articulation import SOUNDS
 from speechctc.studio.folder import Folder
+from speechctc.studio.serve import fragment, open_privately
 from speechctc.studio.server import PAGE
 from speechctc.studio.studio import Studio
 from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
@@ -270,6 +276,85 @@ def test_export(folder: Path) -> None:
     assert sorted(packed.namelist()) == sorted([name, "ann/a b.TextGrid", "new.wav", "text.wav", "phones.csv"])
     assert packed.read("new.wav") == (folder / "new.wav").read_bytes()
     assert "x,y" in packed.read("ann/a b.TextGrid").decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "header", [f"bytes={'1' * 5000}-", f"bytes=0-{'9' * 5000}", f"bytes=-{'9' * 5000}", "bytes=١-"]
+)
+def test_a_range_that_no_recording_has(folder: Path, header: str) -> None:
+    with client_of(folder) as (client, _):
+        answer = client.get("/api/audio", params={"recording": "new.wav"}, headers={"Range": header.encode("utf-8")})
+        assert answer.status_code == 200 and answer.content[:4] == b"RIFF"
+
+
+def test_a_name_that_is_not_utf8(folder: Path) -> None:
+    """The list, the labels, the sound, the edits and the zip have it, and all others; nothing is named alike."""
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.wav"))
+    write_labelled(folder / "odd.wav", ["x", "y"])
+    (folder / "odd.wav").rename(odd)
+    (folder / "odd.TextGrid").rename(odd.with_suffix(".TextGrid"))
+    write_song(folder / r"caf\xe9.wav", SONG)
+    with client_of(folder) as (client, studio):
+        rows = client.get("/api/overview").json()["recordings"]
+        names = {row["name"] for row in rows}
+        assert names == {"ann/a b.wav", "new.wav", "text.wav", r"caf\xe9.wav", r"caf\xe9.wav'"}
+        name = next(name for name, path in studio.folder.recordings.items() if path == odd)
+        assert len(client.get("/api/recording", params={"recording": name}).json()["phones"]) == 2
+        assert client.get("/api/audio", params={"recording": name}).status_code == 200
+        assert post(client, "edit", name, revision=1, what="relabel", phone=0, label="z")[0] == 200
+        for form in studio.overview()["formats"]:
+            assert client.get("/api/export", params={"recording": name, "format": form}).status_code == 200, form
+        packed = zipfile.ZipFile(io.BytesIO(client.get("/api/zip").content))
+    assert packed.testzip() is None and names <= set(packed.namelist())
+    assert fragment(odd.name, 0).startswith("#caf")
+    assert [label.label for label in read_textgrid(odd.with_suffix(".TextGrid"), "phones")] == ["z", "y"]
+
+
+def test_a_problem_in_writing_is_never_silent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise RuntimeError("no such luck")
+
+    with client_of(folder) as (client, studio):
+        monkeypatch.setattr("speechctc.studio.grids.long_text", broken)
+        assert post(client, "edit", "ann/a b.wav", revision=1, what="relabel", phone=0, label="z")[0] == 200
+        studio.folder.settle()
+        row = next(row for row in studio.folder.rows() if row["name"] == "ann/a b.wav")
+        assert "the TextGrid is not written: no such luck; every correction is in the journal" in row["problem"]
+
+
+def test_labels_made_by_hand_count_as_checked(folder: Path) -> None:
+    """In the list, in the title and in the dialog alike."""
+    with client_of(folder) as (client, studio):
+        row = next(row for row in studio.folder.rows() if row["name"] == "ann/a b.wav")
+        assert (row["state"], row["whole"], row["checked"], row["phones"]) == ("corrected", True, 3, 3)
+        assert client.get("/api/recording", params={"recording": "ann/a b.wav"}).json()["by_hand"]
+        assert not client.get("/api/recording", params={"recording": "new.wav"}).json()["by_hand"]
+
+
+def test_the_chart_has_every_symbol(folder: Path) -> None:
+    with client_of(folder) as (client, _):
+        rows = client.get("/api/overview").json()["chart"]
+    shown = [symbol for _, symbols in rows for symbol in symbols]
+    assert (
+        len(shown) == len(set(shown)) and set(SOUNDS) <= set(shown) and "." not in {s for _, r in rows[:20] for s in r}
+    )
+    chart = "pbtdʈɖcɟkgqɢʔmɱnɳɲŋɴʙrʀⱱɾɽɸβfvθðszʃʒʂʐçʝxɣχʁħʕhɦɬɮʋɹɻjɰlɭʎʟʘǀǃǂɓɗʄɠʛʍwɥʜʢʡɕʑɺɧiyɨʉɯuɪʏʊeøɘɵɤoəɛœɜɞʌɔæɐaɶɑɒ"
+    assert set(chart) <= set(shown)
+    assert all(unicodedata.normalize("NFC", symbol) == symbol for symbol in shown if symbol not in "\u0340\u0341")
+    assert "panel.setChart(overview.chart)" in (PAGE / "main.js").read_text()
+
+
+def test_the_token_is_in_no_argument_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other users of the machine read the arguments of its programs."""
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with ExitStack() as files:
+        open_privately("http://127.0.0.1:1/?token=secret#a%20b.wav@1", files)
+        (address,) = opened
+        page = Path(unquote(address.removeprefix("file://")))
+        assert "secret" not in address and 'url=http://127.0.0.1:1/?token=secret#a%20b.wav@1"' in page.read_text()
+        assert page.stat().st_mode & 0o077 == 0 and page.parent.stat().st_mode & 0o077 == 0
+    assert not page.exists() and not page.parent.exists()
 
 
 def test_a_folder_with_nothing_to_hear(tmp_path: Path) -> None:

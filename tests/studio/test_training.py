@@ -31,14 +31,65 @@ def labelled(folder: Path, count: int) -> dict[str, Document]:
 
 def test_held_out_recordings_are_whole_and_stay_held_out() -> None:
     names = [f"r{number}" for number in range(20)]
-    assert choose_held_out(names[: ENOUGH - 1], names, [], []) == []
-    assert choose_held_out(names, [], [], []) == []
-    first = choose_held_out(names[:10], names[:10], [], [])
+
+    def labels(some: list[str]) -> dict[str, list[str]]:
+        return dict.fromkeys(some, ["a", "b"])
+
+    assert choose_held_out(labels(names[: ENOUGH - 1]), names, [], []) == []
+    assert choose_held_out(labels(names), [], [], []) == []
+    first = choose_held_out(labels(names[:10]), names[:10], [], [])
     assert len(first) == 2
     trained = [name for name in names[:10] if name not in first]
-    second = choose_held_out(names, names, first, trained)
+    second = choose_held_out(labels(names), names, first, trained)
     assert set(first) < set(second) and len(second) == 4 and not set(second) & set(trained)
-    assert sorted(choose_held_out(names[:10], names[:10], first, trained)) == sorted(first)
+    assert sorted(choose_held_out(labels(names[:10]), names[:10], first, trained)) == sorted(first)
+
+
+def test_what_is_held_out_has_no_label_of_its_own() -> None:
+    names = [f"r{number}" for number in range(20)]
+    for own in names:
+        labels = {name: ["a", f"only {name}"] if name == own else ["a", "b"] for name in names}
+        held = choose_held_out(labels, names, [], [])
+        assert len(held) == 4 and own not in held
+    assert choose_held_out({name: [name] for name in names}, names, [], []) == []
+    pairs = {name: [f"of two {number // 2}"] for number, name in enumerate(names)}
+    held = choose_held_out(pairs, names, [], [])
+    assert len(held) == 4 and len({pairs[name][0] for name in held}) == 4
+
+
+@pytest.mark.parametrize("own", range(6))
+def test_six_corrected_recordings_leave_a_dev_that_can_be_scored(tmp_path: Path, own: int) -> None:
+    """One of them has a label that the others lack: whichever it is, it is trained on."""
+    documents = {}
+    for number in range(6):
+        labels = ["a", "b", "c", "odd" if number == own else "a"]
+        write_labelled(tmp_path / f"s{number}.wav", labels, seed=number)
+        documents[f"s{number}.wav"] = Document(tmp_path / f"s{number}.wav")
+    training = Training(tmp_path)
+    training._launch = lambda folder: None  # type: ignore[method-assign]
+    training.start(documents, tmp_path / "model", SONG, 1.0)
+    values = Round(training.folder / "round-1").corpus()
+    corpus = read_corpus(parse_config({"corpus": values}, "test").corpus)
+    assert len(corpus.splits["dev"]) == len(corpus.splits["test"]) == 1 and not any(corpus.rejected.values())
+    assert "odd" in {phone for each in corpus.splits["train"] for phone in each.phones}
+
+
+def test_a_round_without_a_dev_says_what_can_be_done_in_the_page(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    for number in range(3):
+        write_labelled(folder / f"s{number}.wav", [f"x{number}", "a"], seed=number)
+    training = Training(folder)
+    monkeypatch.setattr(training, "_launch", lambda folder: None)
+    documents = {path.name: Document(path) for path in sorted(folder.glob("*.wav"))}
+    training.start(documents, (tiny_model / "best").resolve(), SONG, 1.0)
+    Round(training.folder / "round-1").go()
+    status = training.status()
+    assert status["state"] == "failed"
+    assert "each has a label that no other has: x0, x1, x2; correct another recording" in status["line"]
+    assert not any(word in status["line"] for word in ("--", "data.", "corpus.", "split"))
 
 
 @pytest.mark.parametrize(("phones", "kept"), [(["a", "b"], b"much speech"), (["a", "c"], b"little speech")])

@@ -32,6 +32,7 @@ function tell(text) {
 }
 
 async function openRecording(name, time = 0) {
+  if (name && name === session.name) focusEditor();
   if (!name || name === session.name) return;
   try {
     player.load(name);
@@ -49,7 +50,27 @@ async function openRecording(name, time = 0) {
   show(at ? Math.max(at - MARGIN, 0) : 0, scale);
   if (session.phones.length) choose(Math.max(phoneAt(at), 0));
   if (at) session.cursor = at;
+  focusEditor();
+}
+
+function focusEditor() {
   part("tiers").focus({ preventScroll: true });
+}
+
+// After a click, the keys are the editor's again, or Enter would press the same button once more; who goes by Tab stays.
+function connectFocus() {
+  let byMouse = false;
+  const giveBack = (event) => {
+    const used = event.target.closest("button, a, summary, select");
+    if (byMouse && session.name && used === document.activeElement && !used.closest("dialog")) focusEditor();
+  };
+  document.addEventListener("pointerdown", () => (byMouse = true), true);
+  document.addEventListener("keydown", () => (byMouse = false), true);
+  document.addEventListener("click", (event) => event.target.closest("select") || giveBack(event));
+  document.addEventListener("change", giveBack);
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.addEventListener("close", () => byMouse && session.name && focusEditor());
+  }
 }
 
 async function refresh() {
@@ -81,6 +102,7 @@ function showOverview(before) {
   showModels();
   notation.setNames(overview.ipa);
   panel.setInventory(overview.model.phones ?? []);
+  panel.setChart(overview.chart);
   training.update(overview);
   const lines = [overview.model.problem, ...overview.notes].filter(Boolean);
   if (part("problem").dataset.from !== "server") problem(lines.join(" "));
@@ -134,8 +156,9 @@ function showRecording(what) {
     const note = [session.note, unknown].filter(Boolean).join(" ");
     part("note").textContent = note;
     part("note").hidden = !note;
-    const checked = session.phones.filter((phone) => phone.checked).length;
-    part("facts").textContent = `${list.duration(session.seconds)}, ${session.phones.length} phones, ${checked} checked`;
+    const count = session.phones.length;
+    const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
+    part("facts").textContent = `${list.duration(session.seconds)}, ${count} phones, ${checked} checked`;
   }
   part("undo").disabled = !session.undo;
   part("redo").disabled = !session.redo;
@@ -228,6 +251,7 @@ async function start() {
   new ResizeObserver(() => resize(part("stage").clientWidth)).observe(part("stage"));
   connectButtons();
   connectChoices();
+  connectFocus();
   list.connect(openRecording);
   panel.connect();
   pointer.connect();

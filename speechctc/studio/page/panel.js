@@ -7,6 +7,7 @@ import { shown, written } from "./notation.js";
 const input = document.getElementById("label");
 const times = document.getElementById("times");
 const groups = { alternatives: document.getElementById("alternatives"), inventory: document.getElementById("inventory") };
+const chart = document.getElementById("chart-rows");
 let phones = [];
 let inserting = false;
 let drawn = "";
@@ -35,6 +36,41 @@ export function setInventory(found) {
 
 export function drawInventory() {
   groups.inventory.replaceChildren(...phones.map((phone) => choice(phone)));
+}
+
+// All symbols of the IPA, a row for each manner, height and kind of sign; drawn once.
+export function setChart(rows) {
+  if (chart.firstChild) return;
+  for (const [name, symbols] of rows) {
+    const title = document.createElement("span");
+    title.textContent = name;
+    const group = document.createElement("div");
+    group.className = "choices";
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", name);
+    group.append(...symbols.map(symbolButton));
+    chart.append(title, group);
+  }
+}
+
+function symbolButton(symbol) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = isSign(symbol) ? `\u25cc${symbol}` : symbol;
+  button.addEventListener("click", () => takeSymbol(symbol));
+  button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
+  return button;
+}
+
+// Whether a symbol is only written with a letter: a combining mark, a modifier, a length or a tone.
+function isSign(symbol) {
+  return /^[\p{M}\p{Lm}\p{Sk}\u02d0\u02d1.‿↗↘]/u.test(symbol);
+}
+
+// While a label is typed, a symbol joins it; else it becomes the label, and a sign joins the label that is there.
+function takeSymbol(symbol) {
+  if (document.activeElement === input) input.setRangeText(symbol, input.selectionStart, input.selectionEnd, "end");
+  else if (chosenPhone()) actions.relabel(written(isSign(symbol) ? shown(chosenPhone().label) + symbol : symbol));
 }
 
 function choice(label, text = "", key = "") {

@@ -38,13 +38,14 @@ export function isRunning(training) {
 export function update({ recordings, training, message, model }) {
   const corrected = recordings.filter((row) => row.state === "corrected");
   const checked = corrected.reduce((sum, row) => sum + (row.checked ?? 0), 0);
+  const phones = corrected.reduce((sum, row) => sum + (row.phones ?? 0), 0);
   const whole = corrected.filter((row) => row.whole).length;
   const seconds = corrected.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
   part("training-facts").textContent =
-    `${corrected.length} corrected recordings, ${duration(seconds)}, ${checked} phones checked by hand. ` +
+    `${corrected.length} corrected recordings, ${duration(seconds)}; ${checked} of their ${phones} phones are checked or made by hand. ` +
     "Labels that you did not check are taken as correct where you have worked. " +
     (corrected.length < 5 || !whole
-      ? "The gain is measured on recordings held out: it needs 5 corrected ones, and some of which every phone is checked (key W)."
+      ? `The gain is measured on recordings held out: it needs 5 corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
       : `The gain is measured on recordings held out, up to a fifth, of the ${whole} whose every phone is checked.`);
   const running = isRunning(training);
   part("train").disabled = running || !model.folder;
