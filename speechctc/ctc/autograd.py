@@ -71,10 +71,11 @@ def gradient_by(
 
 def _solve(arguments: Any, want_gradient: bool, by_loss: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Compute the reduced loss and the gradient, times `by_loss` if that is given, with the backend asked for."""
-    *tensors, blank, packed, reduction, zero_infinity, backend, scale = arguments
-    logits = tensors[0]
+    logits, targets, input_lengths, target_lengths, blank, packed, *options = arguments
+    reduction, zero_infinity, backend, scale = options
+    labels = (targets, input_lengths, target_lengths)
     mean = reduction == "mean"
-    problem = make_problem(logits.detach(), *tensors[1:], blank, packed, mean=mean, by_loss=by_loss, scale=scale)
+    problem = make_problem(logits.detach(), *labels, blank, packed, mean=mean, by_loss=by_loss, scale=scale)
     if backend == "auto":
         backend = logits.device.type
     if backend == "cuda":
