@@ -80,6 +80,7 @@ def test_what_fails_or_hangs_or_floods_costs_no_other_job(
     prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what comes back is a few small files in one folder."""
+    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
     flood = "while True: print(1000 * 'x')"
     jobs = [
         prove_cuda.python("bad", ["-c", "print('why'); raise SystemExit(3)"], 60),
@@ -94,6 +95,26 @@ def test_what_fails_or_hangs_or_floods_costs_no_other_job(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.parent for path in files} == {tmp_path / "right"} and len(files) <= 8 - 3  # and three CSV files
     assert sum(path.stat().st_size for path in files) < 2 * prove_cuda.MOST_LOG
+
+
+CHILDREN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
+def test_a_job_out_of_time_leaves_no_process_behind(
+    prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in another session either, where torchrun puts those that it starts."""
+    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
+    job = prove_cuda.python("leaves a child", ["-c", CHILDREN], 8)
+    assert run_jobs(prove_cuda, tmp_path, [job], monkeypatch) == 1
+    child = Path("/proc") / job.last
+    assert job.last.isdecimal() and (not child.exists() or ") Z " in (child / "stat").read_text())
 
 
 @pytest.mark.slow
