@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,9 +27,9 @@ MARK = "sources.sha256"
 
 def precompile_all(folder: Path, architecture: str, tunings: dict[str, str]) -> None:
     """Compile them into a folder, and say how many there are."""
-    wanted = {("scale", (("LOGIT_TYPE", kind),)) for kind in range(4)}
-    for kernels in (of_benchmarks(tunings, architecture), of_tests(architecture), of_emulated_tests(architecture)):
-        wanted |= set(kernels)
+    wanted: set[tuple[str, Macros]] = {("scale", (("LOGIT_TYPE", kind),)) for kind in range(4)}
+    wanted |= set(of_benchmarks(tunings, architecture)) | set(of_trainings(architecture))
+    wanted |= set(of_tests(architecture)) | set(of_emulated_tests(architecture))
     (folder / MARK).unlink(missing_ok=True)
     made = precompile(sorted(wanted), architecture, folder)
     (folder / MARK).write_text(mark(architecture))
@@ -72,6 +72,12 @@ def of_benchmarks(tunings: dict[str, str], architecture: str) -> Iterator[tuple[
                 yield from kernels_of(size, architecture, tuning)
 
 
+def of_trainings(architecture: str) -> Iterator[tuple[str, Macros]]:
+    """The kernels of the short trainings of cuda_training.py: 39 phones and the blank, a label in 9 frames."""
+    for frames, labels, gradient in itertools.product((50, 100, 150, 200), (20, 45), (True, False)):
+        yield from kernels_of(Size(frames, 8, 40, frames, labels, torch.float32, False, gradient), architecture, "")
+
+
 def of_tests(architecture: str) -> Iterator[tuple[str, Macros]]:
     """The kernels of the problems that tests are parametrised with: most of those that the tests run."""
     from tests.ctc.test_kernel_facts import VARIANTS, Case
@@ -96,9 +102,9 @@ def of_emulated_tests(architecture: str) -> Iterator[tuple[str, Macros]]:
     sizes: set[Size] = set()
     planned = emulation.plan_of
 
-    def noting(problem: Problem, gradient: Tensor | None, *others: Any) -> Plan:
+    def noting(problem: Problem, gradient: Tensor | None, device: Device, tuning: Tuning | None = None) -> Plan:
         sizes.add(size_of(problem, gradient))
-        return planned(problem, gradient, *others)
+        return planned(problem, gradient, device, tuning)
 
     emulation.plan_of = noting
     try:

@@ -23,7 +23,7 @@ corpus: {kind: demo, phones: found}
 data: {dir: features, chunk_mib: 1, dtype: float32}
 features: {mels: 100, deltas: 1}
 model: {convs: [6], dense: [32], time_stride: 2, dropout: 0.2, norm: layer}
-train: {lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, epochs: 3, save_minutes: 0.002, ema: 0.99}
+train: {lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, epochs: 2, save_minutes: 0.002, ema: 0.99}
 augment: {band_masks: 1, time_masks: 1}
 """
 """Dev alone is larger than a chunk, so that both splits are read in chunks, while training and while scoring."""

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+
+from speechctc.ctc import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
@@ -32,7 +35,7 @@ sys.meta_path.insert(0, Blocker())
 
 def script(name: str) -> ModuleType:
     """Return a script as a module."""
-    loader = SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+    loader = SourceFileLoader(name.removesuffix(".py"), str(SCRIPTS / name))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -77,6 +80,7 @@ def test_what_fails_or_hangs_or_floods_costs_no_other_job(
     prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what comes back is a few small files in one folder."""
+    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
     flood = "while True: print(1000 * 'x')"
     jobs = [
         prove_cuda.python("bad", ["-c", "print('why'); raise SystemExit(3)"], 60),
@@ -91,6 +95,26 @@ def test_what_fails_or_hangs_or_floods_costs_no_other_job(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.parent for path in files} == {tmp_path / "right"} and len(files) <= 8 - 3  # and three CSV files
     assert sum(path.stat().st_size for path in files) < 2 * prove_cuda.MOST_LOG
+
+
+CHILDREN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
+def test_a_job_out_of_time_leaves_no_process_behind(
+    prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in another session either, where torchrun puts those that it starts."""
+    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
+    job = prove_cuda.python("leaves a child", ["-c", CHILDREN], 8)
+    assert run_jobs(prove_cuda, tmp_path, [job], monkeypatch) == 1
+    child = Path("/proc") / job.last
+    assert job.last.isdecimal() and (not child.exists() or ") Z " in (child / "stat").read_text())
 
 
 @pytest.mark.slow
@@ -110,18 +134,17 @@ def test_a_run_that_is_told_to_stop_writes_what_it_knows(tmp_path: Path) -> None
 def test_kernels_of_other_sources_are_told_at_once(
     tmp_path: Path, scripts_too: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import cuda_kernels
-
+    cuda_kernels = script("cuda_kernels.py")
     assert "no kernels that --precompile has finished with" in str(cuda_kernels.wrong_with(tmp_path))
     mark = tmp_path / cuda_kernels.MARK
     mark.write_text(cuda_kernels.mark("sm_90"))
     assert cuda_kernels.wrong_with(tmp_path) is None
-    changed = {**cuda_kernels.sources(), "sweep.cu": "another"}
+    changed = {**nvrtc.sources(), "sweep.cu": "another"}
     with monkeypatch.context() as patched:
         patched.setattr(cuda_kernels, "sources", lambda: changed)
         assert "are stale" in str(cuda_kernels.wrong_with(tmp_path))
-    monkeypatch.setattr(cuda_kernels.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(cuda_kernels.torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     assert "are for sm_90, and this GPU is sm_80" in str(cuda_kernels.wrong_with(tmp_path))
 
 
@@ -173,9 +196,7 @@ def test_wheels_are_used_without_a_network(
 
 def test_numbers_to_copy_are_not_random(scripts_too: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a capture that failed the device's generator may raise."""
-    import gpu_timing
-    import torch
-
+    gpu_timing = script("gpu_timing.py")
     monkeypatch.setattr(torch, "rand", None)
     monkeypatch.setattr(torch.Tensor, "random_", None)
     made = gpu_timing.numbers(1000, "cpu")
@@ -188,8 +209,7 @@ def test_the_short_training_goes_through_on_a_cpu(
     two: bool, tmp_path: Path, scripts_too: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The job that a GPU is to do: dev in chunks, a kill within an epoch, and the same end; or two processes."""
-    import cuda_training
-
+    cuda_training = script("cuda_training.py")
     cuda_training.prove(tmp_path, "cpu", ["float32"], two)
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["steps"] > 30

@@ -5,6 +5,7 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -252,6 +253,9 @@ def test_a_batch_in_parts_is_the_same_batch(split: Split, parts: int) -> None:
     assert sum(piece.padded_frames for piece in pieces) <= batch.padded_frames
 
 
+EVENTS = ("_copied", "_free")
+
+
 class PinnedSlot(Slot):
     """A slot that goes the way of a GPU, whose memory is the host's: a copy on a stream, ordered by events."""
 
@@ -259,10 +263,10 @@ class PinnedSlot(Slot):
         super().__init__(split, frames, device)
         with torch.inference_mode(False):
             self._host = torch.empty_like(self.static)
-        self._on_gpu, self._stream = True, SimpleNamespace(wait_event=lambda event: None)
-        self._copied, self._free = (
-            SimpleNamespace(record=lambda *stream: None, synchronize=lambda: None) for _ in range(2)
-        )
+        self._on_gpu = True
+        made: dict[str, Any] = {"_stream": SimpleNamespace(wait_event=lambda event: None)}
+        made |= {name: SimpleNamespace(record=lambda *stream: None, synchronize=lambda: None) for name in EVENTS}
+        vars(self).update(made)
 
 
 @pytest.fixture
