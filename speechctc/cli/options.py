@@ -160,6 +160,14 @@ BeamOption = Annotated[
         " (decode.beam) with a language model, else no search.",
     ),
 ]
+InventoryOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--inventory",
+        metavar="FILE",
+        help="Hear only the phones of this file, in IPA or the model's labels, with spaces or new lines between them.",
+    ),
+]
 NbestOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(

@@ -18,6 +18,7 @@ from speechctc.cli.options import (
     DeviceOption,
     DictionaryOption,
     FormatOption,
+    InventoryOption,
     JobsOption,
     LanguageOption,
     LmOption,
@@ -65,6 +66,7 @@ def decode_command(
     lm: LmOption = None,
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
+    inventory: InventoryOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
     cluster: ClusterOption = None,
@@ -78,6 +80,8 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
+    if cluster and inventory:
+        raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
@@ -96,6 +100,10 @@ def decode_command(
         check_nbest(audio, options)
     device = Device.cpu if cluster else device
     recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    if inventory is not None:
+        from speechctc.inference.restriction import restrict
+
+        recogniser = restrict(recogniser, inventory, Reporter())
     options = _with_symbols(options, recogniser, symbols)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())

@@ -14,6 +14,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.language_words import LanguageWords, rewritten
 from speechctc.errors import InputError
 from speechctc.listing import counted, some
 from speechctc.phones.inventory import FOUND, named_inventory
@@ -31,35 +32,6 @@ FEWEST = 1.5  # phones a second: a recording with fewer has long pauses, or word
 APART = 0.6  # of the phones: a transcript of phones that differs by more from its words is of another sentence
 CLOSE = 0.4  # but only where most are nearer than this, so that both are in one notation
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
-
-
-class _Language:
-    """Reads words of one language: texts that were read once are kept."""
-
-    def __init__(self, pronouncer: Pronouncer) -> None:
-        self.pronouncer = pronouncer
-        self.utterances = 0
-        self._native: Notation | None = None
-        self._read: dict[str, list[Word]] = {}
-
-    def learn(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.words(text)
-        native = sorted(self.pronouncer.native)
-        self._native = Notation(native) if native else None
-
-    def words(self, text: str) -> list[Word]:
-        if text not in self._read:
-            self._read[text] = self.pronouncer.read(text)
-        return self._read[text]
-
-    def written(self, text: str) -> list[Word]:
-        """Return the words of a text; phones that only foreign words have are the nearest of its own."""
-        return [_rewritten(word, self._native) if self._native else word for word in self.words(text)]
-
-    @property
-    def nearest(self) -> dict[str, str]:
-        return self._native.nearest if self._native else {}
 
 
 class WordPhones:
@@ -90,7 +62,7 @@ class WordPhones:
             language = language[0]
         self._config, self._language = config, language
         self._named = config.phones not in ("auto", FOUND)
-        self._languages: dict[str, _Language | InputError] = {}
+        self._languages: dict[str, LanguageWords | InputError] = {}
         self._unknown: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
@@ -122,7 +94,7 @@ class WordPhones:
         """Return whether words without phones can be read: there is a language, or one dictionary for all."""
         return bool(language) or isinstance(self._config.dictionary, Path)
 
-    def _in(self, language: str) -> _Language:
+    def _in(self, language: str) -> LanguageWords:
         """Return the reader of a language.
 
         Raises
@@ -132,7 +104,7 @@ class WordPhones:
         """
         if language not in self._languages:
             try:
-                self._languages[language] = _Language(self._pronouncer(language))
+                self._languages[language] = LanguageWords(self._pronouncer(language))
             except InputError as error:
                 if isinstance(self._language, str) or not language:
                     raise
@@ -220,7 +192,7 @@ class WordPhones:
 
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
-        readers = {name: each for name, each in self._languages.items() if isinstance(each, _Language)}
+        readers = {name: each for name, each in self._languages.items() if isinstance(each, LanguageWords)}
         count = sum(len(words) for words in self.words.values())
         notes = []
         if len(readers) == 1 and self.words:
@@ -318,10 +290,4 @@ def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:
     if not rules.is_plain:
         by_rules = (tuple(p for phone in reading for p in rules.phones(phone)) for reading in word.pronunciations)
         word = Word(word.text, tuple(dict.fromkeys(by_rules)))
-    return _rewritten(word, notation)
-
-
-def _rewritten(word: Word, notation: Notation) -> Word:
-    """Return a word in another notation, without pronunciations that cannot be written in it."""
-    written = (notation.write(reading) for reading in word.pronunciations)
-    return Word(word.text, tuple(dict.fromkeys(reading for reading in written if reading)))
+    return rewritten(word, notation)

@@ -232,7 +232,7 @@ class Segmenter:
             min(spike.start, end),
             end,
             self._calibration.probability(float(peak[spike.label])),
-            tuple((self.inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives]),
+            tuple((self.inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives] if peak[k]),
         )
 
 

@@ -15,11 +15,10 @@ from speechctc.features.filterbank import frame_mask
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.net import output_frames
 from speechctc.model.piece_wins import PieceWins, counted_wins
-from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch
-from speechctc.training.languages import Languages
+from speechctc.training.data import TrainingData
 from speechctc.training.train_step import Learner
 
 OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
@@ -81,19 +80,17 @@ class _FrameSums:
 @torch.inference_mode()
 def score_dev(
     learner: Learner,
-    loader: Loader,
-    inventory: Inventory,
-    folding: Folding,
+    data: TrainingData,
     lm: PhoneLM | None,
     stopped: Callable[[], bool],
-    languages: Languages | None = None,
 ) -> DevScore | None:
     """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
     learner.net.eval()
+    loader, inventory, folding, languages = data.dev, data.inventory, data.folding, data.dev_languages
     ranks, classes = learner.ranks, len(inventory.phones) + 1
     counts, sums, frame_sums = EditCounts(), [0.0, 0.0], _FrameSums(classes, learner.device)
     wins = PieceWins()
-    names = languages.names if languages else ()
+    names = languages.names
     by_language = np.zeros((len(names), 2))  # errors and phones
     for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
         if batch is None or stopped():
@@ -108,7 +105,7 @@ def score_dev(
             reference = inventory.decode(loader.split.labels(index).tolist())
             one = edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
             counts += one
-            if languages and names:
+            if names:
                 by_language[languages.numbers[index]] += one.errors, one.reference_phones
     learner.net.train()
     if any(ranks.max([float(stopped())])):

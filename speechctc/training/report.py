@@ -14,14 +14,16 @@ from speechctc.training.train_step import Learner
 
 
 def introduction(learner: Learner, data: TrainingData) -> str:
-    """Return one line on the net, the data and the device."""
+    """Return one line on the net, the data and the device; a second on languages, if there are several."""
     config, together = learner.config, learner.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
     hours = data.train.frames * config.features.shift_ms / 3.6e6
+    languages = data.languages.describe(data.train.members, config.train.balance)
     return (
         f"{parameter_count(learner.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
         f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
         f" {learner.device}{f', {together} processes' if together > 1 else ''}, {learner.precision}"
+        + (f"\n{languages}" if languages else "")
     )
 
 
@@ -63,7 +65,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learne
     }
 
 
-def languages_text(record: dict[str, Any]) -> str:
+def _languages_text(record: dict[str, Any]) -> str:
     """Return the mean PER of the languages of dev, and the best and the worst; ``""`` where there is one."""
     rates = sorted((per, name or "no language") for name, per in record.get("dev_per_of", {}).items())
     if not rates:
@@ -71,13 +73,13 @@ def languages_text(record: dict[str, Any]) -> str:
     shown = [f"{name} {per:.1f}" for per, name in rates]
     ends = shown if len(shown) <= 6 else [*shown[:3], "...", *shown[-3:]]
     mean = sum(per for per, _ in rates) / len(rates)
-    return f"  dev PER of {len(rates)} languages: mean {mean:.1f} %: {', '.join(ends)}"
+    return f"\n  dev PER of {len(rates)} languages: mean {mean:.1f} %: {', '.join(ends)}"
 
 
 def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:
-    """Return an epoch's line for the terminal."""
+    """Return an epoch's line for the terminal, with a second one if dev has several languages."""
     return (
         f"epoch {record['epoch']:>3} of {last}  loss {record['loss']:.3f}  dev loss {record['dev_loss']:.3f}"
         f"  dev PER {record['dev_per']:.2f} %{' *' if better else '  '}  blank {100 * record['blank_share']:.0f} %"
-        f"  {record['seconds']:.1f} s  {record['frames_per_second']:,.0f} frames/s"
+        f"  {record['seconds']:.1f} s  {record['frames_per_second']:,.0f} frames/s" + _languages_text(record)
     )

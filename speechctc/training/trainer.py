@@ -23,7 +23,7 @@ from speechctc.training.initialise import first_net
 from speechctc.training.loss_watch import LossWatch
 from speechctc.training.memory_estimate import estimate
 from speechctc.training.optimise import Stage, stages
-from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction, languages_text
+from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction
 from speechctc.training.run_record import run_record
 from speechctc.training.run_state import Progress, ResumeState
 from speechctc.training.runs import Run
@@ -179,14 +179,8 @@ class Trainer:
         return min(max(share, self.progress.elapsed / (60 * minutes) if minutes else 0.0), 1.0)
 
     def _evaluate(self) -> DevScore | None:
-        data = self.data
         with self.learner.ema_weights():
-            return score_dev(
-                self.learner, data.dev, data.inventory, data.folding, self.lm, self._is_stopped, data.dev_languages
-            )
-
-    def _is_stopped(self) -> bool:
-        return self.stop_status is not None
+            return score_dev(self.learner, self.data, self.lm, lambda: self.stop_status is not None)
 
     def _finish_epoch(self) -> DevScore:
         progress = self.progress
@@ -209,8 +203,6 @@ class Trainer:
         self._end_stage_early()
         self._save_last(line)
         self.reporter.note(epoch_text(line, self.last_epoch, better))
-        if by_language := languages_text(line):
-            self.reporter.note(by_language)
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
         return dev
@@ -297,8 +289,6 @@ class Trainer:
 
     def _introduce(self) -> None:
         self.reporter.note(introduction(self.learner, self.data))
-        if several := self.data.languages.describe(self.data.train.members, self.config.train.balance):
-            self.reporter.note(several)
         largest = self.data.largest_batch(self.plan(), self.ranks.rank)
         self.reporter.note(estimate(self.learner, largest, self.data.bytes_held).to_text())
         if not self.reporter.quiet:
