@@ -168,7 +168,7 @@ def _by_start(tier: Tier) -> dict[int, Entry]:
 
 def _key(start: float) -> int:
     """Return a start in steps of 0.1 ms."""
-    return round(start * 10**DIGITS)
+    return int(round(start * 10**DIGITS))
 
 
 def _rank(name: str) -> int:

@@ -283,7 +283,7 @@ def test_export(folder: Path) -> None:
 )
 def test_a_range_that_no_recording_has(folder: Path, header: str) -> None:
     with client_of(folder) as (client, _):
-        answer = client.get("/api/audio", params={"recording": "new.wav"}, headers={"Range": header.encode("utf-8")})
+        answer = client.get("/api/audio", params={"recording": "new.wav"}, headers={b"Range": header.encode("utf-8")})
         assert answer.status_code == 200 and answer.content[:4] == b"RIFF"
 
 
