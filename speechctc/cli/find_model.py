@@ -26,8 +26,8 @@ def model_line(model: Path | None) -> str:
     """Return the model that `find_model` finds, in words."""
     from speechctc.stages.used_model import find_and_describe
 
-    line = find_and_describe(model)[1].removeprefix("using ")
-    return line[:1].upper() + line[1:]
+    line = find_and_describe(model)[1]
+    return line.removeprefix("using ") if line.startswith("using ") else line[:1].upper() + line[1:]
 
 
 def load_recogniser(

@@ -36,7 +36,11 @@ def test_only_many_unsure_phones_are_a_reason_to_doubt(english: Recogniser) -> N
 
 def test_recordings_count_together_and_failures_pass(english: Recogniser) -> None:
     doubt = Doubt(english)
-    results = [Recognition("a", 1.0, tuple(phones(FEWEST, 0.2))), InputError("b", "c"), *[Recognition("d", 1.0, ())]]
+    results: list[Recognition | InputError] = [
+        Recognition("a", 1.0, tuple(phones(FEWEST, 0.2))),
+        InputError("b", "c"),
+        Recognition("d", 1.0, ()),
+    ]
     assert list(doubt.watched(results)) == results and doubt.note()
     assert list(doubt.watched([Recognition("e", 9.0, tuple(phones(9 * FEWEST, 0.9)))])) and not doubt.note()
 

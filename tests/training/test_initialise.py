@@ -10,7 +10,7 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.errors import InputError
-from speechctc.model.checkpoint import BUILT_IN, build_net, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
 from speechctc.progress import Reporter
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
@@ -109,3 +109,46 @@ def test_another_corpus_of_the_model_begun_with_is_said(extracted: Path, here: P
     first_net(load_config(extracted), inventory, here / "a", same)
     first_net(load_config(extracted, ["corpus.dev_share=0.3"]), inventory, here / "a", other)
     assert len(same.said) == 1 and "among its training speakers" in other.said[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "fits"),
+    [
+        ("finetune", [], True),
+        ("start", ["model.dense=[240, 240, 240, 240, 240, 240, 240, 240, 240]"], True),
+        ("start", [], False),
+        ("small-data", [], False),
+    ],
+)
+def test_which_configs_can_begin_with_the_bundled_model(config: str, settings: list[str], fits: bool) -> None:
+    """As docs/languages.md says."""
+    corpus = ["corpus.language=cy"] if config == "start" else []
+    loaded, inventory = load_config(config, [*settings, *corpus]), Inventory("found", ("a", "b", "ɬ"))
+    recorder = Recorder()
+    if fits:
+        first_net(loaded, inventory, Path("english"), recorder)
+        assert "begins with the bundled model" in recorder.said[0]
+    else:
+        with pytest.raises(InputError, match="--config finetune"):
+            first_net(loaded, inventory, Path("english"), recorder)
+
+
+@pytest.mark.parametrize(
+    ("start", "then", "warns"),
+    [("espeak", "table", False), ("demo", "textgrid", False), ("demo", "demo", True), ("table", "textgrid", True)],
+)
+def test_voices_of_a_synthesiser_are_no_speakers_of_the_recordings(
+    extracted: Path, here: Path, start: str, then: str, warns: bool
+) -> None:
+    config = load_config(extracted)
+    inventory = Inventory("found", ("a", "b"))
+    corpora = [
+        config.corpus.model_copy(update={"kind": kind, "root": Path(str(k))}) for k, kind in enumerate((start, then))
+    ]
+    configs = [config.model_copy(update={"corpus": corpus}) for corpus in corpora]
+    net = build_net(configs[0], inventory)
+    zeros = torch.zeros(3, 21)
+    save_checkpoint(here / "start", Checkpoint(configs[0], inventory, net, zeros, zeros + 1))
+    recorder = Recorder()
+    first_net(configs[1], inventory, here / "start", recorder)
+    assert any("speakers of this dev" in line for line in recorder.said) == warns
