@@ -18,6 +18,14 @@ from speechctc.features.filterbank import frame_mask
 from speechctc.model.convolution import Convolution
 from speechctc.model.maxout import Maxout
 
+BIAS = 0.3
+"""Standard deviation of the first biases of the first normalised layer.
+
+A masked frame is zero in all bands, and without biases it stays zero up to the logits. The normalisation of a zero
+vector multiplies the gradient by ``1 / sqrt(eps)``, 316, in every layer: the gradient overflows. With these biases, a
+masked frame has the scale of any other from here on, and its gradient is multiplied by ``1 / BIAS`` once.
+"""
+
 
 def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
     """Return the number of output frames for a number of input frames: ``ceil(frames / time_stride)``."""
@@ -76,6 +84,8 @@ class MaxoutNet(nn.Module):
         self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None
         self.output = nn.Conv2d(inputs[-1], classes, 1)
         _initialise(self.output, config.init, gain=1.0)
+        if config.norm == "layer" and self.dense and not self.output.weight.is_meta:
+            nn.init.normal_(self.dense[0].get_parameter("conv.bias"), 0.0, BIAS)
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits, and the number of output frames of each utterance.

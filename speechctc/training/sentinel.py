@@ -25,6 +25,8 @@ FALL = 0.03  # share by which it must
 KEPT = 3  # epochs that something must last before it is told
 GROWN = 10.0  # times the median norm of the gradient before
 CLIPPED = 0.95  # share of clipped steps
+MANY = 500  # steps clipped, after which it is told in the first epochs too
+EXPLODED = 100.0  # norm of the gradient per nat of loss: 3 to 20 in first epochs of nets that train well
 VANISHED = 1e-4  # norm of the gradient
 UNIFORM, CERTAIN = 0.95, 0.02  # of the entropy of a uniform output
 WORSE = 1.15  # times the lowest dev loss
@@ -152,7 +154,15 @@ def _dead_phones(epochs: Sequence[Record], net: Net) -> Alarm | None:
 
 
 def _gradient(epochs: Sequence[Record], net: Net) -> Alarm | None:
-    norms = [each["gradient_norm"] for each in epochs if "gradient_norm" in each]
+    norms, now = [each["gradient_norm"] for each in epochs if "gradient_norm" in each], epochs[-1]
+    if now.get("gradient_norm", 0.0) > EXPLODED * max(now["loss"], 1.0):
+        return Alarm(
+            "gradient-exploded",
+            f"the gradient explodes: its mean norm is {now['gradient_norm']:.2g}, at a loss of {now['loss']:.3g}, and"
+            f" {_percent(now.get('clipped_share', 0.0))} of the steps were clipped: a few utterances decide the steps."
+            " Usually the net is too deep for its first weights, or features are constant; try train.init_from,"
+            " model.norm=layer or train.warmup_steps, and speechctc doctor",
+        )
     if len(norms) <= KEPT:
         return None
     usual = statistics.median(norms[:-1])
@@ -173,13 +183,17 @@ def _gradient(epochs: Sequence[Record], net: Net) -> Alarm | None:
 
 
 def _clipped(epochs: Sequence[Record], net: Net) -> Alarm | None:
-    recent = [each.get("clipped_share", 0.0) for each in epochs[-KEPT:]]
-    if len(epochs) <= KEPT or min(recent) < CLIPPED:
+    """Tell it once epochs after the first were clipped, or many steps: the first few are in good trainings, too."""
+    free = [k for k, each in enumerate(epochs, start=1) if each.get("clipped_share", 0.0) < CLIPPED]
+    last = free[-1] if free else 0
+    steps = epochs[-1]["step"] - (epochs[last - 1]["step"] if last else 0)
+    long = len(epochs) > KEPT and len(epochs) - last >= KEPT
+    if last == len(epochs) or not (long or steps >= MANY):
         return None
     return Alarm(
         "always-clipped",
-        f"nearly every step is clipped ({_percent(recent[-1])}): train.clip alone decides how long the steps are."
-        " Try a larger train.clip, or a lower train.lr",
+        f"nearly every step is clipped ({_percent(epochs[-1]['clipped_share'])}): train.clip alone decides how long the"
+        " steps are. Try a larger train.clip, or a lower train.lr",
     )
 
 

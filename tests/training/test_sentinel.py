@@ -52,7 +52,7 @@ def trained(config: Path, *settings: str) -> tuple[list[str], list[dict[str, Any
 
 
 def test_blanks_of_the_first_epochs_are_expected_and_end(extracted: Path, here: Path) -> None:
-    said, epochs = trained(extracted, f"run={here}/r", "train.epochs=4")
+    said, epochs = trained(extracted, f"run={here}/r", "train.epochs=5")
     assert epochs[0]["blank_share"] > 0.995 and epochs[0]["alarms"] == "blanks"
     assert epochs[-1]["blank_share"] < 0.9 and not any(epoch["alarms"] for epoch in epochs[1:])
     assert [line for line in said if "blank nearly everywhere: expected" in line]
@@ -111,7 +111,12 @@ def test_a_healthy_run_has_no_alarm() -> None:
         ("dead-phones", [{"dead_phone_names": "zh oy"}, {"dead_phone_names": "oy"}, {"dead_phone_names": "oy b"}]),
         ("gradient-grew", [{}] * 4 + [{"gradient_norm": 30.0}]),
         ("gradient-vanished", [{"gradient_norm": 1e-6, "dev_per": 90.0}] * 4),
-        ("always-clipped", [{"clipped_share": 1.0}] * 4),
+        ("gradient-exploded", [{"gradient_norm": 1.9e9, "clipped_share": 0.86}]),
+        ("gradient-exploded", [{}] * 2 + [{"gradient_norm": 150.0}]),
+        ("always-clipped", [{"clipped_share": 1.0, "step": 20 * k} for k in range(1, 5)]),
+        ("always-clipped", [{"clipped_share": 1.0, "step": 500}]),
+        ("always-clipped", [{}] + [{"clipped_share": 1.0, "step": 500 + 20 * k} for k in range(1, 4)]),
+        ("always-clipped", [{"clipped_share": 1.0, "step": 499}, {"clipped_share": 0.96, "step": 998}]),
         ("dead-pieces", [{"dead_pieces": 0.3}]),
         ("overfitting", [{}] * 3 + [{"dev_loss": 1.0, "dev_per": 20.0}] * 4),
     ],
@@ -122,6 +127,17 @@ def test_each_alarm_comes_with_its_fault_and_once(kind: str, values: list[dict[s
     assert kinds(epochs[:-1]) == [] and [alarm.kind for alarm in news(epochs[:-1], epochs[-1], NET)] == [kind]
     again = record(len(epochs) + 1, **values[-1])
     assert kind not in [alarm.kind for alarm in news(epochs, again, NET)]
+
+
+def test_first_epochs_of_healthy_nets_may_be_clipped_and_have_large_gradients() -> None:
+    """As seen: 11 steps from random weights, a net without normalisation, and the last epochs of a small loss."""
+    for seen in (
+        {"step": 11, "loss": 9.4, "gradient_norm": 22.1, "clipped_share": 1.0},
+        {"step": 40, "loss": 6.1, "gradient_norm": 14.3, "clipped_share": 0.6},
+        {"step": 20, "loss": 1580.0, "gradient_norm": 2.3e4, "clipped_share": 1.0},
+        {"step": 9000, "loss": 0.004, "gradient_norm": 2.0, "clipped_share": 0.1},
+    ):
+        assert kinds([record(1, **seen)]) == []
 
 
 def test_records_of_earlier_versions_are_judged_by_what_they_have() -> None:

@@ -1,0 +1,129 @@
+"""Gradients of nets with random weights, where frames are masked, silent or beyond an utterance's end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import Config
+from speechctc.config.train_config import AugmentConfig
+from speechctc.ctc import ctc_loss
+from speechctc.features.filterbank import Moments, net_input, static_features
+from speechctc.model.net import MaxoutNet
+from speechctc.training.augment import Augmenter
+
+DEEP: dict[str, Any] = {
+    "convs": (8, 8),
+    "time_stride": 2,
+    "dense": (32,) * 9,
+    "dense_span": (1,) + (5,) * 8,
+    "dropout": 0.0,
+    "norm": "layer",
+    "residual": True,
+}
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"residual": False},
+    {"init": "uniform"},
+    {"activation": "relu"},
+    {"activation": "prelu"},
+    {"activation": "silu"},
+    {"pieces": 3},
+]
+FRAMES = 300
+
+
+def gradient(net: MaxoutNet, features: Tensor, frames: list[int], dtype: torch.dtype | None = None) -> Tensor:
+    """Return the gradient of a batch's CTC loss a phone, of all weights in a row."""
+    net.zero_grad()
+    with torch.autocast("cpu", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        logits, lengths = net(features, torch.tensor(frames))
+    labels = torch.randint(1, logits.shape[2], (1, 30), generator=torch.Generator().manual_seed(1)).expand(
+        len(frames), -1
+    )
+    counts = torch.full((len(frames),), 30)
+    loss = ctc_loss(logits.float().transpose(0, 1), labels, lengths, counts, reduction="none").sum()
+    (loss / counts.sum()).backward()
+    return torch.cat([weight.grad.flatten() for weight in net.parameters() if weight.grad is not None])
+
+
+def first_net(**values: Any) -> MaxoutNet:
+    torch.manual_seed(0)
+    return MaxoutNet(ModelConfig(**{**DEEP, **values}), 3, 41, 40)
+
+
+def noise(utterances: int = 2) -> Tensor:
+    return torch.randn(utterances, 3, 41, FRAMES, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("values", KINDS, ids=str)
+def test_masked_frames_do_not_make_gradients_grow(values: dict[str, Any]) -> None:
+    net, features = first_net(**values), noise()
+    usual = float(gradient(net, features, [FRAMES] * 2).norm())
+    for masked in (20, 60, 120, FRAMES):
+        hidden = features.clone()
+        hidden[:, :, :, :masked] = 0.0
+        assert float(gradient(net, hidden, [FRAMES] * 2).norm()) < 5 * usual, masked
+
+
+def test_masks_of_training_do_not_make_gradients_grow() -> None:
+    config = Config(
+        corpus=CorpusConfig(kind="demo"),
+        model=ModelConfig(**DEEP),
+        augment=AugmentConfig(time_masks=10, time_mask_ms=600, band_masks=2),
+    )
+    net, features, frames = first_net(), noise(), torch.tensor([FRAMES] * 2)
+    usual = float(gradient(net, features, [FRAMES] * 2).norm())
+    augmenter = Augmenter(config, torch.device("cpu"))
+    for _ in range(4):
+        assert float(gradient(net, augmenter.mask(features, frames), [FRAMES] * 2).norm()) < 5 * usual
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-6, 1e-3, 0.1, -6.0])
+def test_constant_frames_do_not_make_gradients_grow(level: float) -> None:
+    """Features of silence are constant: after the net's normalisation, at any level."""
+    net, features = first_net(), noise()
+    usual = float(gradient(net, features, [FRAMES] * 2).norm())
+    features[:, :, :, 60:180] = level
+    assert float(gradient(net, features, [FRAMES] * 2).norm()) < 5 * usual
+
+
+@pytest.mark.parametrize("center_ms", [None, (10_000, 5_000)])
+@pytest.mark.parametrize("silent", [0.3, 0.9, 1.0])
+def test_digital_silence_does_not_make_gradients_grow(center_ms: tuple[int, int] | None, silent: float) -> None:
+    config, net = FeatureConfig(center_ms=center_ms), first_net()
+    samples = 0.1 * torch.randn(3 * 16000 + 240, generator=torch.Generator().manual_seed(3))
+    quiet = samples.clone()
+    quiet[: round(silent * len(quiet))] = 0.0
+    spoken, zeros = (static_features(each, config) for each in (samples, quiet))
+    mean, std = (Moments.of(spoken, config) + Moments.of(zeros, config)).normalisation()
+    norms = []
+    for static in (spoken, zeros):
+        features = net_input(static[None], torch.tensor([len(static)]), mean, std, config)
+        norms.append(float(gradient(net, features, [len(static)]).norm()))
+    assert norms[1] < 5 * norms[0]
+
+
+def test_frames_beyond_an_utterances_end_have_no_gradient() -> None:
+    net, features, frames = first_net().double(), noise().double(), [FRAMES, 200]
+    features[1, :, :, 200:] = 0.0
+    apart = [gradient(net, features[k : k + 1, :, :, :n], [n]) for k, n in enumerate(frames)]
+    padded = torch.nn.functional.pad(features, (0, 150))
+    torch.testing.assert_close(gradient(net, padded, frames), (apart[0] + apart[1]) / 2, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_in_sixteen_bits_are_as_exact_where_frames_are_masked(dtype: torch.dtype) -> None:
+    net, features = first_net(), noise()
+    errors = []
+    for masked in (0, 120):
+        features[:, :, :, 100 : 100 + masked] = 0.0
+        exact, rounded = (gradient(net, features, [FRAMES] * 2, each) for each in (None, dtype))
+        errors.append(float((exact - rounded).norm() / exact.norm()))
+    assert errors[1] < 3 * errors[0]
