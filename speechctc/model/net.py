@@ -85,7 +85,7 @@ class MaxoutNet(nn.Module):
         self.output = nn.Conv2d(inputs[-1], classes, 1)
         _initialise(self.output, config.init, gain=1.0)
         if config.norm == "layer" and self.dense and not self.output.weight.is_meta:
-            nn.init.normal_(self.dense[0].conv.bias, 0.0, BIAS)
+            nn.init.normal_(self.dense[0].get_parameter("conv.bias"), 0.0, BIAS)
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits, and the number of output frames of each utterance.
