@@ -105,11 +105,11 @@ def _audio() -> None:
 
 def _loss_in_little_memory() -> None:
     """Compute a loss, its gradient and posteriors under a limit of memory: right, or refused with MemoryError."""
-    given = json.loads(Path("a.json").read_bytes())
     wanted = {"frames": 4000, "labels": 700, "classes": 4000, "samples": 3, "kib": 200_000}
     try:
+        given = json.loads(Path("a.json").read_bytes())
         frames, labels, classes, samples, kib = (min(abs(int(given[k])), most) for k, most in wanted.items())
-    except (TypeError, ValueError, KeyError, OverflowError):
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError):
         raise InputError("no sizes", "write some") from None
     frames, classes, samples = max(frames, 2 * labels + 1), max(classes, 2), max(samples, 1)
     frames = min(frames, 1_000_000 // (classes * samples))
