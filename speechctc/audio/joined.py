@@ -62,7 +62,8 @@ class Joined:
 
     def __init__(self, path: Path, parts: list[tuple[int, int]]) -> None:
         self._file = path.open("rb")
-        self._number, self._part, self._at = -1, None, 0
+        self._number, self._at = -1, 0
+        self._part: Forward | None = None
         try:
             self._parts = [_Slice(self._file, first, last) for first, last in parts]
             kinds, ends = [], [0]
@@ -226,7 +227,7 @@ def _ogg_starts(path: Path) -> Iterator[int]:
 
 def _mp3_starts(path: Path, size: int) -> list[int]:
     """Follow the lengths that MP3 files say in their first frame, from one to the next."""
-    starts = []
+    starts: list[int] = []
     with path.open("rb") as file:
         at: int | None = 0
         first = b""

@@ -77,10 +77,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     target_offsets = problem.target_starts  # the batch holds its address
     alpha = 2 * problem.longest_target + 1 if gradient is None and posteriors is None else rows
     size = entry.workspace_size(problem, alpha)
-    try:
-        room = torch.empty(threads * size + 63, dtype=torch.uint8)
-    except RuntimeError:
-        raise MemoryError(_short("the lattice of the CTC loss", threads * size, problem)) from None
+    room = _room(threads * size, problem)
     batch = entry.Batch(
         taken=0,
         started=0,
@@ -108,6 +105,14 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     )
     run_in_threads(entry.compiled_entry(logits.dtype), batch, threads)
     return losses
+
+
+def _room(size: int, problem: Problem) -> Tensor:
+    """Return memory for the workspaces of all threads, with room to begin at a cache line."""
+    try:
+        return torch.empty(size + 63, dtype=torch.uint8)
+    except RuntimeError:
+        raise MemoryError(_short("the lattice of the CTC loss", size, problem)) from None
 
 
 def _short(what: str, size: int, problem: Problem) -> str:

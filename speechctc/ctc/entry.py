@@ -105,9 +105,8 @@ def workspace_layout(alpha: int, frames: int, classes: int, labels: int, width: 
 def workspace_size(problem: Problem, alpha: int) -> int:
     """Return the bytes that a thread needs for the samples of a problem."""
     width = 8 if problem.logits.dtype == torch.float64 else 4
-    size: int = workspace_layout.py_func(alpha, problem.longest_input, problem.classes, problem.longest_target, width)[
-        -1
-    ]
+    plain: Any = workspace_layout
+    size: int = plain.py_func(alpha, problem.longest_input, problem.classes, problem.longest_target, width)[-1]
     return size
 
 

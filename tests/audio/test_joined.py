@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file, stream
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.joined import Joined
-from speechctc.audio.opening import open_with_libsndfile
+from speechctc.audio.opening import open_sound
 from speechctc.errors import InputError
 from speechctc.studio.sound import Sound
 
@@ -65,7 +65,7 @@ def test_a_single_recording_is_opened_as_it_is(tmp_path: Path, ending: str) -> N
     path = write(tmp_path / f"a.{ending}", 1.0)
     for content in (path.read_bytes(), path.read_bytes() + b"\0" * 5000, path.read_bytes() + b"TAG" + bytes(125)):
         path.write_bytes(content)
-        with open_with_libsndfile(path) as file:
+        with open_sound(path) as file:
             assert not isinstance(file, Joined) and file.frames == RATE
 
 
@@ -110,11 +110,11 @@ def test_mp3_of_variable_bit_rate(tmp_path: Path, rate: int) -> None:
     path = write(tmp_path / "a.mp3", 30.0, rate=rate, bitrate_mode="VARIABLE", compression_level=0.5)
     with soundfile.SoundFile(path) as file:
         whole = file.read(dtype="float32")
-    with open_with_libsndfile(path) as file:
+    with open_sound(path) as file:
         blocks = np.concatenate(list(sound_file.mono_blocks(file, path, 5000)))
     assert len(blocks) == len(whole) and np.abs(blocks - whole).max() < 1e-6
     for start in np.random.default_rng(1).uniform(1, 28, 12):
-        with open_with_libsndfile(path) as file:
+        with open_sound(path) as file:
             stretch = np.concatenate(list(sound_file.stretch_blocks(file, path, None, (start, start + 0.3))))
         first = round(start * rate)
         assert np.abs(stretch - whole[first : first + len(stretch)]).max() < 1e-6

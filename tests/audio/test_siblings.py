@@ -18,7 +18,7 @@ def touch(*names: str) -> None:
 
 def beside(name: str, *endings: str) -> str | None:
     found = Siblings().find(Path(name), endings or GRID)
-    return found and str(found)
+    return None if found is None else str(found)
 
 
 def test_each_of_two_names_that_differ_by_case_has_its_own(here: Path) -> None:

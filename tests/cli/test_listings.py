@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ listed: list[str] = []
 _watching = False
 
 
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if _watching and event in ("os.listdir", "os.scandir"):
         listed.append(os.path.abspath(os.fsdecode(arguments[0] or ".")) if not isinstance(arguments[0], int) else "")
 

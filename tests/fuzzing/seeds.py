@@ -146,7 +146,7 @@ def joined_recordings() -> list[Files]:
 
 def loss_sizes() -> list[Files]:
     """Return sizes of CTC losses, and the memory that each may take beyond what is there, in KiB."""
-    sizes = [(50, 20, 5, 2, 4000), (3000, 900, 4, 1, 1000), (400, 30, 3000, 2, 30000), (2000, 800, 6, 2, 90000)]
+    sizes = [(50, 20, 5, 2, 90000), (1500, 600, 4, 1, 190000), (160, 30, 3000, 2, 190000), (1200, 500, 6, 2, 190000)]
     names = ("frames", "labels", "classes", "samples", "kib")
     return [{"a.json": json.dumps(dict(zip(names, each, strict=True))).encode()} for each in sizes]
 

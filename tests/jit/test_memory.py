@@ -5,11 +5,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
 import torch
-from numba import types
 
 from speechctc.ctc import cpu, ctc_loss, entry, posteriors
 from speechctc.model import maxout_cpu
@@ -172,7 +172,7 @@ def test_compiled_functions_under_a_limit(script: str) -> None:
     ],
     ids=["loss", "maxout", "its gradient"],
 )
-def test_a_callback_takes_no_memory(source: tuple[object, types.Type]) -> None:
+def test_a_callback_takes_no_memory(source: tuple[Any, Any]) -> None:
     # From a callback no exception reaches the caller: what could raise one must not be in it.
     function, signature = source
     code = numba.cfunc(signature, error_model="numpy")(function).inspect_llvm()

@@ -103,8 +103,13 @@ def test_boundaries_are_compared_with_those_of_the_same_name(here: Path) -> None
 def test_results_are_refused_where_letter_case_is_not_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recordings, options = find_recordings([folder]), OutputOptions(folder=folder.parent / "out")
     check_out(recordings, options)
-    asked = []
-    monkeypatch.setattr(output, "ignores_letter_case", lambda folder: asked.append(folder) or True)
+    asked: list[Path] = []
+
+    def ignores(folder: Path) -> bool:
+        asked.append(folder)
+        return True
+
+    monkeypatch.setattr(output, "ignores_letter_case", ignores)
     with pytest.raises(InputError, match="s.wav, S.txt and s.txt, are one file there"):
         check_out(recordings, options)
     assert asked == [folder.parent]
