@@ -290,11 +290,7 @@ class Recogniser:
         """Yield the phones of logits in blocks; `seconds` is called after the last block."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
         search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1)
-        if search is not None:
-            for block in logits:
-                yield from segmenter.push(*search.push(log_softmax(block)))
-            yield from segmenter.push(*search.finish())
-        else:
-            for block in logits:
-                yield from segmenter.push(log_softmax(block))
+        for block in logits:
+            yield from segmenter.push(*search.push(log_softmax(block)))
+        yield from segmenter.push(*search.finish())
         yield from segmenter.finish(seconds())

@@ -161,7 +161,7 @@ class ActivityGate:
     """
 
     def __init__(self, config: Config, phones: Sequence[str]) -> None:
-        self._features, self._threshold = config.features, config.decode.min_modulation_db
+        self.config, self._threshold = config, config.decode.min_modulation_db
         self._stride = config.model.time_stride
         self._phones = np.array([k for k, phone in enumerate(phones, start=1) if phone not in SILENCES], np.int64)
 
@@ -174,7 +174,7 @@ class ActivityGate:
         if not self._threshold:
             yield from logits(static)
             return
-        detector = ActivityDetector(self._features, self._threshold)
+        detector = ActivityDetector(self.config.features, self._threshold)
         flags: Flags = np.zeros(0, np.bool_)
 
         def watched() -> Iterator[Tensor]:

@@ -55,6 +55,25 @@ def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, h
     assert evaluate(model, "dev", ["decode.lm_weight=0"], Recorder()).counts == without.counts
 
 
+@pytest.mark.parametrize("search", ["greedy", "beam", "auto"])
+def test_dev_is_scored_by_the_search_that_decode_and_evaluate_use(search: str, extracted: Path, here: Path) -> None:
+    """An n-gram of much weight, which greedy decoding must not use; beam uses it, and without it searches alone."""
+    settings = ["train.epochs=2", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
+    for name, more in (("n-gram", []), ("alone", ["decode.lm_weight=0"])):
+        dev = score_once(extracted, here / name, *settings, *more, f"decode.search={search}")
+        assert dev.counts == evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts, name
+
+
+def test_dev_is_scored_with_the_activity_gate(extracted: Path, here: Path) -> None:
+    """A threshold of 40 dB is above what the tones change by: it removes phones from both scores."""
+    settings = ["train.epochs=8", "train.lr=0.01"]
+    gated = score_once(extracted, here / "gated", *settings, "decode.min_modulation_db=40")
+    free = score_once(extracted, here / "free", *settings, "decode.min_modulation_db=0")
+    assert gated.loss == free.loss and gated.counts != free.counts
+    for name, dev in (("gated", gated), ("free", free)):
+        assert evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts == dev.counts, name
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(extracted: Path, here: Path) -> None:
     settings = ("train.epochs=2", "model.dropout=0.2")
     first = run_once(extracted, here / "a", *settings)
