@@ -43,10 +43,11 @@ def load_recogniser(
 
     Numbers that are not None replace those of the model's ``decode`` section.
     """
-    from speechctc.inference.language import equipped
+    from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import Recogniser
     from speechctc.progress import Reporter
 
     folder = find_model(model, or_bundled)
-    recogniser = Recogniser.load(folder, device.value, min_modulation_db=min_modulation_db, tuned=False)
-    return equipped(recogniser, folder, lms, lm_weight, beam, Reporter())
+    recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())
+    settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
+    return recogniser.with_settings(settings)

@@ -236,7 +236,7 @@ def tune(
     from speechctc.stages.lm_tune import tune as tune_weights
 
     reporter, folder = Reporter(), find_model(model)
-    recogniser = with_lms(Recogniser.load(folder, tuned=False), lm or (), reporter)
+    recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or folder / FILE
     check_place(path, recogniser)

@@ -82,7 +82,7 @@ def decode_command(
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.progress import Reporter
-    from speechctc.stages.decode import decode, decode_stdin
+    from speechctc.stages.decode import decode
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
     form, also = parse_formats(forms)
@@ -97,11 +97,8 @@ def decode_command(
     options = _with_symbols(options, recogniser, symbols)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())
-    elif str(audio[0]) == "-":
-        decode_stdin(recogniser, options, raw, Reporter())
-        status = 0
     else:
-        status = decode(recogniser, audio, options, Reporter(), cluster)
+        status = decode(recogniser, audio, options, Reporter(), cluster, raw)
     if status:
         raise typer.Exit(status)
 

@@ -26,6 +26,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.section import with_defaults
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.verified import Verified
@@ -51,12 +53,19 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels."""
+    """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels.
+
+    A key that the feature config lacks, as one that is newer than the shard, has its default.
+    """
 
     features: dict[str, Any]
     phone_set: str
     phones: tuple[str, ...]
     sources: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.features, dict):  # `_check_whole` refuses others
+            object.__setattr__(self, "features", with_defaults(FeatureConfig, self.features))
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
@@ -179,7 +188,7 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made = shard.recipe.features
+    made, features = shard.recipe.features, with_defaults(FeatureConfig, features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)

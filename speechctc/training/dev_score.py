@@ -100,7 +100,7 @@ def score_dev(
         labels = torch.from_numpy(batch.counts)[feasible].sum()
         sums = [total + float(value) for total, value in zip(sums, (losses[feasible].sum(), labels), strict=True)]
         frame_sums.add(logits, torch.arange(logits.shape[1], device=logits.device) < frames[:, None])
-        for index, found in zip(batch.indices.tolist(), _decoded(batch, logits, frames, gate, lm), strict=True):
+        for index, found in zip(batch.indices.tolist(), decoded(batch, logits, frames, gate, lm), strict=True):
             reference = inventory.decode(loader.split.labels(index).tolist())
             counts += edit_counts(folding.apply(reference), folding.apply(inventory.decode(found)))
     learner.net.train()
@@ -120,10 +120,20 @@ def score_dev(
     )
 
 
-def _decoded(
+def decoded(
     batch: Batch, logits: Tensor, frames: Tensor, gate: ActivityGate, lm: PhoneLM | None
 ) -> Iterator[list[int]]:
-    """Yield the labels of each utterance, found as the recogniser finds them: with its search and activity gate."""
+    """Yield the labels of each utterance of a batch, found as decoding finds them: with its search and activity gate.
+
+    Parameters
+    ----------
+    batch : Batch
+    logits : Tensor, shape = (n_batch, max_output_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+        Output frames of each utterance.
+    gate : ActivityGate
+    lm : PhoneLM, optional
+    """
     inputs = zip(batch.static.float().cpu(), batch.lengths.tolist(), strict=True)
     outputs = zip(logits.cpu().numpy(), frames.tolist(), strict=True)
     for (static, length), (rows, count) in zip(inputs, outputs, strict=True):

@@ -79,18 +79,9 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; also read the unnamed row, ``place``, that runs of earlier versions saved."""
-        if "place" in tensors:
-            values = dict(zip(_PLACE, tensors["place"].tolist(), strict=True))
-        else:
-            values = {name: tensors[f"progress.{name}"].item() for name in vars(cls())}
-        return cls(**{name: type(default)(values[name]) for name, default in vars(cls()).items()})
-
-
-_PLACE = (
-    *("epoch", "batch", "step", "stage_step", "stale"),
-    *("loss", "phones", "frames", "seconds", "waited", "elapsed", "best_per", "scored"),
-)
+        """Undo `to_tensors`."""
+        counters = vars(cls()).items()
+        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
 
 
 @dataclass(frozen=True)
@@ -130,17 +121,14 @@ class ResumeState:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
-        """Undo `to_tensors`; also read the unnamed row, ``plan``, that runs of earlier versions saved.
+        """Undo `to_tensors`.
 
         Raises
         ------
         LookupError, ValueError, TypeError, RuntimeError, ArithmeticError
             The tensors are not the state of a run on a split with this many utterances.
         """
-        if "plan" in tensors:
-            plan = dict(zip(_PLAN, tensors["plan"].tolist(), strict=True))
-        else:
-            plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
+        plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
         ranks = plan.pop("ranks")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
         if tensors["left"].shape != (utterances,):
