@@ -108,7 +108,7 @@ def write_shard(
     dtype: torch.dtype,
 ) -> None:
     """Write utterances, and the ids and reasons of the skipped ones, as one file; whole or not at all."""
-    dims = recipe.features["mels"] + int(recipe.features["energy"])
+    dims = FeatureConfig(**recipe.features).static_dims
     moments = [utterance.moments for utterance in utterances]
     empty = torch.zeros(0, dims)
     tensors = {

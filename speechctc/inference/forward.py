@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import sound_file
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.samples import Samples
 from speechctc.inference.streaming import (
@@ -19,7 +20,6 @@ from speechctc.inference.streaming import (
     cmn_blocks,
     local_cmn_blocks,
     logit_blocks,
-    static_blocks,
 )
 from speechctc.model.checkpoint import Checkpoint
 
@@ -61,7 +61,7 @@ class Forward:
         """
         model, features = self.config.model, self.config.features
         gate = ActivityGate(self.config, self.phones)
-        static = static_blocks((torch.from_numpy(block) for block in samples), features)
+        static = extractor(features).blocks(torch.from_numpy(block) for block in samples)
         watched = gate.watch(static) if gated else static
         centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
         blocks = logit_blocks(centred, self._forward_one, model, features, block_frames)

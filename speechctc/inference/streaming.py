@@ -18,36 +18,13 @@ from torch import Tensor
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.model_config import ModelConfig
 from speechctc.config.schema import Config
-from speechctc.features.filterbank import frame_count, local_cmn, shift_samples, sliding_cmn_one, static_features
+from speechctc.features.extractor import extractor
+from speechctc.features.filterbank import local_cmn, sliding_cmn_one
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 
 BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
-
-
-def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
-    """Yield static features as soon as the samples of a frame are known.
-
-    Parameters
-    ----------
-    samples : iterable of Tensor, shape = (n,)
-        A recording, mono at ``config.sample_rate``, cut anywhere.
-    config : FeatureConfig
-
-    Yields
-    ------
-    Tensor, shape = (n_frames, static_dims)
-        Concatenated: the `static_features` of the whole.
-    """
-    shift = shift_samples(config)
-    waiting = torch.zeros(0)
-    for block in samples:
-        waiting = torch.cat([waiting, block])
-        frames = frame_count(len(waiting), config)
-        if frames:
-            yield static_features(waiting, config)
-            waiting = waiting[frames * shift :]
 
 
 def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
@@ -158,7 +135,8 @@ class ActivityGate:
     Parameters
     ----------
     config : Config
-        Features, time stride, and ``decode.min_modulation_db``; if that is 0, all frames are active.
+        Features, time stride, and ``decode.min_modulation_db``; if that is 0, or the features have no bands of
+        frequency, all frames are active.
     phones : sequence of str
         The phones of the model. Labels of silence are never removed.
     """
@@ -170,8 +148,8 @@ class ActivityGate:
         self._flags: Flags = np.zeros(0, np.bool_)  # of the frames whose logits have not come yet
 
     def _new_detector(self) -> ActivityDetector | None:
-        threshold = self.config.decode.min_modulation_db
-        return ActivityDetector(self.config.features, threshold) if threshold else None
+        threshold, features = self.config.decode.min_modulation_db, self.config.features
+        return ActivityDetector(features, threshold) if threshold and extractor(features).bands else None
 
     def whole(self, static: Tensor, logits: Rows) -> Rows:
         """Gate the logits, shape (n_output_frames, classes), of all static features, (n_frames, static_dims)."""
