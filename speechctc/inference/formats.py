@@ -57,6 +57,24 @@ class Phones(Protocol):
 Named = tuple[RecordingName, "Recognition"]
 
 
+class Layout(NamedTuple):
+    """What a writer should know beside the results.
+
+    Attributes
+    ----------
+    named : bool
+        Lines of text begin with the file and a tab.
+    aligned : bool
+        The results are alignments.
+    place : Path, optional
+        The file that is written.
+    """
+
+    named: bool = False
+    aligned: bool = False
+    place: Path | None = None
+
+
 @dataclass(frozen=True)
 class Writer:
     """A format; this base class writes one result after the other.
@@ -84,35 +102,18 @@ class Writer:
         """Return what a file begins with."""
         return ""
 
-    def pieces(self, name: RecordingName, result: Recognition, named: bool, place: Path | None) -> Iterator[str]:
-        """Yield the text of a result, piece by piece; the parameters are those of `write`."""
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
+        """Yield the text of a result, piece by piece."""
         raise NotImplementedError
 
-    def write(
-        self,
-        results: Iterable[Named],
-        out: TextIO,
-        named: bool = False,
-        aligned: bool = False,
-        place: Path | None = None,
-    ) -> None:
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write results to one stream, each piece as soon as it is known.
 
-        Parameters
-        ----------
-        results : iterable of (RecordingName, Recognition)
-            In a format that is live also `Phones` instead of a `Recognition`.
-        out : TextIO
-        named : bool
-            Lines of text begin with the file and a tab.
-        aligned : bool
-            The results are alignments.
-        place : Path, optional
-            The file that is written.
+        A format that is live also takes `Phones` instead of a `Recognition`.
         """
-        out.write(self.head(aligned))
+        out.write(self.head(layout.aligned))
         for name, result in results:
-            for piece in self.pieces(name, result, named, place):
+            for piece in self.pieces(name, result, layout):
                 out.write(piece)
                 if not isinstance(result.segments, tuple):  # they come one by one
                     out.flush()
@@ -120,7 +121,7 @@ class Writer:
 
     def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
         """Return the text of a file with one result, to be written to `place`."""
-        return self.head(result.score is not None) + "".join(self.pieces(name, result, False, place))
+        return self.head(result.score is not None) + "".join(self.pieces(name, result, Layout(place=place)))
 
 
 class Text(Writer):
@@ -128,14 +129,14 @@ class Text(Writer):
 
     is_live = True
 
-    def pieces(self, name: RecordingName, result: Phones, named: bool, place: Path | None) -> Iterator[str]:
+    def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield phones and spaces; the line is ended even after an error."""
         if result.score is not None:
             yield _score_line(name, result.score)
             for segment in result.segments:
                 yield f"{segment.start:9.3f} {segment.end:9.3f}  {segment.phone:<6} {segment.confidence:.2f}\n"
             return
-        before = start = _one_field(name.file) + "\t" if named else ""
+        before = start = _one_field(name.file) + "\t" if layout.named else ""
         try:
             for segment in result.segments:
                 yield before + segment.phone
@@ -146,17 +147,31 @@ class Text(Writer):
         yield ("" if before == " " else start) + "\n"
 
 
+@dataclass(frozen=True)
 class Rows(Writer):
-    """A line for each phone; the score of an alignment is a comment before them."""
+    """A line for each phone.
+
+    Attributes
+    ----------
+    row : callable
+        Returns the line of a phone; the score is that of an alignment.
+    titles : callable
+        Returns the first line, of alignments or not.
+    comment : str
+        The sign of a comment, in which the score of an alignment stands; empty: `row` writes it.
+    """
+
+    row: Callable[[RecordingName, Segment, float | None], str] = field(kw_only=True)
+    titles: Callable[[bool], str] = field(kw_only=True, default=lambda aligned: "")
+    comment: str = "#"
 
     is_live = True
-    comment: ClassVar[str] = "#"
 
-    def row(self, name: RecordingName, segment: Segment, score: float | None = None) -> str:
-        """Return the line of a phone."""
-        raise NotImplementedError
+    def head(self, aligned: bool = False) -> str:
+        """Return the names of the columns, if there are any."""
+        return self.titles(aligned)
 
-    def pieces(self, name: RecordingName, result: Phones, named: bool, place: Path | None) -> Iterator[str]:
+    def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield the lines."""
         if result.score is not None and self.comment:
             yield f"{self.comment} {_score_line(name, result.score)}"
@@ -164,47 +179,35 @@ class Rows(Writer):
             yield self.row(name, segment, result.score)
 
 
-class Ctm(Rows):
-    """NIST's format: id, channel, start, duration, phone, confidence."""
-
-    comment = ";;"
-
-    def row(self, name: RecordingName, segment: Segment, score: float | None = None) -> str:
-        """Return the line of a phone."""
-        start, end = round(segment.start, 4), round(segment.end, 4)
-        return f"{name.id} {name.channel or 1} {start:.4f} {end - start:.4f} {segment.phone} {segment.confidence:.4f}\n"
+def _ctm(name: RecordingName, segment: Segment, score: float | None) -> str:
+    """Return a line of NIST's format: id, channel, start, duration, phone, confidence."""
+    start, end = round(segment.start, 4), round(segment.end, 4)
+    return f"{name.id} {name.channel or 1} {start:.4f} {end - start:.4f} {segment.phone} {segment.confidence:.4f}\n"
 
 
-class Tsv(Rows):
-    """A table with tabs."""
-
-    def head(self, aligned: bool = False) -> str:
-        """Return the names of the columns."""
-        return "\t".join(COLUMNS) + "\n"
-
-    def row(self, name: RecordingName, segment: Segment, score: float | None = None) -> str:
-        """Return the line of a phone."""
-        return "\t".join((_one_field(name.file), *_fields(segment))) + "\n"
+def _tsv(name: RecordingName, segment: Segment, score: float | None) -> str:
+    return "\t".join((_one_field(name.file), *_fields(segment))) + "\n"
 
 
-class Csv(Rows):
-    """A table with commas (RFC 4180); of an alignment with a column for its score."""
+def _csv(name: RecordingName, segment: Segment, score: float | None) -> str:
+    return _csv_line((name.file, *_fields(segment), *([] if score is None else [f"{score:.4f}"])))
 
-    comment = ""
 
-    def head(self, aligned: bool = False) -> str:
-        """Return the names of the columns."""
-        return _csv((*COLUMNS, "score") if aligned else COLUMNS)
+def _csv_titles(aligned: bool) -> str:
+    return _csv_line((*COLUMNS, "score") if aligned else COLUMNS)
 
-    def row(self, name: RecordingName, segment: Segment, score: float | None = None) -> str:
-        """Return the line of a phone."""
-        return _csv((name.file, *_fields(segment), *([] if score is None else [f"{score:.4f}"])))
+
+def _csv_line(fields: Iterable[str]) -> str:
+    """Return a line of CSV (RFC 4180)."""
+    line = io.StringIO()
+    csv.writer(line).writerow(fields)
+    return line.getvalue()
 
 
 class Json(Writer):
     """A list of results; a file for one recording has the result alone."""
 
-    def pieces(self, name: RecordingName, result: Recognition, named: bool, place: Path | None) -> Iterator[str]:
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
         channel = {} if name.channel is None else {"file": name.file, "channel": name.channel}
         head = channel | replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
@@ -213,20 +216,13 @@ class Json(Writer):
             yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
         yield "]}"
 
-    def write(
-        self,
-        results: Iterable[Named],
-        out: TextIO,
-        named: bool = False,
-        aligned: bool = False,
-        place: Path | None = None,
-    ) -> None:
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a list; its end is written even after an error, so that the file can be read."""
         between = "[\n"
         try:
             for name, result in results:
                 out.write(between)
-                out.writelines(self.pieces(name, result, named, place))
+                out.writelines(self.pieces(name, result, layout))
                 out.flush()
                 between = ",\n"
         finally:
@@ -243,14 +239,7 @@ class Html(Writer):
 
     shows_sound = True
 
-    def write(
-        self,
-        results: Iterable[Named],
-        out: TextIO,
-        named: bool = False,
-        aligned: bool = False,
-        place: Path | None = None,
-    ) -> None:
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write the page when all results are known."""
         from speechctc.inference.page import recordings_page  # late: other formats need no templates
 
@@ -277,9 +266,9 @@ class Annotation(Writer):
 
     holds_one = True
 
-    def pieces(self, name: RecordingName, result: Recognition, named: bool, place: Path | None) -> Iterator[str]:
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the whole text."""
-        yield self.text(name, result, place)
+        yield self.text(name, result, layout.place)
 
 
 def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
@@ -307,13 +296,13 @@ def _par(name: RecordingName, result: Recognition, place: Path | None) -> str:
     return par_text(result.tiers(), *_rate_and_channels(name))
 
 
-CSV = Csv("csv", ".csv")
+CSV = Rows("csv", ".csv", row=_csv, titles=_csv_titles, comment="")
 _ALL: Sequence[Writer] = (
     Text("text", ".txt"),
     Json("json", ".json"),
-    Ctm("ctm", ".ctm"),
+    Rows("ctm", ".ctm", row=_ctm, comment=";;"),
     Annotation("textgrid", ".TextGrid", text=lambda name, result, place: result.to_textgrid()),
-    Tsv("tsv", ".tsv"),
+    Rows("tsv", ".tsv", row=_tsv, titles=lambda aligned: "\t".join(COLUMNS) + "\n"),
     CSV,
     Annotation("eaf", ".eaf", "ELAN", text=_eaf),
     Annotation("audacity", ".labels.txt", "labels", text=_audacity),
@@ -345,12 +334,6 @@ def _rate_and_channels(name: RecordingName) -> tuple[int, int]:
 def _fields(segment: Segment) -> tuple[str, ...]:
     start, end = round(segment.start, 4), round(segment.end, 4)
     return f"{start:.4f}", f"{end:.4f}", segment.phone, f"{segment.confidence:.4f}"
-
-
-def _csv(fields: Iterable[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(fields)
-    return line.getvalue()
 
 
 def _score_line(name: RecordingName, score: float) -> str:

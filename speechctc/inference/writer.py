@@ -14,7 +14,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError, printable
-from speechctc.inference.formats import WRITERS, RecordingName, Writer
+from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.progress import Advance, Reporter
@@ -56,7 +56,7 @@ class ResultWriter:
     def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream."""
         results = ((name, result) for _, name, result in self._good(advance))
-        self.writer.write(results, out, len(self.recordings) > 1, aligned, self.options.file)
+        self.writer.write(results, out, Layout(len(self.recordings) > 1, aligned, self.options.file))
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.

@@ -129,4 +129,9 @@ def _while_read(
         if WRITERS[options.form].is_live:
             yield iter([Heard(segments)])
         else:
-            yield (Recognition(str(STDIN.path), blocks.seconds, tuple(each)) for each in [segments])
+            yield (_complete(segments, blocks) for _ in range(1))
+
+
+def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
+    phones = tuple(segments)  # first: the length is known at the end
+    return Recognition(str(STDIN.path), blocks.seconds, phones)

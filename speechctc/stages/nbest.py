@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
-from speechctc.inference.formats import RecordingName, Writer
+from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.nbest import nbest
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
@@ -83,9 +83,7 @@ class _Table(Writer):
         self,
         results: Iterable[tuple[RecordingName, Any]],
         out: TextIO,
-        named: bool = False,
-        aligned: bool = False,
-        place: Path | None = None,
+        layout: Layout = Layout(),  # noqa: B008
     ) -> None:
         """Write the rows of all recordings, those of a table as soon as they are known."""
         rows: Iterator[Row] = (row for _, rows in results for row in rows)

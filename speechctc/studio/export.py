@@ -76,7 +76,7 @@ def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str
             if document is not None and document.phones:
                 grid = Path(name).with_name(document.grid_path.name).as_posix()
                 archive.writestr(grid, document.text().encode("utf-8"), zipfile.ZIP_DEFLATED)
-                table += [CSV.row(RecordingName(name, ""), each) for each in recognition(name, document).segments]
+                table += [CSV.row(RecordingName(name, ""), each, None) for each in recognition(name, document).segments]
             yield out.take()
         archive.writestr("phones.csv", "".join(table).encode("utf-8"), zipfile.ZIP_DEFLATED)
     yield out.take()

@@ -18,7 +18,7 @@ import soundfile
 
 from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.inference.formats import WRITERS, RecordingName
+from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Recognition
 from speechctc.inference.writer import opened_out
@@ -315,7 +315,7 @@ def test_names_reach_a_terminal_escaped_and_a_pipe_as_they_are(here: Path, monke
         monkeypatch.setattr(out, "isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr(sys, "stdout", out)
         with opened_out(OutputOptions("text", None, None)) as stream:
-            WRITERS["text"].write([(source, Recognition("a", 1.0, ()))], stream, named=True)
+            WRITERS["text"].write([(source, Recognition("a", 1.0, ()))], stream, Layout(named=True))
         said[is_terminal] = out.getvalue()
     assert said == {True: "a\\x1b[2J.wav\t\n", False: f"{source.file}\t\n"}
 

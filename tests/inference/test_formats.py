@@ -14,7 +14,7 @@ import tgt
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
-from speechctc.inference.formats import WRITERS, RecordingName, Writer, help_text
+from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text
 from speechctc.inference.output import OutputOptions, choose_output, parse_formats
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -42,7 +42,7 @@ def source(result: Recognition, channel: int | None = None) -> RecordingName:
 
 def written(form: str, *results: Recognition, named: bool = False) -> str:
     out = io.StringIO(newline="")
-    WRITERS[form].write(((source(result), result) for result in results), out, named, results[:1] == (ALIGNED,))
+    WRITERS[form].write(((source(result), result) for result in results), out, Layout(named, results[:1] == (ALIGNED,)))
     return out.getvalue()
 
 
@@ -63,7 +63,7 @@ def test_a_format_is_one_writer_in_the_table(
 class Counted(Writer):
     """Writes the number of phones."""
 
-    def pieces(self, name: RecordingName, result: Recognition, named: bool, place: Path | None) -> Iterator[str]:
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         yield f"{len(result.segments)}\n"
 
 
