@@ -39,7 +39,8 @@ def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     The first and the last frame of an utterance are repeated beyond its ends.
     """
     clamped = _repeat_last(values, frames)
-    return torchaudio.functional.compute_deltas(clamped.transpose(1, 2), win_length=config.delta_window).transpose(1, 2)
+    change: Tensor = torchaudio.functional.compute_deltas(clamped.transpose(1, 2), win_length=config.delta_window)
+    return change.transpose(1, 2)
 
 
 def net_input(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
 
 from speechctc.errors import InputError
 
@@ -54,7 +54,8 @@ class Phones(Protocol):
         """See `Recognition`."""
 
 
-Named = tuple[RecordingName, "Recognition"]
+Named = tuple[RecordingName, Any]
+"""A recording's name and its `Recognition`, or, where the format is live, its `Phones`."""
 
 
 class Layout(NamedTuple):
@@ -107,10 +108,7 @@ class Writer:
         raise NotImplementedError
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
-        """Write results to one stream, each piece as soon as it is known.
-
-        A format that is live also takes `Phones` instead of a `Recognition`.
-        """
+        """Write results to one stream, each piece as soon as it is known."""
         out.write(self.head(layout.aligned))
         for name, result in results:
             for piece in self.pieces(name, result, layout):

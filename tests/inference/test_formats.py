@@ -70,14 +70,15 @@ class Counted(Writer):
 def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:
     """In every live format to the same text; the line of text is ended after an error, and nothing is lost."""
     for form in (name for name, writer in WRITERS.items() if writer.is_live):
-        out, seen = io.StringIO(newline=""), []
+        out = io.StringIO(newline="")
+        seen: list[int] = []
 
         def watched(out: io.StringIO = out, seen: list[int] = seen) -> Iterator[Segment]:
             for segment in RESULT.segments:
                 yield segment
                 seen.append(len(out.getvalue()))
 
-        WRITERS[form].write([(source(RESULT), Heard(watched()))], out)  # type: ignore[list-item]
+        WRITERS[form].write([(source(RESULT), Heard(watched()))], out)
         assert out.getvalue() == written(form, RESULT)
         assert len(set(seen)) == 3 and seen[-1] == len(out.getvalue().rstrip("\n" if form == "text" else ""))
 
@@ -87,7 +88,7 @@ def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:
 
     out = io.StringIO()
     with pytest.raises(InputError):
-        WRITERS["text"].write([(source(RESULT), Heard(cut_off()))], out)  # type: ignore[list-item]
+        WRITERS["text"].write([(source(RESULT), Heard(cut_off()))], out)
     assert out.getvalue() == "h#\n"
 
 
