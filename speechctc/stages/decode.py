@@ -27,13 +27,13 @@ LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones b
 
 
 @dataclass(frozen=True)
-class Heard:
+class LivePhones:
     """The phones of a recording that is being decoded, one by one; see `speechctc.inference.formats.Phones`."""
 
     segments: Iterator[Segment]
     score: None = None
 
-    def renamed(self, symbols: Mapping[str, str]) -> Heard:
+    def renamed(self, symbols: Mapping[str, str]) -> LivePhones:
         """As `Recognition.renamed`."""
         return replace(self, segments=(segment.renamed(symbols) for segment in self.segments))
 
@@ -122,12 +122,12 @@ def _results(
 @contextmanager
 def _while_read(
     recogniser: Recogniser, opening: AbstractContextManager[Blocks], options: OutputOptions, block_frames: int
-) -> Iterator[Iterator[Heard | Recognition]]:
+) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     with opening as blocks:
         segments = recogniser.segments(blocks, options.alternatives, block_frames)
         if WRITERS[options.form].is_live:
-            yield iter([Heard(segments)])
+            yield iter([LivePhones(segments)])
         else:
             yield (_complete(segments, blocks) for _ in range(1))
 

@@ -18,7 +18,7 @@ from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, 
 from speechctc.inference.output import OutputOptions, choose_output, parse_formats
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.stages.decode import Heard
+from speechctc.stages.decode import LivePhones
 from tests.cli import test_commands
 from tests.cli.test_commands import Command
 
@@ -78,7 +78,7 @@ def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:
                 yield segment
                 seen.append(len(out.getvalue()))
 
-        WRITERS[form].write([(source(RESULT), Heard(watched()))], out)
+        WRITERS[form].write([(source(RESULT), LivePhones(watched()))], out)
         assert out.getvalue() == written(form, RESULT)
         assert len(set(seen)) == 3 and seen[-1] == len(out.getvalue().rstrip("\n" if form == "text" else ""))
 
@@ -88,7 +88,7 @@ def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:
 
     out = io.StringIO()
     with pytest.raises(InputError):
-        WRITERS["text"].write([(source(RESULT), Heard(cut_off()))], out)
+        WRITERS["text"].write([(source(RESULT), LivePhones(cut_off()))], out)
     assert out.getvalue() == "h#\n"
 
 
