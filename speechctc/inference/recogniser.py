@@ -58,6 +58,8 @@ class Recogniser:
         Computes the logits.
     clock : FrameClock
         The times of the logits' frames.
+    about : str
+        The model in words, for reports; set by the command that found it.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Recogniser:
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
         self.clock = FrameClock.of(self.config.features, self.config.model)
+        self.about = ""
 
     @classmethod
     def load(

@@ -312,3 +312,15 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
     done = speechctc("extract", "--config", config)
     assert "6 utterances extracted, 6 there already" in done.err and "skipped u0-004" not in done.out
     assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err
+
+
+def test_the_pictures_of_a_model_name_the_one_that_was_found(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    done = speechctc("inspect", "--out", "pictures")
+    assert done.status == 0, done.err
+    (page,) = Path("pictures").glob("*.html")
+    assert "bundled small English model" in page.read_text(encoding="utf-8")
