@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from speechctc.boundaries.phone_vectors import DIMS
 from speechctc.config.feature_config import FeatureConfig
-from speechctc.features.filterbank import shift_samples, sliding_cmn_one, static_features
+from speechctc.features.extractor import extractor
+from speechctc.features.filterbank import sliding_cmn_one, static_features
 
 MELS = 32
 SHIFT_MS = 5.0
@@ -56,7 +57,7 @@ def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, flo
 
 def step_of(rate: int) -> float:
     """Return the seconds from one frame to the next of samples at `rate`, Hz."""
-    return shift_samples(feature_config(rate)) / rate
+    return extractor(feature_config(rate)).shift / rate
 
 
 def time_of(frame: Floats | NDArray[np.int64]) -> Floats:

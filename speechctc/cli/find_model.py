@@ -15,19 +15,15 @@ if TYPE_CHECKING:
 
 def find_model(model: Path | None, or_bundled: bool = False) -> Path:
     """Return the folder of the model that is named, else of the latest run, else the bundled one where allowed."""
+    return _find(model, or_bundled)[0]
+
+
+def _find(model: Path | None, or_bundled: bool) -> tuple[Path, str]:
     from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_bundled)
     show(line, err=True)
-    return folder
-
-
-def model_line(model: Path | None) -> str:
-    """Return the model that `find_model` finds, in words."""
-    from speechctc.stages.used_model import find_and_describe
-
-    line = find_and_describe(model)[1]
-    return line.removeprefix("using ") if line.startswith("using ") else line[:1].upper() + line[1:]
+    return folder, line
 
 
 def load_recogniser(
@@ -39,14 +35,18 @@ def load_recogniser(
     min_modulation_db: float | None = None,
     or_bundled: bool = True,
 ) -> Recogniser:
-    """Load the model that `find_model` finds, with these language models.
+    """Load the model that `find_model` finds, with these language models; its `about` describes it.
 
     Numbers that are not None replace those of the model's ``decode`` section.
     """
-    from speechctc.inference.language import equipped
+    from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import Recogniser
     from speechctc.progress import Reporter
 
-    folder = find_model(model, or_bundled)
-    recogniser = Recogniser.load(folder, device.value, min_modulation_db=min_modulation_db, tuned=False)
-    return equipped(recogniser, folder, lms, lm_weight, beam, Reporter())
+    folder, line = _find(model, or_bundled)
+    recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())
+    settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
+    recogniser = recogniser.with_settings(settings)
+    name = line.removeprefix("using ")
+    recogniser.about = name if name != line else line[:1].upper() + line[1:]
+    return recogniser

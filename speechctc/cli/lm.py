@@ -241,7 +241,7 @@ def tune(
 
     reporter, folder = Reporter(), find_model(model)
     own = folder if out else own_folder(folder)
-    recogniser = with_lms(Recogniser.load(folder, tuned=False), lm or (), reporter)
+    recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or own / FILE
     check_place(path, recogniser)

@@ -8,6 +8,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from speechctc.inference.formats import help_text
+
 
 class Split(str, Enum):
     """The splits that can be scored."""
@@ -56,9 +58,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT[,FORMAT]...",
-        help="The format of the results: text, json, ctm, textgrid, tsv, csv, eaf (ELAN), audacity (labels), emu"
-        " (_annot.json) or par (BAS). Several at once need a folder: textgrid,eaf. Default: by the ending of --out,"
-        " else text.",
+        help=f"The format of the results: {help_text()}. Several at once need a folder: textgrid,eaf. Default: by the"
+        " ending of --out, else text.",
     ),
 ]
 SymbolsOption = Annotated[

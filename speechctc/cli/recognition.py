@@ -88,7 +88,7 @@ def decode_command(
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.progress import Reporter
-    from speechctc.stages.decode import decode, decode_stdin
+    from speechctc.stages.decode import decode
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
     form, also = parse_formats(forms)
@@ -107,12 +107,9 @@ def decode_command(
     options = _with_symbols(options, recogniser, symbols)
     if nbest:
         status = decode_nbest(recogniser, audio, nbest, options, Reporter())
-    elif str(audio[0]) == "-":
-        decode_stdin(recogniser, options, raw, Reporter())
-        status = 0
     else:
         doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser)
-        status = decode(recogniser, audio, options, Reporter(), cluster, doubt)
+        status = decode(recogniser, audio, options, Reporter(), cluster, raw, doubt)
     if status:
         raise typer.Exit(status)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.find_model import find_model, load_recogniser, model_line
+from speechctc.cli.find_model import find_model, load_recogniser
 from speechctc.cli.options import (
     BeamOption,
     Device,
@@ -74,7 +74,7 @@ def evaluate_command(
     if json_file:
         written.write_json(json_file, result.to_dict(), overwrite)
     if page:
-        html = write_report(scored, result, recogniser, model_line(model), examples, Reporter())
+        html = write_report(scored, result, recogniser, recogniser.about, examples, Reporter())
         page.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(page, html, overwrite)
         show(f"wrote {page}")

@@ -112,7 +112,7 @@ def check_labels_command(
     A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
     more probable that is. Nothing in the corpus is changed.
     """
-    from speechctc.cli.find_model import load_recogniser, model_line
+    from speechctc.cli.find_model import load_recogniser
     from speechctc.config.load import load_config
     from speechctc.inference.output import check_place
     from speechctc.progress import Reporter
@@ -133,7 +133,7 @@ def check_labels_command(
     if page:
         from speechctc.stages.suspects_page import suspects_page
 
-        html = suspects_page(checked, recogniser, model_line(model), examples, Reporter())
+        html = suspects_page(checked, recogniser, recogniser.about, examples, Reporter())
         page.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(page, html, overwrite)
         show(f"wrote {page}")
@@ -164,11 +164,11 @@ def inspect_command(
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.
     """
-    from speechctc.cli.find_model import load_recogniser, model_line
+    from speechctc.cli.find_model import load_recogniser
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = load_recogniser(model, Device.cpu)
     found = inspect(recogniser, audio, layer, phone, channel)
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
-    for path in write_pictures(found, out, title, model_line(model), overwrite):
+    for path in write_pictures(found, out, title, recogniser.about, overwrite):
         show(f"wrote {path}")

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ValidationError
 
 from speechctc.config.corpus_config import KEYS_OF_KIND
 from speechctc.config.schema import NO_RUN, Config
-from speechctc.config.train_config import REMOVED
 from speechctc.config.yaml_text import parse_yaml, read_yaml
 from speechctc.errors import InputError
 
@@ -175,8 +174,6 @@ def _explain(error: ValidationError, where: str, typed: Sequence[str]) -> tuple[
     setting = next((text for text in reversed(typed) if f"{key}.".startswith(f"{text.partition('=')[0].strip()}.")), "")
     where = f"on the command line: {setting}" if setting else where
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if key in REMOVED:
-        return f"{where}: the key {key!r} was removed{more}", REMOVED[key][1]
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no key {key!r}{more}", _nearest(key)
     if first["type"] == "missing":

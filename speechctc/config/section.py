@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_jsonable_python
 
 
 class Section(BaseModel):
     """A section of the config: immutable, and keys that it does not name are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def with_defaults(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored plain values of a section, with the defaults of the keys that they lack.
+
+    A stored config that is older than a key is thereby equal to one that has the key's default. Values that are not
+    those of a section stay as they are.
+    """
+    filled = dict(values)
+    for name, field in section.model_fields.items():
+        kind, value = field.annotation, values.get(name, {})
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            filled[name] = with_defaults(kind, value) if isinstance(value, Mapping) else value
+        elif name not in values and not field.is_required():
+            filled[name] = to_jsonable_python(field.get_default(call_default_factory=True))
+    return filled

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from speechctc.config.section import Section
-
-REMOVED: dict[str, tuple[Any, str]] = {
-    "train.inter_ctc": (0.0, "delete it: the loss on an intermediate layer lowered no PER (docs/experiments.md)"),
-    "train.keep_best": (1, "delete it: best/ holds the checkpoint of the lowest dev PER"),
-    "train.average_best": (False, "delete it: the mean of several checkpoints was worse (docs/experiments.md)"),
-}
-"""Keys of earlier versions: the value that had no effect, which is still accepted, and what to do about others."""
 
 
 class AugmentConfig(Section):
@@ -139,24 +131,7 @@ class TrainConfig(Section):
     curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_idle_removed(cls, values: Any) -> Any:
-        """Accept removed keys with the value that had no effect."""
-        if not isinstance(values, dict):
-            return values
-        idle = {key.removeprefix("train."): value for key, (value, _) in REMOVED.items()}
-        return {key: value for key, value in values.items() if key not in idle or value != idle[key]}
-
     @property
     def views(self) -> int:
         """Return how often a batch goes through the net in a step."""
         return 2 if self.consistency else 1
-
-
-def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a stored config without removed keys, which do not affect the use of a trained net."""
-    train = values.get("train")
-    if not isinstance(train, Mapping):  # the schema refuses it
-        return dict(values)
-    return {**values, "train": {key: value for key, value in train.items() if f"train.{key}" not in REMOVED}}

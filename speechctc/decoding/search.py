@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from speechctc.config.schema import Config
 from speechctc.decoding.ngram import PhoneLM
 
 Rows = NDArray[np.float32]
-Path = NDArray[np.int64]
+ClassPath = NDArray[np.int64]
 
 MARGIN = 10.0
 """Classes whose log posterior is this far below the best of their frame are skipped."""
@@ -31,41 +30,31 @@ def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
     return [label for label, _ in groupby(path) if label != blank]
 
 
-def greedy(logits: Tensor, frames: Tensor) -> list[list[int]]:
-    """Return the labels of each utterance by greedy decoding: the best class of each frame, collapsed.
+class Search(Protocol):
+    """Commits the classes of frames, which may come in blocks."""
 
-    Parameters
-    ----------
-    logits : Tensor, shape = (n_batch, max_frames, classes)
-    frames : Tensor, shape = (n_batch,)
-    """
-    paths = logits.argmax(dim=2).tolist()
-    return [collapse(path[:length]) for path, length in zip(paths, frames.tolist(), strict=True)]
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
+        """Process the next frames; return those that are committed by now, and their classes."""
+
+    def finish(self) -> tuple[Rows, ClassPath]:
+        """End the recording; return the remaining frames and their classes."""
 
 
-def best_labels(logits: Tensor, frames: Tensor, lm: PhoneLM | None, config: Config) -> list[list[int]]:
-    """Return the labels of each utterance, decoded with the config's ``decode`` settings.
-
-    Parameters
-    ----------
-    logits : Tensor, shape = (n_batch, max_frames, classes)
-    frames : Tensor, shape = (n_batch,)
-    lm : PhoneLM, optional
-    config : Config
-    """
-    if lm is None or not uses_lm(lm, config):
-        return greedy(logits, frames)
-    found = []
-    for row, length in zip(logits.log_softmax(2).cpu().numpy(), frames.tolist(), strict=True):
-        search = lm_search(lm, config)
-        path = [*search.push(row[:length])[1].tolist(), *search.finish()[1].tolist()]
-        found.append(collapse(path))
-    return found
+def best_labels(search: Search, log_probs: Rows) -> list[int]:
+    """Return the labels that a new search finds in the log posteriors of a recording, (n_frames, classes)."""
+    return collapse([*search.push(log_probs)[1].tolist(), *search.finish()[1].tolist()])
 
 
-def uses_lm(lm: PhoneLM | None, config: Config) -> bool:
-    """Return whether there is an n-gram and the config gives it weight."""
-    return lm is not None and config.decode.lm_weight > 0
+class GreedySearch:
+    """A `Search` that commits each frame at once, as its most probable class."""
+
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
+        """Return the frames and the best class of each."""
+        return log_probs, log_probs.argmax(axis=1)
+
+    def finish(self) -> tuple[Rows, ClassPath]:
+        """Return nothing: no frame waits."""
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
 
 
 def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
@@ -92,7 +81,7 @@ class Hypothesis(NamedTuple):
     """
 
     labels: tuple[int, ...]
-    path: Path
+    path: ClassPath
     acoustic: float
     lm: float
     total: float
@@ -138,7 +127,7 @@ class LmSearch:
         self._tokens = Tokens.at_start(beam, classes, limit)
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
-    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
         """Process the next frames; return those that are committed by now, in order.
 
         Parameters
@@ -154,7 +143,7 @@ class LmSearch:
         """
         return self._next(log_probs, ends=False)
 
-    def finish(self) -> tuple[Rows, Path]:
+    def finish(self) -> tuple[Rows, ClassPath]:
         """End the recording; return the remaining frames."""
         return self._next(self._waiting[:0], ends=True)
 
@@ -181,7 +170,7 @@ class LmSearch:
             found.append(Hypothesis(labels, path, acoustic, lm, score + weight * end))
         return sorted(found, key=lambda each: -each.total)
 
-    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
+    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, ClassPath]:
         scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float32, order="C")
         path = self._advance(self._tokens, scores, *self._tables, *self._numbers, ends)
         rows = np.concatenate([self._waiting, log_probs])

@@ -1,73 +1,51 @@
 """Compute features: from samples to the input of the net.
 
-Static features are stored: log mel energies and the frame's log energy. `net_input` computes the rest on the device, in
+Static features (`features.extractor`) are stored. `net_input` computes the rest on the device, in
 training and decoding: sliding cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by
 the mean and deviation of the training split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torchaudio
 from torch import Tensor
 
 from speechctc.config.feature_config import FeatureConfig
+from speechctc.features.extractor import extractor
 
-# Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
-INT16_SCALE = 32768.0
 MOST_RAISED = 7.0
 """The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB."""
 
 
-def window_samples(config: FeatureConfig) -> int:
-    """Return the number of samples in an analysis window."""
-    return int(config.sample_rate * config.window_ms * 0.001)
-
-
-def shift_samples(config: FeatureConfig) -> int:
-    """Return the number of samples between the starts of two frames."""
-    return int(config.sample_rate * config.shift_ms * 0.001)
-
-
 def frame_count(samples: int, config: FeatureConfig) -> int:
-    """Return the number of frames of a recording; each window is wholly inside it."""
-    window = window_samples(config)
-    return 0 if samples < window else 1 + (samples - window) // shift_samples(config)
+    """Return the number of frames of a recording; see `FeatureExtractor.frames`."""
+    return extractor(config).frames(samples)
 
 
 def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
-    """Return log mel energies, followed by the log energy if configured.
+    """Return the static features of samples, (n_frames, static_dims); see `FeatureExtractor.static`."""
+    return extractor(config).static(samples)
 
-    Parameters
-    ----------
-    samples : Tensor, shape = (n_samples,)
-        Mono, in [-1, 1], at ``config.sample_rate``.
 
-    Returns
-    -------
-    Tensor, shape = (n_frames, static_dims), float32
+Derivative = Callable[[Tensor, Tensor, FeatureConfig], Tensor]
+
+
+def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Return the time derivative of (n_batch, max_frames, static_dims) by a regression over ``delta_window`` frames.
+
+    The first and the last frame of an utterance are repeated beyond its ends.
     """
-    if frame_count(samples.numel(), config) == 0:
-        return samples.new_zeros((0, config.static_dims), dtype=torch.float32)
-    bank = torchaudio.compliance.kaldi.fbank(
-        samples.to(torch.float32)[None] * INT16_SCALE,
-        sample_frequency=config.sample_rate,
-        frame_length=config.window_ms,
-        frame_shift=config.shift_ms,
-        window_type=config.window,
-        num_mel_bins=config.mels,
-        low_freq=config.low_hz,
-        high_freq=config.high_hz,
-        preemphasis_coefficient=config.preemphasis,
-        use_energy=config.energy,
-        htk_compat=True,  # puts the energy last
-        dither=0.0,
-    )
-    assert isinstance(bank, Tensor)
-    return bank
+    clamped = _repeat_last(values, frames)
+    change: Tensor = torchaudio.functional.compute_deltas(clamped.transpose(1, 2), win_length=config.delta_window)
+    return change.transpose(1, 2)
 
 
-def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
+def net_input(
+    static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig, derivative: Derivative = delta
+) -> Tensor:
     """Apply sliding CMN, append derivatives, and normalise by the training split's mean and deviation.
 
     Parameters
@@ -78,19 +56,23 @@ def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config:
         Frames of each utterance, at least 1.
     mean, std : Tensor, shape = (channels, static_dims)
         From `Moments.normalisation`.
+    derivative : callable
+        Computes what `delta` does, with other operators.
 
     Returns
     -------
     Tensor, shape = (n_batch, channels, static_dims, max_frames), float32
         Zero past each utterance's end.
     """
-    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config)
+    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config, derivative)
 
 
-def net_input_after_cmn(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
+def net_input_after_cmn(
+    features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig, derivative: Derivative = delta
+) -> Tensor:
     """Append derivatives and normalise, as `net_input` does after sliding CMN."""
     inside = frame_mask(frames, features.shape[1])
-    stacked = torch.stack(derivatives(features, frames, config), dim=1)
+    stacked = torch.stack(derivatives(features, frames, config, derivative), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
@@ -129,12 +111,16 @@ def local_cmn(static: Tensor, config: FeatureConfig) -> Tensor:
     known, frames = static.double()[None], torch.tensor([len(static)], device=static.device)
     power = _power(known, torch.ones_like(known[:, :, :1], dtype=torch.bool), frames, config)
     near = _sliding_mean(known, power, frames, config.stretch_frames, config.stretch_frames)
+    if not extractor(config).bands:
+        return (known - near)[0].float()
     level = _sliding_mean(known.mean(2, keepdim=True), power, frames, *config.center_frames)
     return (known - near - (level - MOST_RAISED - near.mean(2, keepdim=True)).clamp(min=0))[0].float()
 
 
 def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Return the weight of each frame in a mean, shape (n_batch, max_frames, 1)."""
+    """Return the weight of each frame in a mean, shape (n_batch, max_frames, 1); without bands, all weigh alike."""
+    if not extractor(config).bands:
+        return inside.double()
     # Frames below the last of 16 bits, zeros for example, get the weight of that bit. With smaller weights, the mean in
     # a long silence would consist of rounding errors of louder frames before it.
     loudness, stretch = known.mean(2, keepdim=True).clamp(min=0), config.stretch_frames
@@ -162,16 +148,11 @@ def sliding_cmn_one(static: Tensor, config: FeatureConfig) -> Tensor:
     return sliding_cmn(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
 
 
-def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
-    """Return the features and each order of derivative, each (n_batch, max_frames, static_dims).
-
-    The first and the last frame of an utterance are repeated beyond its ends.
-    """
+def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig, derivative: Derivative = delta) -> list[Tensor]:
+    """Return the features and each order of derivative, each (n_batch, max_frames, static_dims)."""
     orders = [static]
     for _ in range(config.deltas):
-        clamped = _repeat_last(orders[-1], frames)
-        delta = torchaudio.functional.compute_deltas(clamped.transpose(1, 2), win_length=config.delta_window)
-        orders.append(delta.transpose(1, 2))
+        orders.append(derivative(orders[-1], frames, config))
     return orders
 
 

@@ -27,6 +27,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.section import with_defaults
 from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.verified import Verified
@@ -52,12 +54,19 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels."""
+    """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels.
+
+    A key that the feature config lacks, as one that is newer than the shard, has its default.
+    """
 
     features: dict[str, Any]
     phone_set: str
     phones: tuple[str, ...]
     sources: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.features, dict):  # `_check_whole` refuses others
+            object.__setattr__(self, "features", with_defaults(FeatureConfig, self.features))
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
@@ -100,7 +109,7 @@ def write_shard(
     dtype: torch.dtype,
 ) -> None:
     """Write utterances, and the ids and reasons of the skipped ones, as one file; whole or not at all."""
-    dims = recipe.features["mels"] + int(recipe.features["energy"])
+    dims = FeatureConfig(**recipe.features).static_dims
     moments = [utterance.moments for utterance in utterances]
     empty = torch.zeros(0, dims)
     tensors = {
@@ -180,7 +189,7 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made = shard.recipe.features
+    made, features = shard.recipe.features, with_defaults(FeatureConfig, features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)

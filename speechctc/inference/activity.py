@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.feature_config import FeatureConfig
+from speechctc.features.extractor import extractor
 
 Levels = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -42,7 +43,8 @@ class ActivityDetector:
 
     def __init__(self, config: FeatureConfig, min_modulation_db: float) -> None:
         step = config.shift_ms / 1000
-        self._bands = np.array_split(np.arange(config.mels), min(GROUPS, config.mels))
+        bands = extractor(config).bands
+        self._bands = np.array_split(np.arange(bands), min(GROUPS, bands))
         self._half = round(SMOOTHING / step) // 2
         self._behind = round(BEHIND / step)
         self._window = self._behind + round(AHEAD / step) + 1

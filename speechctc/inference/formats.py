@@ -1,43 +1,31 @@
-"""Write phones in the formats of other programs."""
+"""The formats of results: `WRITERS` is the table of all.
+
+To add a format, add its writer here: ``--format`` and its help, the endings of files and the studio's downloads come
+from the table. The module loads nothing but the standard library until something is written, because the help needs it.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
 
-from speechctc.audio import sound_file
-from speechctc.audio.eaf_text import eaf_text
 from speechctc.errors import InputError
-from speechctc.inference.label_formats import audacity_text, emu_text, one_field, one_token, par_text
-from speechctc.inference.result import Recognition
-from speechctc.inference.segmenter import Segment
+from speechctc.inference.label_formats import one_field, one_token
 
-Format = Literal["text", "json", "ctm", "textgrid", "tsv", "csv", "eaf", "audacity", "emu", "par", "html"]
-ENDINGS: dict[Format, str] = {
-    "text": ".txt",
-    "json": ".json",
-    "ctm": ".ctm",
-    "textgrid": ".TextGrid",
-    "tsv": ".tsv",
-    "csv": ".csv",
-    "eaf": ".eaf",
-    "audacity": ".labels.txt",
-    "emu": "_annot.json",
-    "par": ".par",
-    "html": ".html",
-}
-ONE_RECORDING: tuple[Format, ...] = ("textgrid", "eaf", "audacity", "emu", "par")
-"""Formats whose files hold one recording each."""
+if TYPE_CHECKING:
+    from speechctc.inference.result import Recognition
+    from speechctc.inference.segmenter import Segment
+
 NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 
 
-class Source(NamedTuple):
+class RecordingName(NamedTuple):
     """The name of a recording in the results.
 
     Attributes
@@ -55,98 +43,27 @@ class Source(NamedTuple):
     channel: int | None = None
 
 
-def header(form: Format, aligned: bool = False) -> str:
-    """Return the header of TSV and CSV, else ``""``; in CSV an alignment has a column for its score."""
-    if form == "csv":
-        return _csv((*COLUMNS, "score") if aligned else COLUMNS)
-    return "\t".join(COLUMNS) + "\n" if form == "tsv" else ""
+class Phones(Protocol):
+    """The phones of a recording, which may come one by one while it is decoded, and the score of an alignment."""
+
+    @property
+    def segments(self) -> Iterable[Segment]:
+        """The phones in order."""
+
+    @property
+    def score(self) -> float | None:
+        """See `Recognition`."""
 
 
-def row(form: Format, source: Source, segment: Segment, score: float | None = None) -> str:
-    """Return one phone as a line of TSV, of CSV, or of NIST's CTM: id, channel, start, duration, phone, confidence."""
-    phone, start, end = segment.phone, round(segment.start, 4), round(segment.end, 4)
-    confidence = f"{segment.confidence:.4f}"
-    if form == "ctm":
-        id, phone = one_token(source.id), one_token(phone)
-        return f"{id} {source.channel or 1} {start:.4f} {end - start:.4f} {phone} {confidence}\n"
-    fields = (source.file, f"{start:.4f}", f"{end:.4f}", phone, confidence)
-    if form == "csv":
-        return _csv(fields if score is None else (*fields, f"{score:.4f}"))
-    return "\t".join(map(one_field, fields)) + "\n"
+Named = tuple[RecordingName, Any]
+"""A recording's name and its `Recognition`, or, where the format is live, its `Phones`."""
 
 
-def _csv(fields: Iterable[str]) -> str:
-    """Return a line of CSV (RFC 4180)."""
-    line = io.StringIO()
-    csv.writer(line).writerow(fields)
-    return line.getvalue()
+class Layout(NamedTuple):
+    """What a writer should know beside the results.
 
-
-def lines(form: Format, source: Source, result: Recognition, named: bool = False) -> Iterator[str]:
-    """Yield the lines of a result in text, CTM, TSV or CSV, without the header; `named` text begins with the file."""
-    if form != "text":
-        if result.score is not None and form != "csv":
-            sign = ";;" if form == "ctm" else "#"
-            yield f"{sign} {one_field(source.file)}: log probability {result.score:.4f} per phone\n"
-        yield from (row(form, source, segment, result.score) for segment in result.segments)
-    elif result.score is None:
-        yield (one_field(source.file) + "\t" if named else "") + " ".join(map(one_token, result.phones)) + "\n"
-    else:
-        yield f"{one_field(source.file)}: log probability {result.score:.4f} per phone\n"
-        for segment in result.segments:
-            yield f"{segment.start:9.3f} {segment.end:9.3f}  {one_field(segment.phone):<6} {segment.confidence:.2f}\n"
-
-
-def textgrid(result: Recognition) -> str:
-    """Return a result as a TextGrid."""
-    return result.to_textgrid()
-
-
-def annotation(form: Format, source: Source, result: Recognition, place: Path | None = None) -> str:
-    """Return a result in a format of `ONE_RECORDING`, to be written to `place`.
-
-    Samples are counted at the rate of the recording; where it has no file, at 16 kHz.
-    """
-    if form == "textgrid":
-        return textgrid(result)
-    audio, tiers = Path(source.file), result.tiers()
-    if form == "eaf":
-        return eaf_text(tiers, audio if audio.is_file() else None, place)
-    if form == "audacity":
-        return audacity_text(tiers)
-    try:
-        _, rate, channels = sound_file.info(audio)
-    except InputError:
-        rate, channels = NO_FILE
-    return emu_text(tiers, audio, rate, result.seconds) if form == "emu" else par_text(tiers, rate, channels)
-
-
-def json_pieces(result: Recognition, channel: int | None = None) -> Iterator[str]:
-    """Yield the text of a result as a JSON object, phone by phone: an hour has some 40,000 phones."""
-    head = replace(result, segments=()).to_dict() | {"phones": list(result.phones)}
-    if channel is not None:
-        head = {"file": result.file, "channel": channel} | head
-    yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
-    for number, segment in enumerate(result.segments):
-        yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
-    yield "]}"
-
-
-def write_stream(
-    results: Iterable[tuple[Source, Recognition]],
-    form: Format,
-    out: TextIO,
-    named: bool = False,
-    aligned: bool = False,
-    place: Path | None = None,
-) -> None:
-    """Write results to one stream, each when it is ready; in JSON as one list, in HTML as one page at the end.
-
-    Parameters
+    Attributes
     ----------
-    results : iterable of (Source, Recognition)
-    form : str
-    out : TextIO
     named : bool
         Lines of text begin with the file and a tab.
     aligned : bool
@@ -154,48 +71,271 @@ def write_stream(
     place : Path, optional
         The file that is written.
     """
-    if form == "json":
-        _write_list(results, out)
-        return
-    if form == "html":
-        out.write(_page(results))
-        return
-    out.write(header(form, aligned))
-    for source, result in results:
-        if form in ONE_RECORDING:
-            out.write(annotation(form, source, result, place))
-        else:
-            out.writelines(lines(form, source, result, named))
-        out.flush()
+
+    named: bool = False
+    aligned: bool = False
+    place: Path | None = None
 
 
-def _page(results: Iterable[tuple[Source, Recognition]]) -> str:
-    """Return one page with all results; their recordings are read again, for the pictures and the sound."""
-    from speechctc.inference.page import recordings_page  # late: other formats need no templates
+@dataclass(frozen=True)
+class Writer:
+    """A format; this base class writes one result after the other.
 
-    return recordings_page((Path(result.file), source.file, source.channel, result) for source, result in results)
+    Attributes
+    ----------
+    name, ending : str
+        Of the format, and of its files.
+    about : str
+        What the help says beside the name, or ``""``.
+    """
 
+    name: str
+    ending: str
+    about: str = ""
 
-def _write_list(results: Iterable[tuple[Source, Recognition]], out: TextIO) -> None:
-    """Write a JSON list; its end is written even after an error, so that the file can be read."""
-    between = "[\n"
-    try:
-        for source, result in results:
-            out.write(between)
-            out.writelines(json_pieces(replace(result, file=source.file), source.channel))
+    holds_one: ClassVar[bool] = False
+    """A file holds one recording."""
+    is_live: ClassVar[bool] = False
+    """A phone is written when it is known: `pieces` needs only `Phones`."""
+    shows_sound: ClassVar[bool] = False
+    """The recording is read again, to be shown."""
+
+    def head(self, aligned: bool = False) -> str:
+        """Return what a file begins with."""
+        return ""
+
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
+        """Yield the text of a result, piece by piece."""
+        raise NotImplementedError
+
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
+        """Write results to one stream, each piece as soon as it is known."""
+        out.write(self.head(layout.aligned))
+        for name, result in results:
+            for piece in self.pieces(name, result, layout):
+                out.write(piece)
+                if not isinstance(result.segments, tuple):  # they come one by one
+                    out.flush()
             out.flush()
-            between = ",\n"
-    finally:
-        out.write("]\n" if between == ",\n" else "[]\n")
-        out.flush()
+
+    def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
+        """Return the text of a file with one result, to be written to `place`."""
+        return self.head(result.score is not None) + "".join(self.pieces(name, result, Layout(place=place)))
 
 
-def whole(form: Format, source: Source, result: Recognition, place: Path | None = None) -> str:
-    """Return the text of a file with one result, to be written to `place`."""
-    if form in ONE_RECORDING:
-        return annotation(form, source, result, place)
-    if form == "html":
-        return _page([(source, result)])
-    if form == "json":
-        return "".join(json_pieces(replace(result, file=source.file), source.channel)) + "\n"
-    return header(form, result.score is not None) + "".join(lines(form, source, result))
+class Text(Writer):
+    """A line of phones; of an alignment a line for each phone."""
+
+    is_live = True
+
+    def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
+        """Yield phones and spaces; the line is ended even after an error."""
+        if result.score is not None:
+            yield _score_line(name, result.score)
+            for segment in result.segments:
+                phone = one_field(segment.phone)
+                yield f"{segment.start:9.3f} {segment.end:9.3f}  {phone:<6} {segment.confidence:.2f}\n"
+            return
+        before = start = one_field(name.file) + "\t" if layout.named else ""
+        try:
+            for segment in result.segments:
+                yield before + one_token(segment.phone)
+                before = " "
+        except InputError:
+            yield "\n" if before == " " else ""
+            raise
+        yield ("" if before == " " else start) + "\n"
+
+
+@dataclass(frozen=True)
+class Rows(Writer):
+    """A line for each phone.
+
+    Attributes
+    ----------
+    row : callable
+        Returns the line of a phone; the score is that of an alignment.
+    titles : callable
+        Returns the first line, of alignments or not.
+    comment : str
+        The sign of a comment, in which the score of an alignment stands; empty: `row` writes it.
+    """
+
+    row: Callable[[RecordingName, Segment, float | None], str] = field(kw_only=True)
+    titles: Callable[[bool], str] = field(kw_only=True, default=lambda aligned: "")
+    comment: str = "#"
+
+    is_live = True
+
+    def head(self, aligned: bool = False) -> str:
+        """Return the names of the columns, if there are any."""
+        return self.titles(aligned)
+
+    def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
+        """Yield the lines."""
+        if result.score is not None and self.comment:
+            yield f"{self.comment} {_score_line(name, result.score)}"
+        for segment in result.segments:
+            yield self.row(name, segment, result.score)
+
+
+def _ctm(name: RecordingName, segment: Segment, score: float | None) -> str:
+    """Return a line of NIST's format: id, channel, start, duration, phone, confidence."""
+    start, end = round(segment.start, 4), round(segment.end, 4)
+    id, phone = one_token(name.id), one_token(segment.phone)
+    return f"{id} {name.channel or 1} {start:.4f} {end - start:.4f} {phone} {segment.confidence:.4f}\n"
+
+
+def _tsv(name: RecordingName, segment: Segment, score: float | None) -> str:
+    return "\t".join(map(one_field, (name.file, *_fields(segment)))) + "\n"
+
+
+def _csv(name: RecordingName, segment: Segment, score: float | None) -> str:
+    return _csv_line((name.file, *_fields(segment), *([] if score is None else [f"{score:.4f}"])))
+
+
+def _csv_titles(aligned: bool) -> str:
+    return _csv_line((*COLUMNS, "score") if aligned else COLUMNS)
+
+
+def _csv_line(fields: Iterable[str]) -> str:
+    """Return a line of CSV (RFC 4180)."""
+    line = io.StringIO()
+    csv.writer(line).writerow(fields)
+    return line.getvalue()
+
+
+class Json(Writer):
+    """A list of results; a file for one recording has the result alone."""
+
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
+        """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
+        channel = {} if name.channel is None else {"file": name.file, "channel": name.channel}
+        head = channel | replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
+        yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
+        for number, segment in enumerate(result.segments):
+            yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
+        yield "]}"
+
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
+        """Write a list; its end is written even after an error, so that the file can be read."""
+        between = "[\n"
+        try:
+            for name, result in results:
+                out.write(between)
+                out.writelines(self.pieces(name, result, layout))
+                out.flush()
+                between = ",\n"
+        finally:
+            out.write("]\n" if between == ",\n" else "[]\n")
+            out.flush()
+
+    def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
+        """Return the text of a file with one result."""
+        return super().whole(name, result, place) + "\n"
+
+
+class Html(Writer):
+    """One page with all results; their recordings are read again, for the pictures and the sound."""
+
+    shows_sound = True
+
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
+        """Write the page when all results are known."""
+        from speechctc.inference.page import recordings_page  # late: other formats need no templates
+
+        out.write(recordings_page((Path(each.file), name.file, name.channel, each) for name, each in results))
+
+    def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
+        """Return the page of one result."""
+        out = io.StringIO(newline="")
+        self.write([(name, result)], out)
+        return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Annotation(Writer):
+    """A file of an annotation program, with one recording.
+
+    Attributes
+    ----------
+    text : callable
+        Takes the recording's name, the result, and the file that is written, if known; returns its text.
+    """
+
+    text: Callable[[RecordingName, Recognition, Path | None], str] = field(kw_only=True)
+
+    holds_one = True
+
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
+        """Yield the whole text."""
+        yield self.text(name, result, layout.place)
+
+
+def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
+    from speechctc.audio.eaf_text import eaf_text
+
+    audio = Path(name.file)
+    return eaf_text(result.tiers(), audio if audio.is_file() else None, place)
+
+
+def _audacity(name: RecordingName, result: Recognition, place: Path | None) -> str:
+    from speechctc.inference.label_formats import audacity_text
+
+    return audacity_text(result.tiers())
+
+
+def _emu(name: RecordingName, result: Recognition, place: Path | None) -> str:
+    from speechctc.inference.label_formats import emu_text
+
+    return emu_text(result.tiers(), Path(name.file), _rate_and_channels(name)[0], result.seconds)
+
+
+def _par(name: RecordingName, result: Recognition, place: Path | None) -> str:
+    from speechctc.inference.label_formats import par_text
+
+    return par_text(result.tiers(), *_rate_and_channels(name))
+
+
+CSV = Rows("csv", ".csv", row=_csv, titles=_csv_titles, comment="")
+_ALL: Sequence[Writer] = (
+    Text("text", ".txt"),
+    Json("json", ".json"),
+    Rows("ctm", ".ctm", row=_ctm, comment=";;"),
+    Annotation("textgrid", ".TextGrid", text=lambda name, result, place: result.to_textgrid()),
+    Rows("tsv", ".tsv", row=_tsv, titles=lambda aligned: "\t".join(COLUMNS) + "\n"),
+    CSV,
+    Annotation("eaf", ".eaf", "ELAN", text=_eaf),
+    Annotation("audacity", ".labels.txt", "labels", text=_audacity),
+    Annotation("emu", "_annot.json", "_annot.json", text=_emu),
+    Annotation("par", ".par", "BAS", text=_par),
+    Html("html", ".html", "a page"),
+)
+WRITERS = {writer.name: writer for writer in _ALL}
+"""The writers by the names of their formats, in the order of the help."""
+
+
+def help_text() -> str:
+    """Return the names of all formats, for the help."""
+    *first, last = (each.name + (f" ({each.about})" if each.about else "") for each in WRITERS.values())
+    return f"{', '.join(first)} or {last}"
+
+
+def _rate_and_channels(name: RecordingName) -> tuple[int, int]:
+    """Return the rate at which samples are counted, Hz, and the number of channels."""
+    from speechctc.audio import sound_file
+
+    try:
+        _, rate, channels = sound_file.info(Path(name.file))
+    except InputError:
+        return NO_FILE
+    return rate, channels
+
+
+def _fields(segment: Segment) -> tuple[str, ...]:
+    start, end = round(segment.start, 4), round(segment.end, 4)
+    return f"{start:.4f}", f"{end:.4f}", segment.phone, f"{segment.confidence:.4f}"
+
+
+def _score_line(name: RecordingName, score: float) -> str:
+    return f"{one_field(name.file)}: log probability {score:.4f} per phone\n"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import sound_file
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_count, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.samples import Samples
 from speechctc.inference.streaming import (
@@ -19,7 +20,6 @@ from speechctc.inference.streaming import (
     cmn_blocks,
     local_cmn_blocks,
     logit_blocks,
-    static_blocks,
 )
 from speechctc.model.checkpoint import Checkpoint
 
@@ -59,15 +59,14 @@ class Forward:
         local : bool
             Centre the frames of a long recording on the second around each (see `local_cmn_blocks`).
         """
-        static = static_blocks((torch.from_numpy(block) for block in samples), self.config.features)
-        centred = local_cmn_blocks if local else cmn_blocks
-
-        def logits(static: Iterable[Tensor]) -> Iterator[Logits]:
-            model, features = self.config.model, self.config.features
-            for block in logit_blocks(centred(static, features), self._forward_one, model, features, block_frames):
-                yield block.numpy()
-
-        return ActivityGate(self.config, self.phones).blocks(static, logits) if gated else logits(static)
+        model, features = self.config.model, self.config.features
+        gate = ActivityGate(self.config, self.phones)
+        static = extractor(features).blocks(torch.from_numpy(block) for block in samples)
+        watched = gate.watch(static) if gated else static
+        centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
+        blocks = logit_blocks(centred, self._forward_one, model, features, block_frames)
+        logits = (block.numpy() for block in blocks)
+        return gate.apply(logits) if gated else logits
 
     def batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
         """Return the logits of several recordings, on the CPU, from static features, each (n_frames, static_dims)."""

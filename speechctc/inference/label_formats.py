@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from speechctc.audio.annotations import Interval
+if TYPE_CHECKING:
+    from speechctc.audio.annotations import Interval
 
-Tiers = Mapping[str, Sequence[Interval]]
+Tiers = Mapping[str, Sequence["Interval"]]
 MAIN = ("phones", "words")
 """Tiers of labels; others have a value for each phone."""
 
@@ -70,6 +71,8 @@ def par_text(tiers: Tiers, rate: int, channels: int) -> str:
 
 def _filled(intervals: Sequence[Interval], seconds: float) -> list[Interval]:
     """Return intervals in order, with ones without a label between them, from 0 s to the end."""
+    from speechctc.audio.annotations import Interval  # late: the help of commands loads this module
+
     filled: list[Interval] = []
     at = 0.0
     for interval in sorted(intervals):

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from speechctc.config.load import override, parse_config
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.lm.texts import listed
-from speechctc.lm.tuned import FILE, find_tuned, tuned_settings
+from speechctc.lm.tuned import lm_settings
 from speechctc.progress import Reporter
 
 
-def equipped(
+def with_language_models(
     recogniser: Recogniser,
     folder: Path,
     lms: Sequence[Path],
@@ -47,17 +46,8 @@ def equipped(
         A language model cannot be read or has other phones, or a number is out of range.
     """
     recogniser = with_lms(recogniser, lms, reporter)
-    settings = [] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]
-    if weight is None:
-        settings = [*_tuned(recogniser, folder, reporter), *settings]
-    elif weight and recogniser.checkpoint.lm is None and recogniser.lstm is None:
-        raise InputError(f"{folder}: the model has no n-gram", "name a language model with --lm, or give no weight")
-    else:
-        settings.append(f"decode.lm_weight={weight}")
-    if not settings:
-        return recogniser
-    values = override(recogniser.config.to_dict(), settings)
-    return recogniser.configured(parse_config(values, "the model's config with these options"))
+    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
+    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
 
 
 def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
@@ -84,13 +74,3 @@ def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) ->
         return recogniser
     checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
     return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)
-
-
-def _tuned(recogniser: Recogniser, folder: Path, reporter: Reporter) -> list[str]:
-    """Return the settings that were tuned for the recogniser's language models, and report them."""
-    entry = find_tuned(folder, recogniser.checkpoint.lm, recogniser.lstm)
-    if entry is not None:
-        shown = f"weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}"
-        shown += f", share {entry['lm_share']:g}" if recogniser.lstm is not None else ""
-        reporter.note(f"language model: {shown}, tuned on {entry.get('split', 'dev')} ({folder / FILE})")
-    return tuned_settings(entry)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Format, Source
+from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.storage import links, written
 from speechctc.storage.files import is_special
 
@@ -22,7 +22,7 @@ class OutputOptions:
     Attributes
     ----------
     form : str
-        One of `speechctc.inference.formats.Format`.
+        A name in `speechctc.inference.formats.WRITERS`.
     file : Path, optional
         One file for all results.
     folder : Path, optional
@@ -43,7 +43,7 @@ class OutputOptions:
         How phones are written; those that are not in it as the model names them.
     """
 
-    form: Format = "text"
+    form: str = "text"
     file: Path | None = None
     folder: Path | None = None
     jobs: int = 0
@@ -51,31 +51,31 @@ class OutputOptions:
     channel: int | None = None
     overwrite: bool = False
     skip_existing: bool = False
-    also: tuple[Format, ...] = ()
+    also: tuple[str, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def forms(self) -> tuple[Format, ...]:
+    def forms(self) -> tuple[str, ...]:
         """All formats that are written."""
         return (self.form, *self.also)
 
-    def files_of(self, recording: Recording) -> dict[Format, Path]:
+    def files_of(self, recording: Recording) -> dict[str, Path]:
         """Return the file in `folder` for a recording's results in each format."""
         assert self.folder is not None
         name = recording.name
-        return {form: self.folder / name.with_name(name.name + ENDINGS[form]) for form in self.forms}
+        return {form: self.folder / name.with_name(name.name + WRITERS[form].ending) for form in self.forms}
 
-    def sources(self, recordings: Sequence[Recording]) -> list[Source]:
+    def names(self, recordings: Sequence[Recording]) -> list[RecordingName]:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
-        names = [str(recording.path) for recording in recordings]
-        clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names]
+        paths = [str(recording.path) for recording in recordings]
+        clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in paths]
         found = ids(recordings)
         known = [id.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for id in found]
         channels = [recording.channel or self.channel for recording in recordings]
-        return [Source(*each) for each in zip(clean, known, channels, strict=True)]
+        return [RecordingName(*each) for each in zip(clean, known, channels, strict=True)]
 
 
-def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | None, Path | None]:
+def choose_output(form: str | None, out: str | None) -> tuple[str, Path | None, Path | None]:
     """Return the format, and the file or the folder, from ``--format`` and ``--out``.
 
     The ending of a file decides the format. A name is a folder if it exists as one, ends in a slash, or has no ending.
@@ -96,7 +96,7 @@ def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | 
         return form or "text", None, path
     meant = _format_of(path.name)
     if meant is None and form is None:
-        known = " ".join(ENDINGS.values())
+        known = " ".join(writer.ending for writer in WRITERS.values())
         fix = f"end a file in one of {known}, or give --format; end a folder's name in a slash: {out}/"
         raise InputError(f"--out {out}: no format has the ending {ending}", fix)
     if meant is not None and form not in (None, meant) and not _may_end_in(form, ending):
@@ -104,7 +104,7 @@ def choose_output(form: Format | None, out: str | None) -> tuple[Format, Path | 
     return form or meant or "text", path, None
 
 
-def parse_formats(given: Sequence[str] | None) -> tuple[Format | None, tuple[Format, ...]]:
+def parse_formats(given: Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
     """Return the first format of ``--format`` and the others: names separated by commas, or given several times.
 
     Raises
@@ -113,23 +113,22 @@ def parse_formats(given: Sequence[str] | None) -> tuple[Format | None, tuple[For
         There is no format of that name.
     """
     names = [name.strip().lower() for text in given or () for name in text.split(",")]
-    known: dict[str, Format] = {form: form for form in ENDINGS}
     for name in names:
-        if name not in known:
-            raise InputError(f"--format {name}: there is no such format", f"choose from: {', '.join(known)}")
-    forms = tuple(dict.fromkeys(known[name] for name in names))
+        if name not in WRITERS:
+            raise InputError(f"--format {name}: there is no such format", f"choose from: {', '.join(WRITERS)}")
+    forms = tuple(dict.fromkeys(names))
     return (forms[0] if forms else None), forms[1:]
 
 
-def _format_of(name: str) -> Format | None:
+def _format_of(name: str) -> str | None:
     """Return the format of a file by the longest ending that its name has."""
-    fits: list[Format] = [form for form, ending in ENDINGS.items() if name.lower().endswith(ending.lower())]
-    return max(fits, key=lambda form: len(ENDINGS[form]), default=None)
+    fits = [writer for writer in WRITERS.values() if name.lower().endswith(writer.ending.lower())]
+    return max(fits, key=lambda writer: len(writer.ending)).name if fits else None
 
 
-def _may_end_in(form: Format | None, ending: str) -> bool:
+def _may_end_in(form: str | None, ending: str) -> bool:
     """Return whether files of a format have this ending, after another sign: labels of Audacity end in .txt."""
-    return form is not None and ENDINGS[form].lower().endswith(ending.lower())
+    return form is not None and WRITERS[form].ending.lower().endswith(ending.lower())
 
 
 def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
@@ -145,7 +144,7 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         if options.also:
             what = f"{len(options.forms)} formats at once are for a folder, with a file for each"
             raise InputError(what, "name a folder with --out FOLDER/")
-        if options.form in ONE_RECORDING and len(recordings) > 1:
+        if WRITERS[options.form].holds_one and len(recordings) > 1:
             kind = "TextGrids" if options.form == "textgrid" else f"results in the format {options.form}"
             raise InputError(f"{len(recordings)} {kind} do not go into one file", "name a folder with --out FOLDER")
         if options.skip_existing:

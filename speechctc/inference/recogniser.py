@@ -17,7 +17,6 @@ from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.devices import choose_device
-from speechctc.errors import InputError
 from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits, log_softmax
@@ -29,8 +28,8 @@ from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import choose_search, method
-from speechctc.lm.tuned import find_tuned, tuned_settings
-from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.lm.tuned import lm_settings
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.net import receptive_field
 from speechctc.storage import files
 
@@ -60,6 +59,8 @@ class Recogniser:
         Computes the logits.
     clock : FrameClock
         The times of the logits' frames.
+    about : str
+        The model in words, for reports; set by the command that found it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Recogniser:
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
         self.clock = FrameClock.of(self.config.features, self.config.model)
+        self.about = ""
 
     @classmethod
     def load(
@@ -83,7 +85,6 @@ class Recogniser:
         device: str = "auto",
         lm_weight: float | None = None,
         min_modulation_db: float | None = None,
-        tuned: bool = True,
     ) -> Recogniser:
         """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled model.
 
@@ -92,11 +93,10 @@ class Recogniser:
         model : str or Path, optional
         device : str
         lm_weight : float, optional
-            Weight of the n-gram of phones, instead of the tuned one or ``decode.lm_weight``; 0: decode without it.
+            Weight of the n-gram of phones; 0: decode without it. By default that which ``lm tune`` saved for the
+            model, or else ``decode.lm_weight``.
         min_modulation_db : float, optional
             Threshold of the activity detector, instead of ``decode.min_modulation_db``; 0: find phones anywhere.
-        tuned : bool
-            Without `lm_weight`, use the settings that ``lm tune`` saved for the model's n-gram, if there are any.
 
         Raises
         ------
@@ -104,22 +104,28 @@ class Recogniser:
             There is no such model or device, the model is damaged or of another version, a setting is out of range,
             or a weight is given and the model has no n-gram.
         """
-        chosen = choose_device(device)
         folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
-        checkpoint, calibration, boundaries = files.read_folder(
-            folder, lambda place: (load_checkpoint(place, chosen), Calibration.load(place), BoundaryModel.load(place))
-        )
-        if lm_weight and checkpoint.lm is None:
-            raise InputError(
-                f"{folder}: the model has no n-gram", "train one with decode.lm_order=4, or give no weight"
-            )
-        recogniser = cls(checkpoint, chosen, calibration, None, boundaries)
-        given = {"lm_weight": lm_weight, "min_modulation_db": min_modulation_db}
-        settings = [f"decode.{key}={value}" for key, value in given.items() if value is not None]
-        if tuned and lm_weight is None:
-            settings += tuned_settings(find_tuned(folder, checkpoint.lm, None))
-        values = override(recogniser.config.to_dict(), settings)
-        return recogniser.configured(parse_config(values, "these settings")) if settings else recogniser
+        recogniser = cls.read(folder, device)
+        settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
+        return recogniser.with_settings(settings + lm_settings(folder, recogniser.checkpoint.lm, None, lm_weight))
+
+    @classmethod
+    def read(cls, folder: Path, device: str = "auto") -> Recogniser:
+        """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings."""
+        chosen = choose_device(device)
+
+        def read(place: Path) -> Recogniser:
+            checkpoint, calibration = read_checkpoint(place, chosen), Calibration.load(place)
+            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place))
+
+        return files.read_folder(folder, read)
+
+    def with_settings(self, settings: Sequence[str]) -> Recogniser:
+        """Return a recogniser of the same model that decodes with these settings: ``"decode.beam=9"``."""
+        if not settings:
+            return self
+        values = override(self.config.to_dict(), settings)
+        return self.configured(parse_config(values, "the model's config with these settings"))
 
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
@@ -290,11 +296,7 @@ class Recogniser:
         """Yield the phones of logits in blocks; `seconds` is called after the last block."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
         search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1)
-        if search is not None:
-            for block in logits:
-                yield from segmenter.push(*search.push(log_softmax(block)))
-            yield from segmenter.push(*search.finish())
-        else:
-            for block in logits:
-                yield from segmenter.push(log_softmax(block))
+        for block in logits:
+            yield from segmenter.push(*search.push(log_softmax(block)))
+        yield from segmenter.push(*search.finish())
         yield from segmenter.finish(seconds())

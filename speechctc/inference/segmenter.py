@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.model_config import ModelConfig
+from speechctc.features.extractor import extractor
 from speechctc.inference.calibration import Calibration
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 
@@ -89,7 +90,7 @@ class FrameClock:
     @classmethod
     def of(cls, features: FeatureConfig, model: ModelConfig) -> FrameClock:
         """Return the clock of a model."""
-        shift = int(features.sample_rate * features.shift_ms * 0.001) / features.sample_rate
+        shift = extractor(features).shift / features.sample_rate
         return cls(shift * model.time_stride, features.window_ms * 0.0005)
 
     def seconds(self, position: float) -> float:

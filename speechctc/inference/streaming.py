@@ -18,36 +18,13 @@ from torch import Tensor
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.model_config import ModelConfig
 from speechctc.config.schema import Config
-from speechctc.features.filterbank import frame_count, local_cmn, shift_samples, sliding_cmn_one, static_features
+from speechctc.features.extractor import extractor
+from speechctc.features.filterbank import local_cmn, sliding_cmn_one
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 
 BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
-
-
-def static_blocks(samples: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
-    """Yield static features as soon as the samples of a frame are known.
-
-    Parameters
-    ----------
-    samples : iterable of Tensor, shape = (n,)
-        A recording, mono at ``config.sample_rate``, cut anywhere.
-    config : FeatureConfig
-
-    Yields
-    ------
-    Tensor, shape = (n_frames, static_dims)
-        Concatenated: the `static_features` of the whole.
-    """
-    shift = shift_samples(config)
-    waiting = torch.zeros(0)
-    for block in samples:
-        waiting = torch.cat([waiting, block])
-        frames = frame_count(len(waiting), config)
-        if frames:
-            yield static_features(waiting, config)
-            waiting = waiting[frames * shift :]
 
 
 def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
@@ -152,47 +129,58 @@ def logit_blocks(
 class ActivityGate:
     """Removes the phones from the logits where a recording is not active (see `ActivityDetector`).
 
+    A gate in blocks is for one recording: `watch` looks at the static features on their way to the net, and `apply`
+    takes the logits that the net makes of them. `whole` is for any number of recordings.
+
     Parameters
     ----------
     config : Config
-        Features, time stride, and ``decode.min_modulation_db``; if that is 0, all frames are active.
+        Features, time stride, and ``decode.min_modulation_db``; if that is 0, or the features have no bands of
+        frequency, all frames are active.
     phones : sequence of str
         The phones of the model. Labels of silence are never removed.
     """
 
     def __init__(self, config: Config, phones: Sequence[str]) -> None:
-        self._features, self._threshold = config.features, config.decode.min_modulation_db
-        self._stride = config.model.time_stride
+        self.config, self._stride = config, config.model.time_stride
         self._phones = np.array([k for k, phone in enumerate(phones, start=1) if phone not in SILENCES], np.int64)
+        self._detector = self._new_detector()
+        self._flags: Flags = np.zeros(0, np.bool_)  # of the frames whose logits have not come yet
+
+    def _new_detector(self) -> ActivityDetector | None:
+        threshold, features = self.config.decode.min_modulation_db, self.config.features
+        return ActivityDetector(features, threshold) if threshold and extractor(features).bands else None
 
     def whole(self, static: Tensor, logits: Rows) -> Rows:
         """Gate the logits, shape (n_output_frames, classes), of all static features, (n_frames, static_dims)."""
-        return np.concatenate([logits[:0], *self.blocks([static], lambda watched: [logits for _ in watched])])
+        if (detector := self._new_detector()) is None:
+            return logits
+        flags = np.concatenate([detector.push(static.numpy()), detector.finish()])
+        return without_phones(logits, flags[:: self._stride], self._phones)
 
-    def blocks(self, static: Iterable[Tensor], logits: Callable[[Iterable[Tensor]], Iterable[Rows]]) -> Iterator[Rows]:
-        """Yield the gated logits of static features, cut anywhere, at most half a second later than `logits` does."""
-        if not self._threshold:
-            yield from logits(static)
+    def watch(self, static: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield static features, cut anywhere, as they are, and find where they are active."""
+        for piece in static:
+            if self._detector is not None:
+                self._flags = np.concatenate([self._flags, self._detector.push(piece.numpy())])
+            yield piece
+        if self._detector is not None:
+            self._flags = np.concatenate([self._flags, self._detector.finish()])
+
+    def apply(self, logits: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield the gated logits of the features that `watch` yields, at most half a second later than they come."""
+        if self._detector is None:
+            yield from logits
             return
-        detector = ActivityDetector(self._features, self._threshold)
-        flags: Flags = np.zeros(0, np.bool_)
-
-        def watched() -> Iterator[Tensor]:
-            nonlocal flags
-            for piece in static:
-                flags = np.concatenate([flags, detector.push(piece.numpy())])
-                yield piece
-            flags = np.concatenate([flags, detector.finish()])
-
-        waiting: list[Rows] = []
-        for block in logits(watched()):
-            waiting = [np.concatenate([*waiting, block])]
-            count = min(len(flags) // self._stride, len(waiting[0]))
-            frames = count * self._stride
-            yield without_phones(waiting[0][:count], flags[: frames : self._stride], self._phones)
-            waiting, flags = [waiting[0][count:]], flags[frames:]
-        for rest in waiting:
-            yield without_phones(rest, flags[:: self._stride], self._phones)
+        waiting: Rows | None = None
+        for block in logits:
+            waiting = block if waiting is None else np.concatenate([waiting, block])
+            count = min(len(self._flags) // self._stride, len(waiting))
+            done, waiting = waiting[:count], waiting[count:]
+            flags, self._flags = np.split(self._flags, [count * self._stride])
+            yield without_phones(done, flags[:: self._stride], self._phones)
+        if waiting is not None:
+            yield without_phones(waiting, self._flags[:: self._stride], self._phones)
 
 
 def _to_multiple(frames: int, stride: int) -> int:

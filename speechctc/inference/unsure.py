@@ -8,6 +8,8 @@ With the n-gram the mean confidence of the bundled model is at least 0.716 for a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
@@ -43,11 +45,13 @@ class Doubt:
             self._add(segment.confidence, 1)
             yield segment
 
-    def watched(self, results: Iterable[Recognition | InputError]) -> Iterator[Recognition | InputError]:
-        """Yield the results, and count their phones."""
+    def watched(self, results: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results, `Recognition`, errors or phones that come one by one, and count their phones."""
         for result in results:
             if isinstance(result, Recognition):
                 self._add(sum(segment.confidence for segment in result.segments), len(result.segments))
+            elif not isinstance(result, InputError):
+                result = replace(result, segments=self.seen(result.segments))
             yield result
 
     def _add(self, confidence: float, count: int) -> None:

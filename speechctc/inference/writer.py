@@ -8,45 +8,55 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError, printable
-from speechctc.inference.formats import ENDINGS, Source, whole, write_stream
+from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.result import Recognition
 from speechctc.progress import Advance, Reporter
 from speechctc.storage import written
 
 MOST_HINTS = 3  # recordings to report as having different sounds in their channels
 
 
-class Delivery:
+STDIN = Recording(Path("-"), Path("-"))
+
+
+class ResultWriter:
     """Recordings and their results in the same order; collects the failures and notes.
 
     Parameters
     ----------
     recordings : sequence of Recording
     results : iterable of Recognition or InputError
+        In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
         After `check_out`.
+    writer : Writer, optional
+        Writes the results to one file or to standard output; by default that of the format.
     """
 
     def __init__(
-        self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError], options: OutputOptions
+        self,
+        recordings: Sequence[Recording],
+        results: Iterable[Any],
+        options: OutputOptions,
+        writer: Writer | None = None,
     ) -> None:
         self.recordings, self.results, self.options = recordings, results, options
+        self.writer = writer or WRITERS[options.form]
         self.notes: list[str] = []
         self.failures: list[InputError] = []
         self._hints = 0
 
     def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream."""
-        results = ((source, result) for _, source, result in self._good(advance))
-        write_stream(results, self.options.form, out, len(self.recordings) > 1, aligned, self.options.file)
+        results = ((name, result) for _, name, result in self._good(advance))
+        self.writer.write(results, out, Layout(len(self.recordings) > 1, aligned, self.options.file))
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.
@@ -54,23 +64,24 @@ class Delivery:
         A file that a person changed meanwhile is kept, and counts as a failure. So does a recording that cannot be
         written in a format.
         """
-        for recording, source, result in self._good(advance):
+        for recording, name, result in self._good(advance):
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not (self.options.skip_existing and file.exists()):
-                        written.write_text(file, whole(form, source, result, file), self.options.overwrite)
+                        written.write_text(file, WRITERS[form].whole(name, result, file), self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
 
-    def _good(self, advance: Advance) -> Iterator[tuple[Recording, Source, Recognition]]:
+    def _good(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
         """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
-        sources = self.options.sources(self.recordings)
-        for recording, source, result in zip(self.recordings, sources, self.results, strict=True):
+        names = self.options.names(self.recordings)
+        for recording, name, result in zip(self.recordings, names, self.results, strict=True):
             if isinstance(result, InputError):
                 self.failures.append(result)
             else:
-                self.notes += [note for note in (sound_file.cut_short(recording.path), self._hint(recording)) if note]
-                yield recording, source, result.renamed(self.options.symbols)
+                if recording != STDIN:
+                    self.notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
+                yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
@@ -80,12 +91,12 @@ class Delivery:
         return hint + (" (not checked in further recordings)" if hint and self._hints == MOST_HINTS else "")
 
 
-def deliver(delivery: Delivery, what: str, reporter: Reporter, aligned: bool = False) -> int:
+def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: bool = False) -> int:
     """Write the results of recordings; return the exit status: 0, 1 if some failed, 2 if all failed.
 
     Parameters
     ----------
-    delivery : Delivery
+    writer : ResultWriter
     what : str
         The text of the progress bar.
     reporter : Reporter
@@ -93,20 +104,20 @@ def deliver(delivery: Delivery, what: str, reporter: Reporter, aligned: bool = F
     aligned : bool
         The results are alignments.
     """
-    options, total = delivery.options, len(delivery.recordings)
+    options, total = writer.options, len(writer.recordings)
     is_seen = options.file is None and options.folder is None and sys.stdout.isatty()
     if is_seen and total == 1:  # nothing is seen until it is done
         with reporter.progress(what, total):
-            delivery.results = list(delivery.results)
+            writer.results = list(writer.results)
     with nullcontext(_nothing) if is_seen else reporter.progress(what, total) as advance:
         if options.folder is not None:
-            delivery.to_folder(advance)
+            writer.to_folder(advance)
         else:
             with opened_out(options) as out:
-                delivery.to_stream(out, aligned, advance)
-    for line in [*delivery.notes, *map(str, delivery.failures)]:
+                writer.to_stream(out, aligned, advance)
+    for line in [*writer.notes, *map(str, writer.failures)]:
         reporter.warn(line)
-    return 0 if not delivery.failures else 2 if len(delivery.failures) == total else 1
+    return 0 if not writer.failures else 2 if len(writer.failures) == total else 1
 
 
 def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter: Reporter) -> list[Recording]:
@@ -118,7 +129,7 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
         reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {options.folder}")
     stems = Counter(each.path.with_suffix("") for each in recordings)
     if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
-        first = named[0].name.name + ENDINGS[options.form]
+        first = named[0].name.name + WRITERS[options.form].ending
         reporter.note(
             f"the results of {len(named)} recordings keep their endings ({first}), to differ from those of others"
         )

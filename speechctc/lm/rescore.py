@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
 from speechctc.config.schema import Config
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.decoding.search import Hypothesis, LmSearch, Path, Rows, lm_search
+from speechctc.decoding.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, lm_search
 from speechctc.lm.model import LanguageModel
 from speechctc.phones.inventory import BLANK
 
 LONGEST = 30.0
 """Most seconds to rank at a time: the hypotheses of a longer recording would differ only near its end."""
-
-
-class Search(Protocol):
-    """Commits the classes of frames; see `speechctc.decoding.search.LmSearch`."""
-
-    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
-        """Process the next frames; return those that are committed by now, and their classes."""
-
-    def finish(self) -> tuple[Rows, Path]:
-        """End the recording; return the remaining frames and their classes."""
 
 
 class Ranker:
@@ -47,6 +36,7 @@ class Ranker:
         self.uses_lm = self.lstm is not None or self.ngram is not None
         self.weight, self.bonus = (decode.lm_weight, decode.lm_bonus) if self.uses_lm else (0.0, 0.0)
         self.beam = decode.beam
+        self.is_greedy = decode.search == "greedy" or (decode.search == "auto" and not self.uses_lm)
         self.longest = round(1000 * LONGEST / (config.features.shift_ms * config.model.time_stride))
 
     def rank(self, log_probs: Rows) -> list[Hypothesis]:
@@ -108,15 +98,15 @@ class RankingSearch:
         self._ranker = ranker
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
-    def push(self, log_probs: Rows) -> tuple[Rows, Path]:
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
         """Process the next frames; return those of complete pieces, and their classes."""
         return self._next(np.concatenate([self._waiting, log_probs]), ends=False)
 
-    def finish(self) -> tuple[Rows, Path]:
+    def finish(self) -> tuple[Rows, ClassPath]:
         """End the recording; return the remaining frames and their classes."""
         return self._next(self._waiting, ends=True)
 
-    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, Path]:
+    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, ClassPath]:
         pieces = list(self._ranker.pieces(log_probs, ends))
         done = sum(map(len, pieces))
         self._waiting = log_probs[done:].copy()
@@ -124,11 +114,11 @@ class RankingSearch:
         return log_probs[:done], np.concatenate([np.zeros(0, np.int64), *paths])
 
 
-def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int) -> Search | None:
-    """Return the search of the config's ``decode`` section; None: greedy decoding."""
+def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int) -> Search:
+    """Return the search of the config's ``decode`` section: the one choice of training, tuning and decoding."""
     ranker = Ranker(ngram, lstm, config)
-    if config.decode.search == "greedy" or (config.decode.search == "auto" and not ranker.uses_lm):
-        return None
+    if ranker.is_greedy:
+        return GreedySearch()
     if ranker.lstm is not None:
         return RankingSearch(ranker, classes)
     if ranker.ngram is not None:
@@ -144,7 +134,7 @@ def without_lm(config: Config) -> Config:
 def method(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> str:
     """Return the decoding method, in words."""
     ranker, decode = Ranker(ngram, lstm, config), config.decode
-    if decode.search == "greedy" or (decode.search == "auto" and not ranker.uses_lm):
+    if ranker.is_greedy:
         return "best path"
     if not ranker.uses_lm:
         return f"prefix search (beam {decode.beam})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,43 @@ def find_tuned(folder: Path, ngram: PhoneLM | None, lstm: LanguageModel | None) 
         return None
     lms = identity(ngram, lstm)
     return next((entry for entry in entries if entry["lms"] == lms), None)
+
+
+def lm_settings(
+    folder: Path,
+    ngram: PhoneLM | None,
+    lstm: LanguageModel | None,
+    weight: float | None,
+    note: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+    """Return the settings of the search with language models: a given weight, or else what was tuned for them.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the checkpoint.
+    ngram, lstm
+        The language models.
+    weight : float, optional
+    note : callable
+        Receives a line on the tuned settings that are used.
+
+    Raises
+    ------
+    InputError
+        A weight is given and there is no language model; or the file of tuned settings cannot be read.
+    """
+    if weight is not None:
+        if weight and ngram is None and lstm is None:
+            fix = "train one with decode.lm_order=4, name one with --lm, or give no weight"
+            raise InputError(f"{folder}: the model has no n-gram", fix)
+        return [f"decode.lm_weight={weight}"]
+    entry = find_tuned(folder, ngram, lstm)
+    if entry is not None:
+        share = "" if lstm is None else f", share {entry['lm_share']:g}"
+        shown = f"weight {entry['lm_weight']:g}, bonus {entry['lm_bonus']:g}{share}"
+        note(f"language model: {shown}, tuned on {entry.get('split', 'dev')} ({folder / FILE})")
+    return tuned_settings(entry)
 
 
 def tuned_settings(entry: dict[str, Any] | None) -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.decoding.search import Rows, collapse
+from speechctc.decoding.search import Rows, best_labels, collapse
 from speechctc.decoding.trie import Reals
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
@@ -82,19 +82,13 @@ def errors_at(
     for point in points:
         ranker = Ranker(ngram, lstm, point_config(config, point))
         if ranker.lstm is None:
-            return [speech.errors(_searched(speech.log_probs, ngram, point_config(config, point)))] * len(points)
+            search = choose_search(ngram, None, point_config(config, point), speech.log_probs.shape[1])
+            return [speech.errors(best_labels(search, speech.log_probs))] * len(points)
         if hypotheses is None:
             hypotheses = [ranker.hypotheses(piece) for piece in ranker.pieces(speech.log_probs)]
         best = [ranker.ranked(piece)[0].path for piece in hypotheses]
         found.append(speech.errors(collapse(np.concatenate(best).tolist())))
     return found
-
-
-def _searched(log_probs: Rows, ngram: PhoneLM | None, config: Config) -> list[int]:
-    search = choose_search(ngram, None, config, log_probs.shape[1])
-    if search is None:
-        return collapse(log_probs.argmax(axis=1).tolist())
-    return collapse([*search.push(log_probs)[1].tolist(), *search.finish()[1].tolist()])
 
 
 def coarse_points(shares: Sequence[float]) -> Iterator[list[Point]]:

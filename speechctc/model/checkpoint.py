@@ -22,7 +22,6 @@ from torch import Tensor
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
-from speechctc.config.train_config import without_removed
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.errors import InputError
 from speechctc.model.net import MaxoutNet
@@ -104,7 +103,7 @@ def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpo
     InputError
         The folder is not a checkpoint, is damaged, or has another format version.
     """
-    return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
+    return files.read_folder(folder, lambda place: read_checkpoint(place, device or torch.device("cpu")))
 
 
 def read_inventory(folder: Path) -> Inventory:
@@ -113,9 +112,10 @@ def read_inventory(folder: Path) -> Inventory:
     return Inventory(phones["name"], tuple(phones["list"]))
 
 
-def _load(folder: Path, device: torch.device) -> Checkpoint:
+def read_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
+    """Read a checkpoint as `load_checkpoint` does, from a folder that `files.read_folder` holds still."""
     about = _read_about(folder)
-    config = parse_config(without_removed(about["config"]), f"{folder}/checkpoint.json")
+    config = parse_config(about["config"], f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
         _check_weights(folder / "weights.safetensors", config, inventory)

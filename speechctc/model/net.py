@@ -171,7 +171,11 @@ class ChannelNorm(nn.LayerNorm):
 def _activation(name: str, pieces: int, maps: int, dropout: float) -> nn.Module:
     if name == "maxout":
         return Maxout(pieces, dropout)
-    return {"relu": nn.ReLU(), "prelu": nn.PReLU(maps), "silu": nn.SiLU()}[name]
+    if name == "prelu":
+        return nn.PReLU(maps)
+    kinds = {each.lower(): each for each in torch.nn.modules.activation.__all__}
+    module: nn.Module = getattr(nn, kinds[name])()
+    return module
 
 
 def _initialise(conv: nn.Conv2d, how: str, gain: float) -> None:

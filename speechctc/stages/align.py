@@ -19,7 +19,7 @@ from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.timed import misfits_text
-from speechctc.inference.writer import Delivery, deliver, left_to_do, say_if_uncalibrated
+from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
 from speechctc.progress import Reporter
@@ -130,8 +130,8 @@ def align(
     prepared = ((task, _items(task, recogniser.inventory, placing)) for task in tasks)
     place = partial(_place, recogniser, options.channel, placing, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, options.jobs)
-    delivery = Delivery([task.recording for task in tasks], seen.collect(results), options)
-    status = deliver(delivery, "aligning", reporter, aligned=True)
+    writer = ResultWriter([task.recording for task in tasks], seen.collect(results), options)
+    status = write_results(writer, "aligning", reporter, aligned=True)
     said = [
         *(placing.pronouncer.notes() if placing.pronouncer else ()),
         placing.hearing.note() if placing.hearing else "",

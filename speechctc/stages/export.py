@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from speechctc.boundaries import model as boundaries
 from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig
@@ -18,7 +20,7 @@ from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
-from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint
+from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
 from speechctc.progress import Reporter
 from speechctc.stages.export_onnx import export_onnx
 from speechctc.storage import files
@@ -98,7 +100,7 @@ def export(
     checkpoint, calibration, tunings, placer = files.read_folder(
         folder,
         lambda place: (
-            load_checkpoint(place),
+            read_checkpoint(place, torch.device("cpu")),
             Calibration.load(place),
             tuned.read_tuned(place / tuned.FILE),
             BoundaryModel.load(place),

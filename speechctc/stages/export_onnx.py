@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from speechctc import __version__
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.errors import InputError
-from speechctc.features.filterbank import frame_mask, sliding_cmn
+from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.storage import files
 
@@ -37,17 +37,12 @@ class OnnxNet(nn.Module):
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Map static features, (n_batch, max_frames, static_dims), and their lengths to logits and theirs."""
-        orders = [sliding_cmn(features, frames, self.config)]
-        for _ in range(self.config.deltas):
-            orders.append(derivative(orders[-1], frames, self.config))
-        normalised = (torch.stack(orders, dim=1) - self.mean[:, None]) / self.std[:, None]
-        inside = frame_mask(frames, features.shape[1])[:, None, :, None]
-        logits, lengths = self.net((normalised * inside).transpose(2, 3), frames)
+        logits, lengths = self.net(net_input(features, frames, self.mean, self.std, self.config, delta), frames)
         return logits, lengths
 
 
-def derivative(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Return the derivative as `features.derivatives` computes it, without torchaudio's operators, which ONNX lacks."""
+def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Return the derivative as `filterbank.delta` does, without torchaudio's operators, which ONNX lacks."""
     steps = torch.arange(values.shape[1], device=values.device)
     reach = config.delta_window // 2
     total = torch.zeros_like(values)

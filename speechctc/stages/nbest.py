@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.nbest import nbest
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.writer import channel_hint, opened_out
-from speechctc.progress import Advance, Reporter
+from speechctc.inference.writer import ResultWriter, write_results
+from speechctc.progress import Reporter
 
 COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
 FORMATS = ("text", "tsv", "json")
@@ -52,25 +52,8 @@ def decode_nbest(
     check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
-    failures: list[InputError] = []
-    notes: list[str] = []
     results = map_in_threads(partial(_rows, recogniser, count, options), recordings, options.jobs)
-
-    def rows(advance: Advance) -> Iterator[Row]:
-        for recording, result in zip(recordings, results, strict=True):
-            advance(1)
-            if isinstance(result, InputError):
-                failures.append(result)
-            else:
-                hint = "" if recording.channel else channel_hint(recording.path, options)
-                notes.extend(note for note in (sound_file.cut_short(recording.path), hint) if note)
-                yield from result
-
-    with opened_out(options) as file, reporter.progress("decoding", len(recordings)) as advance:
-        _write(rows(advance), options.form, file)
-    for line in [*notes, *map(str, failures)]:
-        reporter.warn(line)
-    return 0 if not failures else 2 if len(failures) == len(recordings) else 1
+    return write_results(ResultWriter(recordings, results, options, _Table(options.form, "")), "decoding", reporter)
 
 
 def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
@@ -93,23 +76,32 @@ def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
         raise InputError("--nbest does not read standard input", "name a file")
 
 
-def _write(rows: Iterable[Row], form: str, file: TextIO) -> None:
-    """Write a list as JSON, or each row as a line of a table as soon as it is known."""
-    if form == "json":
-        entries = [{**row, "phones": row["phones"].split()} for row in rows]
-        file.write(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
-        return
-    file.write("\t".join(COLUMNS) + "\n")
-    for row in rows:
-        file.write("\t".join(map(str, row.values())) + "\n")
+class _Table(Writer):
+    """A list as JSON, or a table with a line for each sequence."""
+
+    def write(
+        self,
+        results: Iterable[tuple[RecordingName, Any]],
+        out: TextIO,
+        layout: Layout = Layout(),  # noqa: B008
+    ) -> None:
+        """Write the rows of all recordings, those of a table as soon as they are known."""
+        rows: Iterator[Row] = (row for _, rows in results for row in rows)
+        if self.name == "json":
+            entries = [{**row, "phones": row["phones"].split()} for row in rows]
+            out.write(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+            return
+        out.write("\t".join(COLUMNS) + "\n")
+        for row in rows:
+            out.write("\t".join(map(str, row.values())) + "\n")
 
 
 def _rows(recogniser: Recogniser, count: int, options: OutputOptions, recording: Recording) -> list[Row]:
-    (source,) = options.sources([recording])
+    (name,) = options.names([recording])
     rows = []
     for start, ranked in nbest(recogniser, recording.path, recording.channel or options.channel):
         for rank, each in enumerate(ranked[:count], start=1):
             scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
             phones = " ".join(recogniser.inventory.decode(each.labels))
-            rows.append(dict(zip(COLUMNS, (source.file, round(start, 4), rank, *scores, phones), strict=True)))
+            rows.append(dict(zip(COLUMNS, (name.file, round(start, 4), rank, *scores, phones), strict=True)))
     return rows

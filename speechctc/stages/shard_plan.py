@@ -89,7 +89,9 @@ def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config) -> Recipe:
 
 def source_digest(jobs: Sequence[Job], config: Config) -> str:
     """Hash what a shard is made from, so that a changed recording or label is noticed."""
-    digest = hashlib.sha256(f"{config.data.dtype} 0".encode())  # 0: earlier versions wrote a time stride here
+    digest = hashlib.sha256(
+        f"{config.data.dtype} 0".encode()
+    )  # as in all shards: without the 0, they would be made again
     for job in jobs:
         try:
             status = job.utterance.audio.stat()

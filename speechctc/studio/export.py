@@ -11,7 +11,7 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf_text import eaf_text
 from speechctc.audio.tiers import Tier
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS, ONE_RECORDING, Source, header, row, whole
+from speechctc.inference.formats import CSV, WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Document
@@ -28,9 +28,9 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     InputError
         There is no such format.
     """
-    if form not in ENDINGS:
-        raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(ENDINGS)}")
-    file = Path(name).stem + ENDINGS[form]
+    writer = WRITERS.get(form)
+    if writer is None:
+        raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(WRITERS)}")
     result = recognition(name, document)
     if form == "textgrid":
         text = document.text()
@@ -38,10 +38,9 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
         others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
         text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
     else:
-        in_table = form not in ONE_RECORDING and form != "html"
-        source = Source(name if in_table else str(document.recording), Path(name).stem)
-        text = whole(form, source, result)
-    return file, text.encode("utf-8", "backslashreplace")
+        place = str(document.recording) if writer.holds_one or writer.shows_sound else name
+        text = writer.whole(RecordingName(place, Path(name).stem), result)
+    return Path(name).stem + writer.ending, text.encode("utf-8", "backslashreplace")
 
 
 def _intervals(tier: Tier) -> list[Interval]:
@@ -68,7 +67,7 @@ def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str
     """
     out = _Pieces()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        table = [header("csv")]
+        table = [CSV.head()]
         for name, document in documents.items():
             about = zipfile.ZipInfo.from_file(recordings[name], name, strict_timestamps=False)
             with archive.open(about, "w", force_zip64=True) as entry:
@@ -79,7 +78,7 @@ def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str
             if document is not None and document.phones:
                 grid = Path(name).with_name(readable(document.grid_path.name)).as_posix()
                 archive.writestr(grid, document.text().encode("utf-8"), zipfile.ZIP_DEFLATED)
-                table += [row("csv", Source(name, ""), each) for each in recognition(name, document).segments]
+                table += [CSV.row(RecordingName(name, ""), each, None) for each in recognition(name, document).segments]
             yield out.take()
         archive.writestr("phones.csv", "".join(table).encode("utf-8", "backslashreplace"), zipfile.ZIP_DEFLATED)
     yield out.take()

@@ -70,12 +70,11 @@ class Round:
 
     def _train(self) -> None:
         from speechctc.config.load import override, parse_config
-        from speechctc.config.train_config import without_removed
         from speechctc.progress import Reporter
         from speechctc.stages.extract import extract
         from speechctc.stages.train import Stopped, train
 
-        stored = without_removed(files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"])
+        stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.errors import InputError
-from speechctc.inference.formats import ENDINGS
+from speechctc.inference.formats import WRITERS
 from speechctc.phones.articulation import chart
 from speechctc.phones.matching import ipa, is_arpabet
 from speechctc.studio.document import Document
@@ -65,7 +65,7 @@ class Studio:
             "model": {**self.engine.about, "problem": self.engine.problem, "rounds": self.training.models()},
             "ipa": ipa_of(self.engine.about.get("phones", ())),
             "chart": [[name, list(symbols)] for name, symbols in chart()],
-            "formats": list(ENDINGS),
+            "formats": list(WRITERS),
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
             "training": {key: value for key, value in status.items() if key not in ("process",)},

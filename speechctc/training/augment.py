@@ -21,6 +21,7 @@ from torch import Tensor
 from speechctc.config.schema import Config
 from speechctc.config.train_config import AugmentConfig
 from speechctc.ctc.feasibility import frames_needed
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
@@ -44,6 +45,8 @@ class Augmenter:
     def __init__(self, config: Config, device: torch.device) -> None:
         self.config: AugmentConfig = config.augment
         self.features, self.stride, self.device = config.features, config.model.time_stride, device
+        self.bands = extractor(config.features).bands
+        extractor(config.features).check(config.augment)
         self.noise = self._white_noise() if self.config.noise_db is not None else None
 
     def most_frames(self, frames: int) -> int:
@@ -121,7 +124,7 @@ class Augmenter:
         return _interpolate(static, places, (frames - 1)[:, None]), new
 
     def _vtlp(self, static: Tensor) -> Tensor:
-        mels = self.features.mels
+        mels = self.bands
         factor = self._uniform(1 - self.config.warp, 1 + self.config.warp, len(static))
         places = torch.arange(mels, device=self.device) * factor[:, None]
         bands = _interpolate(static[:, :, :mels].transpose(1, 2), places, places.new_full((1, 1), mels - 1))
@@ -129,7 +132,7 @@ class Augmenter:
 
     def _equalise(self, static: Tensor) -> Tensor:
         """Add a random smooth frequency response: three cosines over the mel axis, `colour_db` in total."""
-        mels = self.features.mels
+        mels = self.bands
         places = torch.arange(mels, device=self.device) * (math.pi / max(mels - 1, 1))
         waves = torch.stack([(number * places).cos() for number in (1, 2, 3)])
         heights = torch.randn(len(static), 3, device=self.device) * (NEPER * self.config.colour_db * math.sqrt(2 / 3))
@@ -138,7 +141,7 @@ class Augmenter:
 
     def _add_noise(self, static: Tensor, frames: Tensor) -> Tensor:
         assert self.noise is not None and self.config.noise_db is not None
-        inside, mels = frame_mask(frames, static.shape[1]), self.features.mels
+        inside, mels = frame_mask(frames, static.shape[1]), self.bands
         power = static[:, :, :mels].exp().sum(2) * inside
         level = (power.sum(1) / frames).clamp(min=1e-10).log()
         level = level - NEPER * self._uniform(*self.config.noise_db, len(static))
@@ -162,7 +165,7 @@ class Augmenter:
 
     def _limit_band(self, static: Tensor) -> Tensor:
         """Attenuate the bands that a telephone does not carry."""
-        mels, count = self.features.mels, len(static)
+        mels, count = self.bands, len(static)
         centres = self._band_centres()
         low, high = (self._uniform(*edge, count)[:, None] for edge in TELEPHONE_HZ)
         loss = NEPER * (TELEPHONE_DB[0] * (centres < low) + TELEPHONE_DB[1] * (centres > high))
@@ -176,7 +179,7 @@ class Augmenter:
         nyquist = features.sample_rate / 2
         high = features.high_hz if features.high_hz > 0 else nyquist + features.high_hz
         lowest, highest = (1127 * math.log1p(hz / 700) for hz in (features.low_hz, high))
-        mel = torch.linspace(lowest, highest, features.mels + 2, device=self.device)[1:-1]
+        mel = torch.linspace(lowest, highest, self.bands + 2, device=self.device)[1:-1]
         return 700 * (mel / 1127).expm1()
 
     def _white_noise(self) -> Tensor:
@@ -184,7 +187,7 @@ class Augmenter:
         generator = torch.Generator().manual_seed(0)
         samples = 0.01 * torch.randn(NOISE_SECONDS * self.features.sample_rate, generator=generator)
         noise = static_features(samples, self.features)
-        level = noise[:, : self.features.mels].exp().sum(1).mean().log()
+        level = noise[:, : self.bands].exp().sum(1).mean().log()
         return (noise - level).to(self.device)
 
     def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor | int) -> Tensor:

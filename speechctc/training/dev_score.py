@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,9 @@ from torch import Tensor
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import best_labels
 from speechctc.features.filterbank import frame_mask
+from speechctc.inference.forward import log_softmax
+from speechctc.inference.streaming import ActivityGate
+from speechctc.lm.rescore import choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.net import output_frames
 from speechctc.model.piece_wins import PieceWins, counted_wins
@@ -89,7 +92,7 @@ def score_dev(
     loader, inventory, folding, languages = data.dev, data.inventory, data.folding, data.dev_languages
     ranks, classes = learner.ranks, len(inventory.phones) + 1
     counts, sums, frame_sums = EditCounts(), [0.0, 0.0], _FrameSums(classes, learner.device)
-    wins = PieceWins()
+    wins, gate = PieceWins(), ActivityGate(learner.config, inventory.phones)
     names = languages.names
     by_language = np.zeros((len(names), 2))  # errors and phones
     for batch in loader.batches(loader.plan(None, ranks.world_size), ranks.rank):
@@ -101,9 +104,9 @@ def score_dev(
         labels = torch.from_numpy(batch.counts)[feasible].sum()
         sums = [total + float(value) for total, value in zip(sums, (losses[feasible].sum(), labels), strict=True)]
         frame_sums.add(logits, torch.arange(logits.shape[1], device=logits.device) < frames[:, None])
-        for index, path in zip(batch.indices.tolist(), best_labels(logits, frames, lm, learner.config), strict=True):
+        for index, found in zip(batch.indices.tolist(), decoded(batch, logits, frames, gate, lm), strict=True):
             reference = inventory.decode(loader.split.labels(index).tolist())
-            one = edit_counts(folding.apply(reference), folding.apply(inventory.decode(path)))
+            one = edit_counts(folding.apply(reference), folding.apply(inventory.decode(found)))
             counts += one
             if names:
                 by_language[languages.numbers[index]] += one.errors, one.reference_phones
@@ -124,6 +127,27 @@ def score_dev(
         float(wins.dead_share()) if wins.layers else None,
         {name: float(100 * errors / max(phones, 1)) for name, (errors, phones) in zip(names, rates, strict=True)},
     )
+
+
+def decoded(
+    batch: Batch, logits: Tensor, frames: Tensor, gate: ActivityGate, lm: PhoneLM | None
+) -> Iterator[list[int]]:
+    """Yield the labels of each utterance of a batch, found as decoding finds them: with its search and activity gate.
+
+    Parameters
+    ----------
+    batch : Batch
+    logits : Tensor, shape = (n_batch, max_output_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+        Output frames of each utterance.
+    gate : ActivityGate
+    lm : PhoneLM, optional
+    """
+    inputs = zip(batch.static.float().cpu(), batch.lengths.tolist(), strict=True)
+    outputs = zip(logits.cpu().numpy(), frames.tolist(), strict=True)
+    for (static, length), (rows, count) in zip(inputs, outputs, strict=True):
+        search = choose_search(lm, None, gate.config, rows.shape[1])
+        yield best_labels(search, log_softmax(gate.whole(static[:length], rows[:count])))
 
 
 def _forward(learner: Learner, batch: Batch, wins: PieceWins) -> tuple[Tensor, Tensor, PieceWins]:

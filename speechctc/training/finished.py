@@ -7,6 +7,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from speechctc.config.schema import Config
+from speechctc.config.section import with_defaults
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.features.shards import read_split
@@ -26,10 +27,10 @@ def is_finished(config: Config) -> bool:
     run = Run(config.run)
     try:
         stored = read_yaml(run.config)
-        if _elsewhere(stored) != _elsewhere(config.to_dict()):
+        if _elsewhere(with_defaults(Config, stored)) != _elsewhere(config.to_dict()):
             return False
         with safe_open(run.last / "state.safetensors", framework="pt") as state:
-            names = [name for name in state.keys() if name.startswith(("progress.", "place"))]
+            names = [name for name in state.keys() if name.startswith("progress.")]
             progress = Progress.of({name: state.get_tensor(name) for name in names})
         if progress.epoch < stages(config.train)[-1].end and not progress.is_out_of_time(config.train.minutes):
             return False

@@ -83,20 +83,9 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; also read the unnamed row, ``place``, that runs of earlier versions saved."""
-        if "place" in tensors:
-            values = dict(zip(_PLACE, tensors["place"].tolist(), strict=True))
-        else:
-            names = [name for name in vars(cls()) if name in _PLACE or f"progress.{name}" in tensors]
-            values = {name: tensors[f"progress.{name}"].item() for name in names}
-        defaults = vars(cls())
-        return cls(**{name: type(defaults[name])(value) for name, value in values.items()})
-
-
-_PLACE = (
-    *("epoch", "batch", "step", "stage_step", "stale"),
-    *("loss", "phones", "frames", "seconds", "waited", "elapsed", "best_per", "scored"),
-)
+        """Undo `to_tensors`; a counter that a state of an earlier version lacks has its default."""
+        saved = {name: default for name, default in vars(cls()).items() if f"progress.{name}" in tensors}
+        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in saved.items()})
 
 
 @dataclass(frozen=True)
@@ -136,17 +125,14 @@ class ResumeState:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
-        """Undo `to_tensors`; also read the unnamed row, ``plan``, that runs of earlier versions saved.
+        """Undo `to_tensors`.
 
         Raises
         ------
         LookupError, ValueError, TypeError, RuntimeError, ArithmeticError
             The tensors are not the state of a run on a split with this many utterances.
         """
-        if "plan" in tensors:
-            plan = dict(zip(_PLAN, tensors["plan"].tolist(), strict=True))
-        else:
-            plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
+        plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
         ranks = plan.pop("ranks")
         left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
         if tensors["left"].shape != (utterances,):

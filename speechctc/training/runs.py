@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from speechctc.config.schema import Config
-from speechctc.config.train_config import REMOVED
+from speechctc.config.section import with_defaults
 from speechctc.config.yaml_text import read_yaml
 from speechctc.errors import InputError
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
@@ -39,8 +39,6 @@ MAY_CHANGE = (
     "train.minutes",
     "train.patience",
     "train.save_minutes",
-    "train.keep_best",  # removed, as is the next: an old run may hold any value
-    "train.average_best",
     "train.tensorboard",
     "train.curves",
     "train.device",
@@ -247,8 +245,7 @@ class Run:
                 )
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
-        new, old = _flat(config.to_dict()), _flat(stored)
-        old = {key: value for key, value in old.items() if key not in REMOVED or value != REMOVED[key][0]}
+        new, old = _flat(config.to_dict()), _flat(with_defaults(Config, stored))
         changed = [
             key
             for key in sorted({*new, *old})

@@ -324,3 +324,15 @@ def test_threads_wait_asleep_unless_the_user_says_otherwise(
         monkeypatch.setenv("OMP_WAIT_POLICY", own)
     assert speechctc("--version").status == 0
     assert os.environ["OMP_WAIT_POLICY"] == (own or "PASSIVE")
+
+
+def test_the_pictures_of_a_model_name_the_one_that_was_found(
+    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    done = speechctc("inspect", "--out", "pictures")
+    assert done.status == 0, done.err
+    (page,) = Path("pictures").glob("*.html")
+    assert "bundled small English model" in page.read_text(encoding="utf-8")

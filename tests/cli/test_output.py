@@ -18,7 +18,7 @@ import soundfile
 
 from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.inference.formats import Source, write_stream
+from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Recognition
 from speechctc.inference.writer import opened_out
@@ -310,14 +310,14 @@ def test_a_recording_that_vanishes_while_others_are_decoded(
 
 def test_names_reach_a_terminal_escaped_and_a_pipe_as_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ESC in a file's name would otherwise be obeyed by the terminal."""
-    source, results = Source("a\x1b[2J.wav", "a"), [(Source("a\x1b[2J.wav", "a"), Recognition("a", 1.0, ()))]
+    source = RecordingName("a\x1b[2J.wav", "a")
     said = {}
     for is_terminal in (True, False):
         out = io.StringIO()
         monkeypatch.setattr(out, "isatty", lambda is_terminal=is_terminal: is_terminal)
         monkeypatch.setattr(sys, "stdout", out)
         with opened_out(OutputOptions("text", None, None)) as stream:
-            write_stream(results, "text", stream, named=True)
+            WRITERS["text"].write([(source, Recognition("a", 1.0, ()))], stream, Layout(named=True))
         said[is_terminal] = out.getvalue()
     assert said == {True: "a\\x1b[2J.wav\t\n", False: f"{source.file}\t\n"}
 

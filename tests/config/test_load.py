@@ -87,14 +87,6 @@ def test_a_config_survives_its_own_dump(tmp_path: Path) -> None:
     assert load_config(path) == config
 
 
-def test_a_removed_key_is_named_as_removed_unless_it_asked_for_nothing(tmp_path: Path) -> None:
-    for setting in ("train.inter_ctc=0.3", "train.keep_best=3", "train.average_best=true"):
-        with pytest.raises(InputError, match=rf"the key '{setting.partition('=')[0]}' was removed; delete it"):
-            load_config("demo", [setting])
-    idle = ["train.inter_ctc=0", "train.keep_best=1", "train.average_best=false"]
-    assert load_config("demo", idle) == load_config("demo")
-
-
 def test_known_keys_reach_the_leaves() -> None:
     assert {"run", "corpus.tables.train", "train.finetune.lr", "corpus.demo.voices"} <= set(known_keys())
 

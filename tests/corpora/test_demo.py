@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.corpus_config import DemoConfig
+from speechctc.corpora import synthetic_sound
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo
@@ -125,7 +126,7 @@ def test_a_process_that_speaks_and_fails_leaves_nothing(
 
         yield results()
 
-    monkeypatch.setattr(build, "in_processes", in_processes)
+    monkeypatch.setattr(synthetic_sound, "in_processes", in_processes)
     with pytest.raises(InputError, match=said):
         make_demo(tmp_path / "corpus", TINY)
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.decoding.search import LmSearch, Rows, collapse, greedy
+from speechctc.decoding.search import GreedySearch, LmSearch, Rows, best_labels, collapse
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,10 @@ def test_collapse_merges_repeats_and_then_drops_blanks(path: list[int], labels: 
     assert collapse(path) == labels
 
 
-def test_best_path_stops_at_each_utterances_end() -> None:
-    logits = torch.nn.functional.one_hot(torch.tensor([[1, 1, 0, 1, 2], [0, 2, 2, 1, 1]]), 3).float()
-    assert greedy(logits, torch.tensor([5, 3])) == [[1, 1, 2], [2]]
-    assert greedy(logits, torch.tensor([2, 0])) == [[1], []]
+def test_the_greedy_search_takes_the_best_class_of_each_frame() -> None:
+    log_probs = np.eye(3, dtype=np.float32)[[1, 1, 0, 1, 2]]
+    assert best_labels(GreedySearch(), log_probs) == [1, 1, 2]
+    assert best_labels(GreedySearch(), log_probs[:0]) == []
 
 
 def learned(classes: int, order: int, seed: int = 0) -> PhoneLM:

@@ -163,6 +163,20 @@ def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: P
         read_split(tmp_path, {**RECIPE.features, "shift_ms": 5.0})
 
 
+def test_features_from_before_a_key_are_those_of_its_default(tmp_path: Path) -> None:
+    older = {key: value for key, value in RECIPE.features.items() if key != "preemphasis"}
+    path = shard_path(tmp_path, 0, 1)
+    write(path, utterance("u", 20, (1,)))
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        header = file.metadata()
+    save_tensors(path, tensors, {**header, "features": json.dumps(older)})
+    (shard,) = read_split(tmp_path, RECIPE.features)
+    assert shard.recipe == RECIPE
+    with pytest.raises(InputError, match=r"features\.preemphasis=0\.97 \(now 0\.5\)"):
+        read_split(tmp_path, {**RECIPE.features, "preemphasis": 0.5})
+
+
 def counted_checksums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     original = shards._checksum

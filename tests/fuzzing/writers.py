@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.inference.formats import ENDINGS
+from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.storage import written
@@ -61,7 +61,7 @@ def with_model(run: Path) -> dict[str, Writer]:
         model(folder)
         command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")(folder)
 
-    all_forms = ",".join(ENDINGS)
+    all_forms = ",".join(WRITERS)
     use = ("--model", "model")
     corpus = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}", "corpus.tier=phones")
     return {

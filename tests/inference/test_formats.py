@@ -5,16 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tgt
 
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
+from speechctc.audio.recordings import Recording
 from speechctc.errors import InputError
-from speechctc.inference.formats import Format, Source, json_pieces, lines, textgrid, write_stream
+from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text
+from speechctc.inference.output import OutputOptions, choose_output, parse_formats
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.stages.decode import LivePhones
+from tests.cli import test_commands
+from tests.cli.test_commands import Command
+
+speechctc = test_commands.speechctc
 
 RESULT = Recognition(
     "some dir/a b.wav",
@@ -28,14 +36,60 @@ RESULT = Recognition(
 ALIGNED = Recognition("x.flac", 1.0, (Segment("a", 0.25, 0.5, 0.75),), score=-1.5)
 
 
-def source(result: Recognition, channel: int | None = None) -> Source:
-    return Source(result.file, "an/id", channel)
+def source(result: Recognition, channel: int | None = None) -> RecordingName:
+    return RecordingName(result.file, "an/id", channel)
 
 
-def written(form: Format, *results: Recognition, named: bool = False) -> str:
+def written(form: str, *results: Recognition, named: bool = False) -> str:
     out = io.StringIO(newline="")
-    write_stream(((source(result), result) for result in results), form, out, named, results[:1] == (ALIGNED,))
+    WRITERS[form].write(((source(result), result) for result in results), out, Layout(named, results[:1] == (ALIGNED,)))
     return out.getvalue()
+
+
+def test_a_format_is_one_writer_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, speechctc: Command
+) -> None:
+    """One entry: options, endings, files of a folder, the studio's downloads and the help come from it."""
+    monkeypatch.setitem(WRITERS, "count", Counted("count", ".n", "the number of phones"))
+    assert choose_output(None, "x.n") == ("count", Path("x.n"), None)
+    assert parse_formats(["text,count"]) == ("text", ("count",))
+    (file,) = OutputOptions("count", folder=tmp_path).files_of(Recording(Path("a.wav"), Path("a"))).values()
+    assert file == tmp_path / "a.n" and written("count", RESULT) == "3\n"
+    assert help_text().endswith(", html (a page) or count (the number of phones)")
+    for name in WRITERS:
+        assert name in help_text() and (name == "count" or name in speechctc("decode", "--help").out)
+
+
+class Counted(Writer):
+    """Writes the number of phones."""
+
+    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
+        yield f"{len(result.segments)}\n"
+
+
+def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:
+    """In every live format to the same text; the line of text is ended after an error, and nothing is lost."""
+    for form in (name for name, writer in WRITERS.items() if writer.is_live):
+        out = io.StringIO(newline="")
+        seen: list[int] = []
+
+        def watched(out: io.StringIO = out, seen: list[int] = seen) -> Iterator[Segment]:
+            for segment in RESULT.segments:
+                yield segment
+                seen.append(len(out.getvalue()))
+
+        WRITERS[form].write([(source(RESULT), LivePhones(watched()))], out)
+        assert out.getvalue() == written(form, RESULT)
+        assert len(set(seen)) == 3 and seen[-1] == len(out.getvalue().rstrip("\n" if form == "text" else ""))
+
+    def cut_off() -> Iterator[Segment]:
+        yield RESULT.segments[0]
+        raise InputError("cut off", "mend it")
+
+    out = io.StringIO()
+    with pytest.raises(InputError):
+        WRITERS["text"].write([(source(RESULT), LivePhones(cut_off()))], out)
+    assert out.getvalue() == "h#\n"
 
 
 def test_text_is_a_line_of_phones_for_each() -> None:
@@ -75,7 +129,10 @@ def test_json_is_one_list() -> None:
     }
     assert values[1]["score"] == -1.5 and "score" not in values[0]
     assert json.loads(written("json")) == []
-    assert json.loads("".join(json_pieces(Recognition("n", 0.5, ())))) == Recognition("n", 0.5, ()).to_dict()
+    assert (
+        json.loads(WRITERS["json"].whole(source(Recognition("n", 0.5, ())), Recognition("n", 0.5, ())))
+        == Recognition("n", 0.5, ()).to_dict()
+    )
 
 
 def test_a_json_list_that_is_cut_off_is_still_json() -> None:
@@ -85,14 +142,14 @@ def test_a_json_list_that_is_cut_off_is_still_json() -> None:
 
     out = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        write_stream(results(), "json", out)  # type: ignore[arg-type]
+        WRITERS["json"].write(results(), out)  # type: ignore[arg-type]
     assert json.loads(out.getvalue()) == [RESULT.to_dict()]
 
 
 def test_ctm_has_six_fields() -> None:
-    rows = [line.split() for line in lines("ctm", source(RESULT, 2), RESULT)]
+    rows = [line.split() for line in WRITERS["ctm"].whole(source(RESULT, 2), RESULT).splitlines()]
     assert rows[1] == ["an/id", "2", "0.1235", "0.1765", "sh", "0.5000"]
-    assert next(lines("ctm", source(ALIGNED), ALIGNED)).startswith(";; x.flac")
+    assert WRITERS["ctm"].whole(source(ALIGNED), ALIGNED).startswith(";; x.flac")
 
 
 def test_tsv_has_a_header_once() -> None:
@@ -102,7 +159,7 @@ def test_tsv_has_a_header_once() -> None:
 
 
 def test_a_textgrid_opens_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "a.TextGrid").write_text(textgrid(RESULT), encoding="utf-8")
+    (tmp_path / "a.TextGrid").write_text(RESULT.to_textgrid(), encoding="utf-8")
     grid = tgt.io.read_textgrid(str(tmp_path / "a.TextGrid"))
     assert grid.get_tier_names() == ["phones", "confidence", "alternative 1"]
     phones = grid.get_tier_by_name("phones")
@@ -115,9 +172,9 @@ def test_a_textgrid_opens_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_textgrid_of_nothing_and_of_an_alignment(tmp_path: Path) -> None:
-    (tmp_path / "n.TextGrid").write_text(textgrid(Recognition("n", 0.5, ())), encoding="utf-8")
+    (tmp_path / "n.TextGrid").write_text(Recognition("n", 0.5, ()).to_textgrid(), encoding="utf-8")
     assert read_textgrid(tmp_path / "n.TextGrid", "phones") == []
-    (tmp_path / "s.TextGrid").write_text(textgrid(ALIGNED), encoding="utf-8")
+    (tmp_path / "s.TextGrid").write_text(ALIGNED.to_textgrid(), encoding="utf-8")
     grid = tgt.io.read_textgrid(str(tmp_path / "s.TextGrid"))
     assert [i.text for i in grid.get_tier_by_name("score").intervals] == ["-1.5000"]
     assert grid.get_tier_by_name("phones").end_time == 1.0

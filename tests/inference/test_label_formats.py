@@ -18,7 +18,7 @@ from pympi import Elan
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.eaf_text import eaf_text
-from speechctc.inference.formats import ENDINGS, Source, whole
+from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.label_formats import emu_text, par_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -37,7 +37,7 @@ def result(audio: Path) -> Recognition:
 
 def written(form: str, audio: Path, place: Path) -> str:
     found = result(audio)
-    return whole(form, Source(found.file, "id"), found, place)  # type: ignore[arg-type]
+    return WRITERS[form].whole(RecordingName(found.file, "id"), found, place)
 
 
 def test_pympi_opens_a_file_for_elan_with_its_tiers_times_and_media(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_a_partitur_has_its_header_and_samples(tmp_path: Path) -> None:
 
 
 def test_every_format_writes_every_result(tmp_path: Path) -> None:
-    for form in set(ENDINGS) - {"html"}:  # which shows the recording, and needs it
+    for form in set(WRITERS) - {"html"}:  # which shows the recording, and needs it
         for each in (Recognition("-", 0.0, ()), Recognition("gone.wav", 1.0, (Segment("a", 0.0, 1.0, 1.0),))):
-            assert isinstance(whole(form, Source(each.file, "id"), each, tmp_path / "x"), str)
+            assert isinstance(WRITERS[form].whole(RecordingName(each.file, "id"), each, tmp_path / "x"), str)
 
 
 @pytest.mark.parametrize("sign", ["\t", "\n", "\r\n", "\u2028", "\x85", "\x0b"])
@@ -161,7 +161,7 @@ def test_a_label_with_a_line_end_or_a_tab_stays_on_its_line(tmp_path: Path, sign
     label = f"a{sign}b"
     segments = (Segment(label, 0.0, 0.5, 0.5), Segment("c", 0.5, 1.0, 0.5))
     found = Recognition("none.wav", 1.0, segments)
-    source = Source("none.wav", f"an{sign}id", 1)
+    name = RecordingName("none.wav", f"an{sign}id", 1)
     fields = {
         "ctm": (None, 6, 2),
         "tsv": ("\t", 5, 3),
@@ -170,7 +170,7 @@ def test_a_label_with_a_line_end_or_a_tab_stays_on_its_line(tmp_path: Path, sign
         "text": (None, 2, 1),
     }
     for form, (separator, count, lines) in fields.items():
-        text = whole(form, source, found)  # type: ignore[arg-type]
+        text = WRITERS[form].whole(name, found)
         rows = [line.split(separator) for line in text.splitlines()]
         assert len(rows) == lines + (form == "par") and text.count("\n") == len(rows), (form, text)
         assert all(len(row) == count for row in rows if form != "par" or row[0] == "MAU:"), (form, text)

@@ -109,7 +109,7 @@ def test_the_weight_of_a_config_can_be_overruled(run: Path, tiny_model: Path) ->
     assert "weight 1.25" in Recogniser.load(run, "cpu", lm_weight=1.25).method
     with pytest.raises(InputError, match="decode.lm_weight"):
         Recogniser.load(run, "cpu", lm_weight=-1)
-    with pytest.raises(InputError, match="no n-gram; train one with decode.lm_order"):
+    with pytest.raises(InputError, match="no n-gram; train one with decode.lm_order=4, name one with --lm"):
         Recogniser.load(tiny_model, "cpu", lm_weight=0.5)
     assert Recogniser.load(tiny_model, "cpu", lm_weight=0).method == "best path"
 

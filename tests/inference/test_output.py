@@ -32,7 +32,7 @@ def test_the_ending_decides(
     here: Path, form: str | None, out: str | None, chosen: tuple[str, str | None, str | None]
 ) -> None:
     Path("there.is").mkdir()
-    kind, *places = choose_output(form, out)  # type: ignore[arg-type]
+    kind, *places = choose_output(form, out)
     assert (kind, *(None if place is None else str(place) for place in places)) == chosen
 
 

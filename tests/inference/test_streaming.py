@@ -18,6 +18,7 @@ from speechctc.audio import resampling, sound_file, stream
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.load import load_config
 from speechctc.config.model_config import ModelConfig
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import (
     Moments,
     frame_count,
@@ -27,7 +28,7 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks, static_blocks
+from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
 from speechctc.model.net import MaxoutNet, receptive_field
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -86,7 +87,7 @@ class Whole:
 
     def in_blocks(self, samples: NDArray[np.float32], sizes: list[int], block_frames: int) -> Tensor:
         pieces = (torch.from_numpy(piece) for piece in cut(samples, sizes))
-        features = cmn_blocks(static_blocks(pieces, self.features), self.features)
+        features = cmn_blocks(extractor(self.features).blocks(pieces), self.features)
         blocks = logit_blocks(features, self.apply_to_centred, self.model, self.features, block_frames)
         return torch.cat([torch.zeros(0, 7), *blocks])
 
@@ -96,7 +97,7 @@ class Whole:
 def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> None:
     config = FeatureConfig(mels=12, **change)
     samples = noise(23_456)
-    blocks = list(static_blocks((torch.from_numpy(piece) for piece in cut(samples, sizes)), config))
+    blocks = list(extractor(config).blocks(torch.from_numpy(piece) for piece in cut(samples, sizes)))
     whole = static_features(torch.from_numpy(samples), config)
     torch.testing.assert_close(torch.cat(blocks), whole, atol=1e-5, rtol=0)
 

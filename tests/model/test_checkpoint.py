@@ -33,14 +33,6 @@ def test_what_is_saved_is_loaded(tmp_path: Path, checkpoint: Checkpoint) -> None
     assert {"speechctc", "torch", "python"} <= set(loaded.facts["versions"])
 
 
-def test_a_checkpoint_made_with_keys_that_were_removed_is_loaded(tmp_path: Path, checkpoint: Checkpoint) -> None:
-    save_checkpoint(tmp_path / "best", checkpoint)
-    about = json.loads((tmp_path / "best" / "checkpoint.json").read_text())
-    about["config"]["train"] |= {"inter_ctc": 0.3, "keep_best": 5, "average_best": True}
-    (tmp_path / "best" / "checkpoint.json").write_text(json.dumps(about))
-    assert load_checkpoint(tmp_path / "best").config == checkpoint.config
-
-
 def everything(folder: Path) -> list[tuple[Path, int]]:
     return sorted((path, path.lstat().st_mtime_ns) for path in [folder, *folder.rglob("*")])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import speechctc
@@ -134,10 +135,10 @@ def test_weights_and_calibration_are_of_one_model(
     """The model is replaced between the reading of its weights and of its calibration."""
     shutil.copytree(tiny_model / "best", "model")
     Calibration(phones=60).save(Path("model"))
-    read, replaced = load_checkpoint, list[Path]()
+    read, replaced = checkpoints.read_checkpoint, list[Path]()
 
-    def and_replace(folder: Path) -> checkpoints.Checkpoint:
-        checkpoint = read(folder)
+    def and_replace(folder: Path, device: torch.device) -> checkpoints.Checkpoint:
+        checkpoint = read(folder, device)
         if not replaced:
             replaced.append(folder)
             other = replace(checkpoint, facts={"epoch": 9}, mean=checkpoint.mean + 1)
@@ -145,7 +146,7 @@ def test_weights_and_calibration_are_of_one_model(
             Calibration(phones=99).save(Path("model"))
         return checkpoint
 
-    monkeypatch.setattr(stage, "load_checkpoint", and_replace)
+    monkeypatch.setattr(stage, "read_checkpoint", and_replace)
     export(Path("model"), Path("given"))
     given = load_checkpoint(Path("given"))
     assert (given.facts["epoch"], Calibration.load(Path("given")).phones) == (9, 99)

@@ -55,6 +55,15 @@ def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, h
     assert evaluate(model, "dev", ["decode.lm_weight=0"], Recorder()).counts == without.counts
 
 
+@pytest.mark.parametrize("search", ["greedy", "beam", "auto"])
+def test_dev_is_scored_by_the_search_that_decode_and_evaluate_use(search: str, extracted: Path, here: Path) -> None:
+    """An n-gram of much weight, which greedy decoding must not use; beam uses it, and without it searches alone."""
+    settings = ["train.epochs=2", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
+    for name, more in (("n-gram", []), ("alone", ["decode.lm_weight=0"])):
+        dev = score_once(extracted, here / name, *settings, *more, f"decode.search={search}")
+        assert dev.counts == evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts, name
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(extracted: Path, here: Path) -> None:
     settings = ("train.epochs=2", "model.dropout=0.2")
     first = run_once(extracted, here / "a", *settings)
@@ -283,16 +292,21 @@ def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: 
     assert same_limits.progress.batch == 2
 
 
-def test_a_run_made_with_keys_that_were_removed_goes_on(extracted: Path, here: Path) -> None:
+def test_a_run_from_before_a_key_goes_on_where_the_key_has_its_default(extracted: Path, here: Path) -> None:
+    """The key is missing from the run's config and from the shards' headers."""
     run_once(extracted, here / "r", "train.epochs=1")
     stored = yaml.safe_load((here / "r" / "config.yaml").read_text())
-    stored["train"] |= {"inter_ctc": 0.0, "keep_best": 3, "average_best": False}
+    del stored["train"]["consistency"], stored["features"]["preemphasis"], stored["train"]["finetune"]
     (here / "r" / "config.yaml").write_text(yaml.safe_dump(stored))
     run_once(extracted, here / "r", "train.epochs=2", resume=True)
-    stored["train"] |= {"inter_ctc": 0.3, "epochs": 2}
+    stored["train"]["inter_ctc"] = 0.3  # a key that there is not
     (here / "r" / "config.yaml").write_text(yaml.safe_dump(stored))
     with pytest.raises(InputError, match=r"train\.inter_ctc=0\.3"):
         run_once(extracted, here / "r", "train.epochs=3", resume=True)
+    del stored["train"]["inter_ctc"]
+    (here / "r" / "config.yaml").write_text(yaml.safe_dump(stored))
+    with pytest.raises(InputError, match=r"train\.consistency=0\.0 \(now 0\.5\)"):
+        run_once(extracted, here / "r", "train.epochs=3", "train.consistency=0.5", resume=True)
 
 
 def test_a_run_tells_what_it_was_made_from(extracted: Path, here: Path) -> None:

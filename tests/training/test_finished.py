@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from speechctc.config.load import load_config
 from speechctc.inference.calibration import Calibration
@@ -35,6 +36,13 @@ def test_a_run_that_has_done_all_its_epochs_is_finished(extracted: Path, trained
     (here / "link").symlink_to(trained)
     assert finished(extracted, Path("link"))  # by whatever name its folder goes
     assert not finished(extracted, here / "none")
+
+
+def test_a_run_from_before_a_key_is_finished_where_the_key_has_its_default(extracted: Path, trained: Path) -> None:
+    stored = yaml.safe_load((trained / "config.yaml").read_text())
+    older = {**stored, "train": {key: value for key, value in stored["train"].items() if key != "consistency"}}
+    (trained / "config.yaml").write_text(yaml.safe_dump(older))
+    assert finished(extracted, trained) and not finished(extracted, trained, "train.consistency=0.5")
 
 
 @pytest.mark.parametrize("setting", ["train.epochs=3", "train.epochs=1", "train.lr=0.02", "train.finetune.epochs=1"])

@@ -22,11 +22,6 @@ def test_the_order_of_the_tensors_does_not_matter() -> None:
     assert Progress.of(dict(reversed(PROGRESS.to_tensors().items()))) == PROGRESS
 
 
-def test_the_row_of_an_earlier_version_is_read() -> None:
-    row = [3, 7, 90, 40, 2, 5.5, 31.0, 400.0, 9.25, 0.5, 77.0, 12.5, 88]
-    assert Progress.of({"place": torch.tensor(row, dtype=torch.float64)}) == PROGRESS
-
-
 STATE = ResumeState(PROGRESS, 1, np.array([0, 2, 5]), Limits(20, 9000, 70_000), 3)
 
 
@@ -40,11 +35,6 @@ def test_a_state_survives_saving_in_any_order() -> None:
     tensors = STATE.to_tensors(6)
     assert tensors["plan.batch_frames"] == 9000 and tensors["left"].tolist() == [1, 0, 1, 0, 0, 1]
     assert same_state(tensors) and same_state(dict(reversed(tensors.items())))
-
-
-def test_the_plan_of_an_earlier_version_is_read() -> None:
-    tensors = {name: value for name, value in STATE.to_tensors(6).items() if not name.startswith("plan.")}
-    assert same_state(tensors | {"plan": torch.tensor([20, 9000, 70_000, 3])})
 
 
 @pytest.mark.parametrize(

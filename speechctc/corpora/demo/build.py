@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
 from speechctc.config.corpus_config import DemoConfig
@@ -22,16 +20,14 @@ from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo.labels import label
 from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.made_once import make_once
-from speechctc.corpora.synthetic_sound import RATE, record
+from speechctc.corpora.synthetic_sound import RATE, Part, record, spoken, write_recording
 from speechctc.corpora.timit import read_timit
 from speechctc.errors import InputError
-from speechctc.pronunciation.espeak import Speech, Synthesiser
+from speechctc.pronunciation.espeak import Speech
 from speechctc.storage import files
-from speechctc.workers import WorkerEnded, in_processes
 
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels
-AHEAD = 4  # voices whose speech may wait in memory
 
 
 def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Corpus:
@@ -83,54 +79,26 @@ def _fingerprint(config: DemoConfig) -> dict[str, Any]:
 
 
 def _make_whole(folder: Path, config: DemoConfig) -> None:
-    """Write all voices; a new process speaks them, because only its first speech is reproducible."""
-    Synthesiser.check()
-    count, samples = 0, 0
-    version = ""
-    try:
-        with in_processes(_speak, cast(config), 1, most=AHEAD) as voices:
-            for number, (voice, spoken) in enumerate(zip(cast(config), voices, strict=True)):
-                if isinstance(spoken, InputError):
-                    raise spoken
-                version = spoken.version
-                rng = np.random.default_rng([config.seed, number])
-                speaker = folder / voice.split.upper() / "DR1" / voice.name
-                speaker.mkdir(parents=True)
-                for k, speech in zip(voice.sentences, spoken.speech, strict=True):
-                    recording, segments = _record(speech, spoken.rate, voice, config.noise_db, rng)
-                    _write(speaker / f"SX{k + 1}", recording, segments, sentences()[k])
-                    count += 1
-                    samples += len(recording)
-    except WorkerEnded:
-        raise InputError("the process that speaks the demo corpus was ended from outside", "run it again") from None
+    """Write all voices."""
+    count, samples, version, voices = 0, 0, "", cast(config)
+    parts = [_part(voice) for voice in voices]
+    for number, (voice, result) in enumerate(zip(voices, spoken(parts, "demo corpus"), strict=True)):
+        version = result.version
+        rng = np.random.default_rng([config.seed, number])
+        for k, speech in zip(voice.sentences, result.speech, strict=True):
+            recording, segments = _record(speech, result.rate, voice, config.noise_db, rng)
+            _write(
+                folder / voice.split.upper() / "DR1" / voice.name / f"SX{k + 1}", recording, segments, sentences()[k]
+            )
+            count += 1
+            samples += len(recording)
     about = {"espeak": version, "utterances": count, "seconds": samples / RATE}
     files.write_json(folder / MARKER, _fingerprint(config) | about)
 
 
-class Spoken(NamedTuple):
-    """The speech of one voice, with samples at `rate`, Hz."""
-
-    version: str
-    rate: int
-    speech: list[Speech]
-
-
-@lru_cache(maxsize=1)
-def _synthesiser() -> Synthesiser:
-    synthesiser = Synthesiser()
-    synthesiser.seed(1)
-    return synthesiser
-
-
-def _speak(voice: Voice) -> Spoken | InputError:
-    """Let one voice speak its sentences, in the process that speaks; an exception would lose its kind on the way."""
-    try:
-        synthesiser = _synthesiser()
-        synthesiser.choose(voice.variant, voice.words_per_minute, voice.pitch)
-        speech = [synthesiser.speak(sentences()[k]) for k in voice.sentences]
-    except InputError as error:
-        return error
-    return Spoken(synthesiser.version, synthesiser.rate, speech)
+def _part(voice: Voice) -> Part:
+    texts = tuple(sentences()[k] for k in voice.sentences)
+    return Part(voice.variant, voice.words_per_minute, voice.pitch, texts)
 
 
 def _record(
@@ -144,7 +112,7 @@ def _record(
 
 
 def _write(stem: Path, recording: NDArray[np.int16], segments: list[tuple[int, int, str]], text: str) -> None:
-    soundfile.write(stem.with_suffix(".WAV"), recording, RATE, subtype="PCM_16", format="WAV")
+    write_recording(stem.with_suffix(".WAV"), recording)
     lines = "".join(f"{start} {end} {phone}\n" for start, end, phone in segments)
     stem.with_suffix(".PHN").write_text(lines, encoding="ascii")
     stem.with_suffix(".TXT").write_text(f"0 {len(recording)} {text}\n", encoding="ascii")

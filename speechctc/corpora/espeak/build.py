@@ -10,31 +10,26 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import soundfile
 
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import Speaker, cast
 from speechctc.corpora.made_once import make_once, write_rows
-from speechctc.corpora.synthetic_sound import RATE, record
+from speechctc.corpora.synthetic_sound import RATE, Part, Spoken, record, spoken, write_recording
 from speechctc.errors import InputError
-from speechctc.pronunciation.espeak import Speech, Synthesiser
+from speechctc.pronunciation.espeak import Speech
 from speechctc.pronunciation.ipa import Piece, pieces
-from speechctc.pronunciation.languages import find_voice
 from speechctc.pronunciation.notation import Notation
 from speechctc.pronunciation.spoken import Reader
 from speechctc.storage import files
-from speechctc.workers import WorkerEnded, in_processes
 
 MARKER = "espeak.json"
 LAYOUT = 1  # version of the folder's layout and the labels
-AHEAD = 4  # speakers whose speech may wait in memory
 
 
 def languages_of(config: CorpusConfig) -> tuple[str, ...]:
@@ -123,49 +118,15 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
 
 
 def _speak_all(folder: Path, speakers: Sequence[Speaker], config: EspeakConfig, version: list[str]) -> Iterator[Made]:
-    """Write the recordings; a new process speaks them, because only its first speech is reproducible."""
-    try:
-        with in_processes(_speak, speakers, 1, most=AHEAD) as spoken:
-            for number, (speaker, result) in enumerate(zip(speakers, spoken, strict=True)):
-                if isinstance(result, InputError):
-                    raise result
-                version.append(result.version)
-                rng = np.random.default_rng([config.seed, number])
-                (folder / speaker.split / speaker.name).mkdir(parents=True)
-                for k, (text, speech) in enumerate(zip(speaker.texts, result.speech, strict=True)):
-                    made = _utterance(folder, speaker, k, text, speech, result, config.noise_db, rng)
-                    if made is not None:
-                        yield made
-    except WorkerEnded:
-        raise InputError("the process that speaks the corpus was ended from outside", "run it again") from None
-
-
-class Spoken(NamedTuple):
-    """The speech of one speaker, with samples at `rate`, Hz, and the codes of its language."""
-
-    version: str
-    rate: int
-    codes: tuple[str, ...]
-    speech: list[Speech]
-
-
-@lru_cache(maxsize=1)
-def _synthesiser() -> Synthesiser:
-    synthesiser = Synthesiser(ipa=True)
-    synthesiser.seed(1)
-    return synthesiser
-
-
-def _speak(speaker: Speaker) -> Spoken | InputError:
-    """Let one speaker speak, in the process that speaks; an exception would lose its kind on the way."""
-    try:
-        synthesiser = _synthesiser()
-        voice = find_voice(speaker.language, synthesiser.voices())
-        synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch, voice.file)
-        speech = [synthesiser.speak(text) for text in speaker.texts]
-    except InputError as error:
-        return error
-    return Spoken(synthesiser.version, synthesiser.rate, voice.languages, speech)
+    """Write the recordings."""
+    parts = [Part(each.variant, each.words_per_minute, each.pitch, each.texts, each.language) for each in speakers]
+    for number, (speaker, result) in enumerate(zip(speakers, spoken(parts, "corpus"), strict=True)):
+        version.append(result.version)
+        rng = np.random.default_rng([config.seed, number])
+        for k, (text, speech) in enumerate(zip(speaker.texts, result.speech, strict=True)):
+            made = _utterance(folder, speaker, k, text, speech, result, config.noise_db, rng)
+            if made is not None:
+                yield made
 
 
 def _utterance(
@@ -174,24 +135,24 @@ def _utterance(
     number: int,
     text: str,
     speech: Speech,
-    spoken: Spoken,
+    voice: Spoken,
     noise_db: float,
     rng: np.random.Generator,
 ) -> Made | None:
     """Write a recording; None where nothing was spoken. Native phones get an empty language."""
     made = pieces([phoneme.name for phoneme in speech.phonemes], "")
-    made = [piece._replace(language="" if piece.language in ("", *spoken.codes) else piece.language) for piece in made]
+    made = [piece._replace(language="" if piece.language in ("", *voice.codes) else piece.language) for piece in made]
     if not made or not np.any(speech.samples):
         return None
     starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
-    recording, before = record(speech.samples, spoken.rate, starts[made[-1].last + 1], speaker.level, noise_db, rng)
+    recording, before = record(speech.samples, voice.rate, starts[made[-1].last + 1], speaker.level, noise_db, rng)
     times = []
     for piece in made:
         start, end = starts[piece.phoneme], starts[piece.last + 1]
         share = (end - start) / piece.parts
         bounds = (start + share * piece.part, start + share * (piece.part + 1))
-        times.append([round(before / RATE + bound / spoken.rate, 4) for bound in bounds])
+        times.append([round(before / RATE + bound / voice.rate, 4) for bound in bounds])
     audio = f"{speaker.split}/{speaker.name}/{number}.flac"
-    soundfile.write(folder / audio, recording, RATE, subtype="PCM_16", format="FLAC")
+    write_recording(folder / audio, recording)
     row = {"id": f"{speaker.name}-{number}", "audio": audio, "speaker": speaker.name, "words": text}
     return Made(speaker.split, row | {"times": times, "seconds": len(recording) / RATE}, made)

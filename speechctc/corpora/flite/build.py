@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import soundfile
 
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
@@ -23,7 +22,7 @@ from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import EACH, LEVELS, divided, said
 from speechctc.corpora.flite.voices import Speech, find_voices, speak
 from speechctc.corpora.made_once import make_once, read_rows, write_rows
-from speechctc.corpora.synthetic_sound import RATE, record
+from speechctc.corpora.synthetic_sound import RATE, record, write_recording
 from speechctc.storage import files
 
 MARKER = "flite.json"
@@ -122,12 +121,11 @@ def _write(
     """Write a recording; return its row and its duration, in seconds."""
     end = round(speech.times[-1][1] * speech.rate)
     recording, before = record(speech.samples, speech.rate, end, line.level, noise_db, rng)
-    place = folder / line.split / line.speaker
-    place.mkdir(parents=True, exist_ok=True)
-    soundfile.write(place / f"{number}.flac", recording, RATE, subtype="PCM_16", format="FLAC")
+    audio = f"{line.split}/{line.speaker}/{number}.flac"
+    write_recording(folder / audio, recording)
     times = [[round(before / RATE + time, 4) for time in pair] for pair in speech.times]
     row = {
-        "id": f"{line.speaker}-{number}", "audio": f"{line.split}/{line.speaker}/{number}.flac",
+        "id": f"{line.speaker}-{number}", "audio": audio,
         "speaker": line.speaker, "words": line.text, "phones": speech.phones, "times": times,
     }  # fmt: skip
     return row, len(recording) / RATE

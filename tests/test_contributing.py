@@ -1,0 +1,42 @@
+"""CONTRIBUTING.md names files and parts of the code that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = [line for line in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines() if line.startswith("| a")]
+
+
+def defined(path: Path) -> set[str]:
+    """Return the names that a module defines, those of its classes as ``Class.name``."""
+    found: set[str] = set()
+
+    def collect(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                collect(node.body, f"{prefix}{node.name}.")
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            found.update(prefix + each.id for each in targets if isinstance(each, ast.Name))
+
+    collect(ast.parse(path.read_text(encoding="utf-8")).body, "")
+    return found
+
+
+def test_the_table_is_read() -> None:
+    assert len(ROWS) >= 7 and any("an output format" in row for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+def test_the_files_and_names_of_the_table_exist(row: str) -> None:
+    quoted = re.findall(r"`([^`]+)`", row)
+    places = [each for each in quoted if "/" in each]
+    assert places and not [each for each in places if not (ROOT / "speechctc" / each).exists()]
+    known = {name for each in places if each.endswith(".py") for name in defined(ROOT / "speechctc" / each)}
+    assert not [each for each in quoted if "/" not in each and each not in known]
