@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file, stream
 from speechctc.audio.channels import channels_differ
-from speechctc.audio.ffmpeg import missing_for
+from speechctc.audio.ffmpeg import Decoded, missing_for
 from speechctc.audio.opening import open_sound
 from speechctc.errors import InputError
 
@@ -101,6 +101,7 @@ def test_ffmpeg_is_ended_when_reading_stops(tmp_path: Path, sound: Sound, monkey
     stand_in(tmp_path, monkeypatch, f"{WRITE}\nsys.stdout.flush()\nwhile True: sys.stdout.buffer.write(bytes(4096))")
     with open_sound(tmp_path / "a.m4a") as file:
         assert file.read(10, dtype="float32", always_2d=True).shape == (10, 2)
+        assert isinstance(file, Decoded)
         process = file._process
     assert process.poll() is not None
 
