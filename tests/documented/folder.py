@@ -79,6 +79,7 @@ def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
     """Write a text, tables of words, and the config that docs/languages.md shows."""
     more = [f"{a} a {b}" for a in WELSH for b in WELSH[:4] if a != b]
     (folder / "sentences.txt").write_text("\n".join(WELSH + more), encoding="utf-8")
+    (folder / "phones.txt").write_text("p t k b d g m n s a e i o u ʈ aɪ\n", encoding="utf-8")
     for name, recordings in (("transcripts", train), ("test", test)):
         rows = ["id\tspeaker\taudio\twords"]
         for number, recording in enumerate(recordings):
