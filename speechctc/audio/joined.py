@@ -102,7 +102,7 @@ class Joined:
         return self._at
 
     def read(self, frames: int = -1, dtype: str = "float32", always_2d: bool = True) -> NDArray[np.float32]:
-        """Decode the next samples, of shape (samples, channels); fewer at the end, and all where `frames` is negative."""
+        """Decode the next samples, (samples, channels): fewer at the end, all of them where `frames` is negative."""
         frames = frames if frames >= 0 else self.frames - self._at
         pieces = [np.zeros((0, self.channels), np.float32)]
         while frames > 0 and self._at < self.frames:
