@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from tests.fuzzing import judge as judging
 from tests.fuzzing.hunt import hunt
 from tests.fuzzing.judge import Judge

@@ -69,7 +69,7 @@ def folders() -> Iterator[list[Path]]:
 NESTED = """
 import os, sys
 from pathlib import Path
-from speechctc.storage import files
+from speechctc.core import files
 
 def write(beside):
     (beside / "inner").mkdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
+from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
-from speechctc.progress import Reporter
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from speechctc.config.load import load_config
-from speechctc.progress import Reporter
+from speechctc.core.progress import Reporter
 from speechctc.stages.train import train_net
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks

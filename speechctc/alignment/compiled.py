@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from speechctc.alignment.costs import Costs
 from speechctc.alignment.transcript import Choice, Item, Unit, units_of
+from speechctc.core.errors import InputError
 from speechctc.ctc.graph import MOST_SOURCES, NODE, StateGraph
-from speechctc.errors import InputError
 
 BLANK = 0
 

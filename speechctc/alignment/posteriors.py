@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 IN_MEMORY = 4_000_000
 """Most bytes to keep in memory."""

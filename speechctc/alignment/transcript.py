@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 ANY = "*"
 SYNTAX = "()|"

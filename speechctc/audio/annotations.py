@@ -9,9 +9,9 @@ from typing import NamedTuple
 from speechctc.audio.textgrid_text import long_text
 from speechctc.audio.textgrids import read_tiers
 from speechctc.audio.tiers import Entry, Tier, choose_tier
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.phones.labels import nfc
-from speechctc.storage.text_files import read_text
 
 PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
 LONGEST = 18  # digits of a sample number: Python reads no number of more than 4300

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from speechctc.audio.ffmpeg import Decoded
 from speechctc.audio.opening import Sound, open_sound
 from speechctc.audio.sound_file import BLOCK
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from speechctc.audio.recordings import CONTAINERS, ENDINGS
 from speechctc.audio.siblings import Siblings
 from speechctc.audio.tiers import Entry, Tier
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 ENDING = ".eaf"
 

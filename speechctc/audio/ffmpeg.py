@@ -18,7 +18,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.rates import check_rate
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read

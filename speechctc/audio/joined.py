@@ -20,7 +20,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 UNKNOWN = 2**62  # frames of a FLAC file that does not say how many, at least
 _FLAC = b"fLaC\0\0\0\x22"  # the mark, and the header of the first block, which is of 34 bytes

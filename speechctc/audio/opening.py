@@ -12,7 +12,7 @@ from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
 from speechctc.audio.joined import Forward, Joined, parts_of
 from speechctc.audio.rates import check_rate
 from speechctc.audio.text_mode import mended
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 LOWEST = 1000  # Hz
 

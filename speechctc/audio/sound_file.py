@@ -20,7 +20,7 @@ from speechctc.audio.joined import Forward, Joined
 from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.text_mode import Mended
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
 

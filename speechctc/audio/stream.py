@@ -19,7 +19,7 @@ from speechctc.audio.opening import Sound, open_sound, words
 from speechctc.audio.rates import check_rate
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.sound_file import BLOCK, mono_blocks
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # first bytes of files that libsndfile decodes from a pipe
 STORED = {  # first bytes of other files, and their endings

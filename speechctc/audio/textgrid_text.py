@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from speechctc.audio.tiers import Entry, Tier
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 SHORTEST = 1e-8  # seconds of an interval; praatio joins shorter ones with their neighbours
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio.tiers import CLOSE, Entry, TextGrid, Tier
-from speechctc.errors import InputError
-from speechctc.storage.text_files import decode_text
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import decode_text
 
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.labels import nfc
 
 _WILD = {"*": ".*", "?": "."}

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 
 from speechctc.boundaries.net import BoundaryNet, Floats, feature_config, frames_of, time_of
 from speechctc.boundaries.phone_vectors import SILENCE, phone_vectors
-from speechctc.errors import InputError
-from speechctc.storage.tensor_file import load_weights, save_tensors
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights, save_tensors
 
 if TYPE_CHECKING:
     from speechctc.boundaries.lattice import Lattice, Marginals

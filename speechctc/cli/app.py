@@ -11,7 +11,7 @@ import typer
 from speechctc import __version__
 from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
 from speechctc.cli.streams import drop_output, say, write_utf8
-from speechctc.errors import InputError, advice_on
+from speechctc.core.errors import InputError, advice_on
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -39,9 +39,9 @@ def load_recogniser(
 
     Numbers that are not None replace those of the model's ``decode`` section.
     """
+    from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.progress import Reporter
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())

@@ -19,7 +19,7 @@ from speechctc.cli.options import (
     Split,
 )
 from speechctc.cli.streams import show
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.config.schema import Config
@@ -125,7 +125,7 @@ def train(
         raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
     if config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.lm_texts import Sources, phone_text
     from speechctc.stages.lm_train import check_free, train_ngram
 
@@ -156,12 +156,12 @@ def perplexity(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
+    from speechctc.core import written
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.lm.perplexity import table
-    from speechctc.progress import Reporter
     from speechctc.stages.lm_perplexity import score_texts
     from speechctc.stages.lm_texts import phone_text, split_texts
-    from speechctc.storage import written
 
     if config is None and not text:
         raise InputError("nothing to score", "name a corpus with --config or a phone text with --text")
@@ -231,10 +231,10 @@ def tune(
 
     For the bundled model, which is not changed, that is a copy of it, english/, in the working directory.
     """
+    from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_lms
     from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.tuned import FILE
-    from speechctc.progress import Reporter
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
     from speechctc.stages.own_model import make_own, own_folder
@@ -256,7 +256,7 @@ def tune(
 def _train_lstm(
     out: Path, inventory: Inventory, train: PhoneText, dev: PhoneText | None, settings: list[str], resume: bool
 ) -> None:
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
 
     reporter = Reporter()

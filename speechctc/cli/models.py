@@ -36,7 +36,7 @@ def export_command(
     It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no
     training state, no paths of this machine, weights in 16 bits. An ONNX file maps static features to logits.
     """
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.export import check_out, export
 
     check_out(out, overwrite)

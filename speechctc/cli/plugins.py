@@ -9,7 +9,7 @@ import typer
 
 from speechctc.cli.options import OverwriteOption
 from speechctc.cli.streams import show
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 
 def plugins_command(

@@ -39,7 +39,7 @@ from speechctc.cli.options import (
     TranscriptsOption,
     WordsOption,
 )
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.inference.output import OutputOptions
@@ -84,10 +84,10 @@ def decode_command(
         raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
-    from speechctc.progress import Reporter
     from speechctc.stages.decode import decode
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
@@ -145,8 +145,8 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
-    from speechctc.progress import Reporter
     from speechctc.stages.align import align, choose_placing
     from speechctc.stages.align_tasks import find_tasks
 
@@ -167,8 +167,8 @@ def align_command(
 
 def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
+    from speechctc.core.progress import Reporter
     from speechctc.phones.notations import choose_symbols
-    from speechctc.progress import Reporter
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:

@@ -59,11 +59,11 @@ def evaluate_command(
     The corpus may be another one, and only a test: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA are compared
     with ARPABET by tables, and the other way round; --symbols writes the phones recognised as your own table says.
     """
+    from speechctc.core import written
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.progress import Reporter
     from speechctc.stages.evaluate import score
     from speechctc.stages.report import report_file, write_report
-    from speechctc.storage import written
 
     page = report_file(report) if report else None
     check_place(json_file, overwrite)
@@ -95,11 +95,11 @@ def compare_command(
     the paired bootstrap over speakers, and by the matched-pairs test. Runs that differ in train.seed only are one
     system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
     """
+    from speechctc.core import written
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.progress import Reporter
     from speechctc.stages.compare import compare, short_names
-    from speechctc.storage import written
 
     check_place(json_file, overwrite)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
@@ -125,7 +125,7 @@ def calibrate_command(
     are moved by the median error of the model's boundaries. Both are estimated on dev, which is never trained on, and
     saved in the model's folder; for the bundled model, in a copy of it, english/, in the working directory.
     """
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.calibrate import calibrate
 
     show(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
@@ -148,7 +148,7 @@ def train_boundaries_command(
     is saved in the model's folder, where align finds it; for the bundled model, in a copy of it, english/, in the
     working directory. On dev the boundaries are compared with those before.
     """
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.train_boundaries import train_boundaries
 
     show(train_boundaries(find_model(model), Reporter(), settings or (), minutes, fresh))
@@ -169,9 +169,9 @@ def score_boundaries_command(
 
     Prints, for each class of phones, the median error and the share of boundaries within 10, 20 and 50 ms.
     """
+    from speechctc.core import written
     from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries
-    from speechctc.storage import written
 
     check_place(json_file, overwrite)
     result = score_boundaries(reference, hypothesis, tier)

@@ -40,10 +40,10 @@ def doctor_command(
     import json
 
     from speechctc.config.load import load_config
+    from speechctc.core import written
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.progress import Reporter
     from speechctc.stages.doctor import examine
-    from speechctc.storage import written
 
     prints = json_file == Path("-")
     if not prints:
@@ -114,10 +114,10 @@ def check_labels_command(
     """
     from speechctc.cli.find_model import load_recogniser
     from speechctc.config.load import load_config
+    from speechctc.core import written
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.progress import Reporter
     from speechctc.stages.check_labels import check_labels
-    from speechctc.storage import written
 
     page = report / "suspects.html" if report else None
     for place in (out, page):

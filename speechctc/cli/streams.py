@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from speechctc.errors import printable
+from speechctc.core.errors import printable
 
 
 def say(message: str) -> None:

@@ -44,7 +44,7 @@ def extract_command(
 ) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.config.load import load_config
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings or ())
@@ -64,7 +64,7 @@ def train_command(
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     from speechctc.config.load import load_config
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
@@ -98,7 +98,7 @@ def sweep_command(
     interruption, the same command continues.
     """
     from speechctc.config.load import load_config
-    from speechctc.progress import Reporter
+    from speechctc.core.progress import Reporter
     from speechctc.stages.sweep import sweep, table
 
     chosen = load_config(config).run

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from speechctc.config.corpus_config import KEYS_OF_KIND
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.config.yaml_text import parse_yaml, read_yaml
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 MOST_BASES = 20  # files in a chain of bases
 

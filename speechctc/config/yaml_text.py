@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 LONGEST = 1 << 18  # characters of a file
 MOST = 20_000  # values of a file, each counted as often as aliases name it

@@ -6,8 +6,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from speechctc.core.listing import some
 from speechctc.corpora.corpus import Utterance
-from speechctc.listing import some
 
 LOST = 0.1
 """Most of the utterances of a speaker in dev that may have labels that no training speaker has."""

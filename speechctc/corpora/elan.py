@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from speechctc.audio import sound_file
 from speechctc.audio.eaf import ENDING, find_media, read_eaf
 from speechctc.audio.siblings import Siblings
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.textgrid import speaker_of, split_of
 from speechctc.corpora.tier_reader import TierReader
 from speechctc.corpora.tier_utterances import Labelled
-from speechctc.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.listing import counted, some
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
-from speechctc.errors import InputError
-from speechctc.listing import counted, some
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.pronunciation.dictionary import word_key
-from speechctc.storage import files
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 LISTED = 40  # phones printed with their counts; all are in the file

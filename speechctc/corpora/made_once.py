@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
 
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.synthetic_sound import one_thread
-from speechctc.errors import InputError
-from speechctc.storage import files
-from speechctc.storage.text_files import read_text
 
 Row = dict[str, Any]
 

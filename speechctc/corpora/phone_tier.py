@@ -10,7 +10,7 @@ from pathlib import Path
 from speechctc.audio import eaf
 from speechctc.audio.textgrids import read_tiers
 from speechctc.audio.tiers import Entry, Tier, tier_key
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 MOST = 60  # TextGrids that are read
 _NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)

@@ -6,12 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from speechctc.core.errors import InputError
 from speechctc.corpora import elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.demo import build
 from speechctc.corpora.espeak.read import read_espeak
 from speechctc.corpora.flite.build import read_flite
-from speechctc.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

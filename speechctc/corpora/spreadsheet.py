@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
-from speechctc.storage.text_files import Text
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import Text
 
 ENDING = ".xlsx"
 

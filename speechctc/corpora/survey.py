@@ -16,14 +16,14 @@ from speechctc.audio.recordings import find_recordings
 from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, read_rows
 from speechctc.corpora.words_language import named_language
-from speechctc.errors import InputError
-from speechctc.listing import some
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config

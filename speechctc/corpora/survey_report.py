@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from speechctc.core.listing import some
 from speechctc.corpora.survey import Survey
-from speechctc.listing import some
 
 RARE = 5  # a phone with fewer occurrences is hardly learned
 MOST = 8  # entries of a list

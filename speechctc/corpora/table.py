@@ -19,12 +19,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.folder_listings import FolderListings
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.word_phones import MISSING, WordPhones
-from speechctc.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -10,9 +10,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.corpora import spreadsheet
-from speechctc.errors import InputError
-from speechctc.storage.text_files import read_text
 
 REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them

@@ -15,11 +15,11 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import ENDINGS, Recording, find_recordings
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
 from speechctc.audio.textgrids import read_tiers
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.tier_reader import TierReader
 from speechctc.corpora.tier_utterances import Labelled
-from speechctc.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio.tiers import Tier
+from speechctc.core import written
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Rejected
 from speechctc.corpora.tier_report import FileNote, report_tiers
 from speechctc.corpora.tier_utterances import Labelled, find_utterances, texts
 from speechctc.corpora.word_phones import MISSING, WordPhones
-from speechctc.errors import InputError
-from speechctc.storage import written
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

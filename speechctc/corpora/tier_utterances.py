@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from speechctc.audio.tiers import Entry, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 from speechctc.corpora.corpus import Rejected, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.stretches import Piece, Span, cut
 from speechctc.corpora.word_phones import WordPhones
-from speechctc.errors import InputError
-from speechctc.listing import some
 
 TAIL = 0.05  # seconds that labels may end after their recording
 CLOSE = 0.01  # seconds at either end of a recording that make no stretch of their own

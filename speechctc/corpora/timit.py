@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 from speechctc.audio import sound_file
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
 from speechctc.corpora.timit_files import BadLabels, Files, find_files, read_labels
-from speechctc.errors import InputError
 from speechctc.phones.folding import fold_labels
 
 # Two men and one woman of each dialect region, as listed in the documentation of the corpus.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.audio.annotations import PhnLine, read_phn_lines
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 from speechctc.corpora.corpus import SPLITS
-from speechctc.errors import InputError
-from speechctc.listing import some
 from speechctc.phones.inventory import named_inventory
 
 # SA1.WAV, sa1.wav, and the doubled endings of copies in circulation: SA1.WAV.wav

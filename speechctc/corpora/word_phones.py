@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
+from speechctc.core.errors import InputError
+from speechctc.core.listing import counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.language_words import LanguageWords, rewritten
-from speechctc.errors import InputError
-from speechctc.listing import counted, some
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.matching import match_phones

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc.core.errors import InputError
 from speechctc.corpora.table_rows import Row
-from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Synthesiser, Voice
 from speechctc.pronunciation.languages import LATIN, find_voice, foreign_script, scripts_of
 

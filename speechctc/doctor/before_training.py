@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
+from speechctc.core.listing import some
 from speechctc.doctor.finding import Finding
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_disk, check_threads
-from speechctc.listing import some
 from speechctc.training.data import TrainingData
 
 NAMED = 4  # places in a line

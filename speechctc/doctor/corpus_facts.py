@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from speechctc.core.listing import counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.doctor.listening import Heard, Place
 from speechctc.doctor.sound_checks import Sounds
-from speechctc.listing import counted, some
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
 WIDTH = 40  # signs of its longest bar

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.devices import choose_device
+from speechctc.core.devices import choose_device
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.doctor.finding import Finding
-from speechctc.errors import InputError
 from speechctc.model.checkpoint import build_net
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits

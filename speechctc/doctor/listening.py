@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.opening import open_sound
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Utterance
-from speechctc.errors import InputError
 
 Samples: TypeAlias = NDArray[np.float32]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from speechctc import ctc
+from speechctc.core.devices import total_memory
 from speechctc.ctc import nvrtc
-from speechctc.devices import total_memory
 from speechctc.doctor.finding import Diagnosis, Finding
 
 LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from speechctc.audio.sound_file import COPIED_AS_TEXT
+from speechctc.core.errors import InputError
 from speechctc.doctor.finding import Finding, Severity
 from speechctc.doctor.listening import Heard, Place
-from speechctc.errors import InputError
 
 CLIPPED = 5e-4  # share of a recording's samples in flat peaks, from which it is clipped
 FEW_CLIPPED = 20  # samples; fewer are not heard

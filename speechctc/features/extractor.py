@@ -16,7 +16,7 @@ from torch import Tensor
 
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.train_config import AugmentConfig
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0

@@ -29,12 +29,12 @@ from torch import Tensor
 
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.section import with_defaults
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import save_tensors
 from speechctc.features.filterbank import Moments
 from speechctc.features.verified import Verified
 from speechctc.phones.inventory import check_labels
-from speechctc.storage import files
-from speechctc.storage.tensor_file import save_tensors
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from speechctc.storage import files
+from speechctc.core import files
 
 CHECKED = "checked.json"  # in the files' folder
 SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp

@@ -12,8 +12,8 @@ import torch
 
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import ANY, Items, Unit, is_plain, units_of
+from speechctc.core.errors import InputError
 from speechctc.ctc.feasibility import frames_needed
-from speechctc.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.timed import Misfit, Word

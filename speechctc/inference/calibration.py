@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.phones.folding import Folding
-from speechctc.storage import files
 
 FILE = "calibration.json"
 FORMAT = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.label_formats import one_field, one_token
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.core.listing import some
 from speechctc.inference.alignment import Refine
 from speechctc.inference.segmenter import Segment
-from speechctc.listing import some
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.matching import match_phones
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.features.filterbank import frame_mask, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.maxout import Maxout

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.lm.texts import listed
 from speechctc.lm.tuned import lm_settings
-from speechctc.progress import Reporter
 
 
 def with_language_models(

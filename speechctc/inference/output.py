@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio.recordings import Recording, ids
-from speechctc.errors import InputError
+from speechctc.core import links, written
+from speechctc.core.errors import InputError
+from speechctc.core.files import is_special
 from speechctc.inference.formats import WRITERS, RecordingName
-from speechctc.storage import links, written
-from speechctc.storage.files import is_special
 
 
 @dataclass(frozen=True)

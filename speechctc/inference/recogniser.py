@@ -16,7 +16,8 @@ from speechctc.alignment.transcript import Items, parse_phones
 from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
-from speechctc.devices import choose_device
+from speechctc.core import files
+from speechctc.core.devices import choose_device
 from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.forward import Forward, Logits, log_softmax
@@ -31,7 +32,6 @@ from speechctc.lm.rescore import choose_search, method
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.net import receptive_field
-from speechctc.storage import files
 
 
 class Recogniser:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
+from speechctc.core.progress import Reporter
+from speechctc.core.text_files import read_text
 from speechctc.inference.recogniser import Recogniser
-from speechctc.listing import some
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import BLANK, SILENCES
 from speechctc.phones.labels import nfc
 from speechctc.phones.marks import divide_phone
 from speechctc.phones.matching import match_phones
-from speechctc.progress import Reporter
-from speechctc.storage.text_files import read_text
 
 NEVER = -1e4
 """The bias of a phone that is left out: its probability is 0, in float32 too."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.timed import Misfit, Word
-from speechctc.storage import files
 
 SHOWN = 12  # phones in the repr of a result
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds

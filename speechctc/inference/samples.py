@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from speechctc.audio import stream
 from speechctc.audio.resampling import resample_blocks
 from speechctc.audio.sound_file import BLOCK
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 Samples = NDArray[np.float32]
 

@@ -13,12 +13,12 @@ from typing import Any, TextIO, cast
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
-from speechctc.errors import InputError, printable
+from speechctc.core import written
+from speechctc.core.errors import InputError, printable
+from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
-from speechctc.progress import Advance, Reporter
-from speechctc.storage import written
 
 MOST_HINTS = 3  # recordings to report as having different sounds in their channels
 

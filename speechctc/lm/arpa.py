@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.decoding.trie import FLOOR, Ngram
-from speechctc.errors import InputError
 from speechctc.phones.inventory import Inventory
-from speechctc.storage import files
 
 START_WORD, END_WORD, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 SPECIAL = frozenset((START_WORD, END_WORD, UNKNOWN_WORD))

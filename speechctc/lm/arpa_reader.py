@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.trie import FLOOR, START, Ngram
-from speechctc.errors import InputError
 from speechctc.lm.arpa import END_WORD, START_WORD, UNKNOWN_WORD
 from speechctc.lm.texts import listed, read_unpacked
 from speechctc.phones.inventory import Inventory, inventory_of

@@ -8,14 +8,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.lm.arpa_reader import read_arpa
 from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.inventory import Inventory
-from speechctc.storage import files
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:

@@ -19,11 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.phones.inventory import Inventory, check_labels
-from speechctc.storage import files
-from speechctc.storage.tensor_file import load_weights, save_tensors, shapes
 
 FORMAT = 1
 ABOUT = "lm.json"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from speechctc.devices import autocast, choose_precision
+from speechctc.core.devices import autocast, choose_precision
 from speechctc.lm.lstm import LstmModel
 from speechctc.lm.lstm_batches import IGNORED, Stream, epoch_batches, made_ahead
 

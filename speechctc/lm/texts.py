@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.inventory import Inventory
 
 GZIP = b"\x1f\x8b"

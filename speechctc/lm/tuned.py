@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.lm.lstm import LstmModel
 from speechctc.lm.model import LanguageModel
-from speechctc.storage import files
 
 FILE = "tuned.json"
 CHECK = "digest"  # digest of the rest of the file, which reveals changes made by hand

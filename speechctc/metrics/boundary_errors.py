@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
 from speechctc.audio.recordings import ENDINGS
 from speechctc.audio.siblings import Siblings
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import is_arpabet

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.model.net import MaxoutNet
 from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory, check_labels
-from speechctc.storage import files
-from speechctc.storage.tensor_file import load_weights, save_tensors, shapes
 
 FORMAT = 1
 LATEST = Path("runs/latest")

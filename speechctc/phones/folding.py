@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT48, TIMIT61, TIMIT_TO_39, TIMIT_TO_48, Inventory
 from speechctc.phones.labels import nfc
 from speechctc.phones.marks import KINDS, apply_marks

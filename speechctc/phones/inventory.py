@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.labels import nfc
 
 BLANK = 0

@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from speechctc.errors import InputError
-from speechctc.listing import some
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
+from speechctc.core.text_files import read_text
 from speechctc.phones.labels import nfc
 from speechctc.phones.marks import Kind, apply_marks, divide_phone, segment_ipa
-from speechctc.storage.text_files import read_text
 
 Segment = Literal["labels", "spaces", "ipa"]
 

@@ -7,7 +7,7 @@ import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

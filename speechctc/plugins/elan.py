@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file, stream
-from speechctc.errors import InputError
-from speechctc.storage import files
+from speechctc.core import files
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from speechctc.storage import written
+from speechctc.core import written
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"

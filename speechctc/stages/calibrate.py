@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
-from speechctc.progress import Reporter
 from speechctc.stages.own_model import make_own, own_folder
 from speechctc.stages.split_scoring import score_split
 from speechctc.stages.utterance_sound import sound_of
-from speechctc.storage import files
 
 FEWEST = 50  # phones, to estimate two numbers from
 

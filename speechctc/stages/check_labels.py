@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.forward import Logits
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.suspects import Doubt, Place, doubt
-from speechctc.listing import some
-from speechctc.progress import Reporter
 
 COLUMNS = (
     *("rank", "id", "split", "speaker", "audio", "channel", "score", "per_phone", "start", "end"),

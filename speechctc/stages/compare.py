@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.significance import PairedTest, compare_errors
-from speechctc.progress import Reporter
 from speechctc.stages.split_scoring import ScoredSplit, score_split
 
 

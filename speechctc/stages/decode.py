@@ -11,7 +11,8 @@ from typing import Any
 from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.stream import Blocks
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.batch_decode import decode_files
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.output import OutputOptions, check_out
@@ -21,7 +22,6 @@ from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES
 from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import STDIN, ResultWriter, left_to_do, say_if_uncalibrated, write_results
-from speechctc.progress import Reporter
 from speechctc.stages.decode_cluster import decoded_on
 
 LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from speechctc import cluster
-from speechctc.cluster import on_cluster, shared_recording
-from speechctc.errors import InputError
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster, shared_recording
+from speechctc.core.errors import InputError
+from speechctc.core.workers import WorkerEnded
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.workers import WorkerEnded
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import os
 import numpy as np
 
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.corpus_facts import corpus_facts
@@ -17,9 +19,7 @@ from speechctc.doctor.listening import Heard, Place, listen_to_all
 from speechctc.doctor.machine import check_machine, cores
 from speechctc.doctor.sound_checks import Sounds, check_sounds
 from speechctc.doctor.split_checks import check_splits
-from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_count
-from speechctc.progress import Reporter
 
 
 def examine(config: Config | None, reporter: Reporter) -> Diagnosis:

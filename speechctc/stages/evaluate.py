@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from speechctc.core.listing import columns, some
+from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
-from speechctc.listing import columns, some
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
 from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
 from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
-from speechctc.progress import Reporter
 from speechctc.stages.split_scoring import ScoredSplit, score_split
 
 ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"

@@ -15,15 +15,15 @@ from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
-from speechctc.progress import Reporter
 from speechctc.stages.export_onnx import export_onnx
-from speechctc.storage import files
 
 KEPT = ("epoch", "dev_per", "fold")
 WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", boundaries.FILE, tuned.FILE)

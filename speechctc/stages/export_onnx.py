@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from speechctc import __version__
 from speechctc.config.feature_config import FeatureConfig
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.storage import files
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers

@@ -14,6 +14,9 @@ from pathlib import Path
 import torch
 
 from speechctc.config.schema import Config
+from speechctc.core import files, links
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.extraction_report import (
     report_phones,
@@ -23,14 +26,11 @@ from speechctc.corpora.extraction_report import (
     write_utterances,
 )
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.stages.extract_work import extracted
 from speechctc.stages.realign import realign
 from speechctc.stages.shard_plan import ShardPlan, plan_split, source_digest
-from speechctc.storage import files, links
 
 
 @dataclass(frozen=True)

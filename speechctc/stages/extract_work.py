@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.cluster import on_cluster, shared_recording, versions
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.schema import Config
-from speechctc.errors import InputError
+from speechctc.core.cluster import on_cluster, shared_recording, versions
+from speechctc.core.errors import InputError
+from speechctc.core.workers import WorkerEnded, in_processes
 from speechctc.features.filterbank import Moments, static_features
 from speechctc.stages.shard_plan import Job
-from speechctc.workers import WorkerEnded, in_processes
 
 FEW = 64  # utterances; fewer than this take less time than the start of a worker process
 AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long

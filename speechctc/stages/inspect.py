@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from speechctc.audio import sound_file
-from speechctc.errors import InputError
+from speechctc.core import written
+from speechctc.core.errors import InputError
 from speechctc.inference.inside import Array, Inside, first_filters, layers_of, look_inside, saliency
 from speechctc.inference.recogniser import Recogniser
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 from speechctc.pictures import inside as pictures
 from speechctc.pictures.canvas import require_matplotlib
-from speechctc.storage import written
 
 LONGEST = 20.0  # s of a recording that are looked at
 COLUMNS, ROWS = 900, 160  # of the spectrogram

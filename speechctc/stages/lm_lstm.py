@@ -17,18 +17,18 @@ import torch
 from pydantic import ValidationError
 
 from speechctc.config.load import known_keys, override
-from speechctc.devices import choose_device
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.devices import choose_device
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
+from speechctc.core.stopping import stop_requests
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.lstm_files import ABOUT, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.lstm_trainer import LstmTrainer
 from speechctc.lm.texts import encode
 from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.stages.lm_texts import PhoneText
-from speechctc.stopping import stop_requests
-from speechctc.storage import files
 from speechctc.training.runs import Run
 
 SAVE_SECONDS = 600.0

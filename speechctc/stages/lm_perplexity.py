@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel, sample
 from speechctc.lm.perplexity import Perplexity, perplexity
 from speechctc.lm.texts import encode, listed
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.stages.lm_texts import PhoneText
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.kneser_ney import estimate
-from speechctc.errors import InputError
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.texts import encode
 from speechctc.phones.inventory import Inventory

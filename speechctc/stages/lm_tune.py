@@ -14,9 +14,11 @@ import numpy as np
 
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.nbest import log_posteriors
 from speechctc.inference.recogniser import Recogniser
@@ -35,9 +37,7 @@ from speechctc.lm.tuning import (
 )
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding
-from speechctc.progress import Reporter
 from speechctc.stages.utterance_sound import sound_of
-from speechctc.storage import files
 
 
 @dataclass(frozen=True)

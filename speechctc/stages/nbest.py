@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speechctc.audio.recordings import Recording, find_recordings, left_out
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.nbest import nbest
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.writer import ResultWriter, write_results
-from speechctc.progress import Reporter
 
 COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
 FORMATS = ("text", "tsv", "json")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
-from speechctc.progress import Reporter
-from speechctc.storage import files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 

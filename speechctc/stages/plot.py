@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
-from speechctc.listing import some
+from speechctc.core import written
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 from speechctc.pictures.canvas import FORMATS, require_matplotlib
 from speechctc.pictures.curves import draw_curves
-from speechctc.storage import written
 from speechctc.training.runs import Run
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speechctc.config.schema import Config
-from speechctc.devices import allow_tf32, choose_device
-from speechctc.progress import Reporter
+from speechctc.core.devices import allow_tf32, choose_device
+from speechctc.core.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.data import TrainingData
 from speechctc.training.distributed import Ranks

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
+from speechctc.core.listing import counted, some
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.variants import choose_variants
-from speechctc.listing import counted, some
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import match_phones
-from speechctc.progress import Reporter
 from speechctc.pronunciation.pronouncer import Word
 
 DOUBTFUL = 4.0  # an utterance's loss a phone is this many times the median deviation above the median: told

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import Edit, align
 from speechctc.pages import timeline
 from speechctc.pages.charts import reliability_bins
 from speechctc.pages.page import render_page
-from speechctc.progress import Reporter
 from speechctc.stages import report_examples, report_tables
 from speechctc.stages.evaluate import Evaluation
 from speechctc.stages.report_examples import Example

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import Edit, align

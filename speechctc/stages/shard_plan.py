@@ -14,8 +14,8 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.errors import InputError
 from speechctc.features.filterbank import frame_count
 from speechctc.features.shards import Recipe, shard_path
 from speechctc.phones.inventory import Inventory

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import decode_files, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
@@ -23,7 +24,6 @@ from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliabil
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.phones.inventory import Inventory, inventory_of
 from speechctc.phones.notations import choose_symbols
-from speechctc.progress import Reporter
 from speechctc.stages.scored_corpus import in_notation_of, read_to_score
 from speechctc.stages.utterance_sound import sound_of
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from speechctc.audio import sound_file
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.suspects import Place
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
-from speechctc.progress import Reporter
 from speechctc.stages.check_labels import Checked, Suspect
 from speechctc.stages.studio_command import studio_command
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from speechctc.config.load import load_config
-from speechctc.errors import InputError
-from speechctc.listing import columns
-from speechctc.progress import Reporter
-from speechctc.stopping import OWN_GROUP, STOP, stop_requests
-from speechctc.storage import files, links
+from speechctc.core import files, links
+from speechctc.core.errors import InputError
+from speechctc.core.listing import columns
+from speechctc.core.progress import Reporter
+from speechctc.core.stopping import OWN_GROUP, STOP, stop_requests
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run, point_latest
 

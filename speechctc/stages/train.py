@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from speechctc import ctc
 from speechctc.config.schema import Config
-from speechctc.devices import allow_tf32, choose_device, is_out_of_memory
+from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
+from speechctc.core.stopping import stop_requests
 from speechctc.doctor.before_training import check_before_training, in_a_line
-from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
-from speechctc.progress import Reporter
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.stopping import stop_requests
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run

@@ -17,19 +17,19 @@ from speechctc.boundaries.net import SHIFT_MS, BoundaryNet
 from speechctc.boundaries.phone_vectors import Times, has_closures, joined, spelled
 from speechctc.boundaries.train import step_count, train
 from speechctc.config.load import override, parse_config
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
-from speechctc.progress import Reporter
 from speechctc.stages.own_model import make_own, own_folder
 from speechctc.stages.utterance_sound import sound_of
-from speechctc.storage import files
 
 MOST_MEASURED = 100  # utterances of dev to align
 

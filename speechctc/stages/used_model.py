@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import printable, shortened
+from speechctc.core import files
+from speechctc.core.errors import printable, shortened
 from speechctc.model import checkpoint
-from speechctc.storage import files
 
 
 def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:

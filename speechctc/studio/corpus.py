@@ -14,7 +14,7 @@ import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.opening import for_soundfile
-from speechctc.storage import files
+from speechctc.core import files
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone
 from speechctc.studio.sound import Sound

@@ -19,9 +19,9 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.siblings import Siblings, differs_by_case
-from speechctc.errors import InputError
+from speechctc.core import files, written
+from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
-from speechctc.storage import files, written
 from speechctc.studio import grids
 from speechctc.studio.edits import edit
 from speechctc.studio.grids import Grid

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.labels import nfc
 from speechctc.studio.phones import DIGITS, Phone, Splice
 

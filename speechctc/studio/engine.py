@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.document import Conflict
 from speechctc.studio.worker import serve_process
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf_text import eaf_text
 from speechctc.audio.tiers import Tier
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.formats import CSV, WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment

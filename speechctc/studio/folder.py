@@ -12,7 +12,7 @@ from typing import Any
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings, left_out
 from speechctc.audio.siblings import Siblings
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document

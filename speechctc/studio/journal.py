@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
-from speechctc.storage import links
-from speechctc.storage.locks import locked
+from speechctc.core import links
+from speechctc.core.errors import InputError
+from speechctc.core.locks import locked
 
 ENDING = ".journal"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT

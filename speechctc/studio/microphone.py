@@ -17,10 +17,10 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.opening import for_soundfile
-from speechctc.errors import InputError
-from speechctc.storage.files import write_file
-from speechctc.storage.links import open_plain, refuse_odd
-from speechctc.storage.locks import is_free, try_lock
+from speechctc.core.errors import InputError
+from speechctc.core.files import write_file
+from speechctc.core.links import open_plain, refuse_odd
+from speechctc.core.locks import is_free, try_lock
 from speechctc.studio.studio import WAIT, Studio
 
 ENDING = ".speechctc-recording"

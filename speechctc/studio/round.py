@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from speechctc.errors import InputError
-from speechctc.listing import some
-from speechctc.storage import files
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint
@@ -70,7 +70,7 @@ class Round:
 
     def _train(self) -> None:
         from speechctc.config.load import override, parse_config
-        from speechctc.progress import Reporter
+        from speechctc.core.progress import Reporter
         from speechctc.stages.extract import extract
         from speechctc.stages.train import Stopped, train
 
@@ -137,8 +137,8 @@ class Round:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
         if not self.state["test"]:
             return None
+        from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
-        from speechctc.progress import Reporter
         from speechctc.stages.evaluate import evaluate
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.folder import readable
 
 HOST = "127.0.0.1"

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from speechctc.errors import InputError, advice_on
+from speechctc.core.errors import InputError, advice_on
 from speechctc.studio import export, tiles
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.folder import NoSuchRecording, readable

@@ -16,7 +16,7 @@ from speechctc.audio import stream
 from speechctc.audio.opening import for_soundfile, open_with_libsndfile
 from speechctc.audio.sound_file import info
 from speechctc.audio.text_mode import Mended
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 Samples = NDArray[np.float32]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.formats import WRITERS
 from speechctc.phones.articulation import chart
 from speechctc.phones.matching import ipa, is_arpabet

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.pages.png import LEVELS, grey_png
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 from speechctc.studio.sound import Sound

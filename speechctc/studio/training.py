@@ -14,11 +14,11 @@ from typing import Any
 
 import psutil
 
-from speechctc.errors import InputError
+from speechctc.core import files, links
+from speechctc.core.errors import InputError
+from speechctc.core.stopping import OWN_GROUP, STOP
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
-from speechctc.stopping import OWN_GROUP, STOP
-from speechctc.storage import files, links
 from speechctc.studio.corpus import Corrections, choose_held_out, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.round import STATE

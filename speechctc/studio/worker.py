@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio.resampling import resample_blocks
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.sound import Sound
 
 if TYPE_CHECKING:

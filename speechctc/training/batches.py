@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from speechctc.devices import give_back_memory
-from speechctc.errors import InputError
+from speechctc.core.devices import give_back_memory
+from speechctc.core.errors import InputError
 from speechctc.training.chunks import Batch, BatchGatherer, Slot
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.splits import Split

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from speechctc.core import files
 from speechctc.pictures import canvas
-from speechctc.storage import files
 
 SHARE = 0.02  # of the time, at most, for drawing
 FEWEST = 2  # epochs

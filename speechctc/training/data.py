@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from speechctc.config.schema import Config
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import read_split
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.training.batches import Loader
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.languages import Languages

@@ -9,9 +9,9 @@ from safetensors import SafetensorError, safe_open
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.config.yaml_text import read_yaml
-from speechctc.errors import InputError
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.features.shards import read_split
-from speechctc.storage import files
 from speechctc.training.optimise import stages
 from speechctc.training.run_record import fingerprint
 from speechctc.training.run_state import Progress

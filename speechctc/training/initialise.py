@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.model.net import MaxoutNet
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
-from speechctc.progress import Reporter
 
 SYNTHETIC = ("demo", "espeak", "flite")
 """Kinds of corpora whose voices are not those of people."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.listing import some
-from speechctc.storage.text_files import read_text
+from speechctc.core.listing import some
+from speechctc.core.text_files import read_text
 from speechctc.training.epoch_plan import Indices
 
 FILE = "languages.tsv"

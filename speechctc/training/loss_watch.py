@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.training.chunks import Batch
 from speechctc.training.epoch_plan import Indices
 

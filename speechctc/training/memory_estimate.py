@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from speechctc.devices import autocast, held_by_others, resident_memory, total_memory
+from speechctc.core.devices import autocast, held_by_others, resident_memory, total_memory
 from speechctc.training.train_step import Learner
 
 MIB = 2**20

@@ -14,7 +14,7 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from speechctc.storage import files
+from speechctc.core import files
 
 PARTS = ("data", "copy", "forward", "loss", "backward", "reduce", "optimiser")
 

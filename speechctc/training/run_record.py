@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.devices import total_memory
+from speechctc.core.devices import total_memory
 from speechctc.features.shards import Shard
 from speechctc.model.provenance import provenance
 

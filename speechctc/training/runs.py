@@ -23,11 +23,11 @@ import yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.config.yaml_text import read_yaml
-from speechctc.errors import InputError
+from speechctc.core import files, links
+from speechctc.core.drafts import draft_folder
+from speechctc.core.errors import InputError
+from speechctc.core.locks import is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
-from speechctc.storage import files, links
-from speechctc.storage.drafts import draft_folder
-from speechctc.storage.locks import is_free, try_lock
 from speechctc.training.curves_file import CurvesFile
 
 if TYPE_CHECKING:

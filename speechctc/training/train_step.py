@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
+from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
-from speechctc.devices import autocast, choose_precision, is_out_of_memory
-from speechctc.errors import InputError
 from speechctc.features.filterbank import net_input
 from speechctc.model.net import MaxoutNet
-from speechctc.progress import Reporter
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
-from speechctc.devices import is_out_of_memory
-from speechctc.errors import InputError
+from speechctc.core.devices import is_out_of_memory
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from speechctc.progress import Reporter
 from speechctc.training.chunks import Batch
 from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore, score_dev

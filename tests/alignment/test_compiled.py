@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from speechctc.alignment.compiled import CompiledTranscript, Kind, compile_transcript
 from speechctc.alignment.costs import Costs
 from speechctc.alignment.transcript import ANY, AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
+from speechctc.core.errors import InputError
 from speechctc.ctc.graph_viterbi import graph_viterbi
-from speechctc.errors import InputError
 
 PHONES = "abs"
 STRETCH = len(PHONES) + 1

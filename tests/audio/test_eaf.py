@@ -10,7 +10,7 @@ import soundfile
 from pympi import Elan
 
 from speechctc.audio.eaf import Media, find_media, read_eaf
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from tests.corpora.eaf_files import letters, write_eaf
 
 

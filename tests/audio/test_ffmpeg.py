@@ -16,7 +16,7 @@ from speechctc.audio import sound_file, stream
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.ffmpeg import Decoded, missing_for
 from speechctc.audio.opening import open_sound
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 RATE = 44100
 Sound = NDArray[np.float32]

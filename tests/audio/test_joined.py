@@ -13,7 +13,7 @@ from speechctc.audio import sound_file, stream
 from speechctc.audio.channels import channels_differ
 from speechctc.audio.joined import Joined
 from speechctc.audio.opening import open_sound
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.sound import Sound
 
 RATE = 16000

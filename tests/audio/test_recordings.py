@@ -8,7 +8,7 @@ import pytest
 
 from speechctc.audio.recordings import Recording, find_recordings, ids, left_out
 from speechctc.audio.siblings import Siblings
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 
 def touch(*names: str) -> None:

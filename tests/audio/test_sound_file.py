@@ -8,7 +8,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import ffmpeg, resampling, sound_file, stream
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 
 def tone(seconds: float, rate: int, hertz: float = 440.0, amplitude: float = 0.5) -> NDArray[np.float32]:

@@ -16,8 +16,8 @@ from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textg
 from speechctc.audio.textgrid_text import long_text
 from speechctc.audio.textgrids import read_tiers
 from speechctc.audio.tiers import Entry, Tier
+from speechctc.core.errors import InputError
 from speechctc.corpora.phone_tier import phone_tier
-from speechctc.errors import InputError
 
 WANTED = {
     "Mary": (False, [Entry(0.0, 1.5, "é")]),

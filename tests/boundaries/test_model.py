@@ -15,7 +15,7 @@ from speechctc.boundaries.model import FILE, BoundaryModel, Placed
 from speechctc.boundaries.net import BoundaryNet
 from speechctc.boundaries.phone_vectors import SILENCE
 from speechctc.boundaries.train import _gradients, step_count, train
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference import refinement
 from speechctc.inference.refinement import refined
 from speechctc.inference.segmenter import Segment

@@ -12,10 +12,10 @@ import soundfile
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
 from speechctc.stages import calibrate as stage
 from speechctc.stages.split_scoring import score_split
-from speechctc.storage import files
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song

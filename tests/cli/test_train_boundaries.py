@@ -14,7 +14,7 @@ import pytest
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.boundaries.model import FILE, BoundaryModel
 from speechctc.boundaries.net import BoundaryNet
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import summary
 from speechctc.stages import train_boundaries as stage

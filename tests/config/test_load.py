@@ -7,7 +7,7 @@ import yaml
 from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
 from speechctc.config.load import find_config, known_keys, load_config, override, parse_config
 from speechctc.config.schema import NO_RUN, Config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent
 

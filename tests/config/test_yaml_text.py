@@ -4,7 +4,7 @@ import pytest
 
 from speechctc.config.load import load_config, override
 from speechctc.config.yaml_text import LONGEST, parse_yaml
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 ALIASES = "a0: &a0 {x: 1, y: 2}\n" + "".join(f"a{k}: &a{k} {{x: *a{k - 1}, y: *a{k - 1}}}\n" for k in range(1, 40))
 MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{k}: &a{k} {{<<: [*a{k - 1}, *a{k - 1}]}}\n" for k in range(1, 40))

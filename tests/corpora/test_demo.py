@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.config.corpus_config import DemoConfig
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.workers import WorkerEnded
 from speechctc.corpora import synthetic_sound
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo
 from speechctc.corpora.demo.labels import Phone, UnknownPhoneme, label
 from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
-from speechctc.errors import InputError
 from speechctc.phones.inventory import TIMIT61
 from speechctc.pronunciation.espeak import Phoneme, Speech, Synthesiser
-from speechctc.storage import files
-from speechctc.workers import WorkerEnded
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)
 TINY = DemoConfig(voices=3, sentences=3, utterances_per_voice=1, evaluation_utterances_per_voice=1)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import survey
-from speechctc.errors import InputError
 from tests.corpora.eaf_files import letters, write_eaf
 
 

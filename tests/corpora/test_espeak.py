@@ -9,11 +9,11 @@ import pytest
 import soundfile
 
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.espeak.build import fingerprint
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.pronunciation.pronouncer import Pronouncer
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!

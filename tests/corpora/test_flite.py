@@ -12,10 +12,10 @@ import pytest
 import soundfile
 
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.flite.voices import find_voices, speak
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 
 PROGRAM = f"""#!{sys.executable}
 import sys, wave, math, struct

@@ -12,9 +12,9 @@ import soundfile
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import load_config
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.pronunciation.spoken import Reader
 from tests.pronunciation.test_every_language import what_is_not_ipa
 

@@ -4,8 +4,8 @@ from typing import Literal
 import pytest
 
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from tests.corpora.timit_layout import write_corpus
 
 

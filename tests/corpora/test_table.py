@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
-from speechctc.errors import InputError
 
 HEADER = "id\taudio\tphones\n"
 

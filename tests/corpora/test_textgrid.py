@@ -11,9 +11,9 @@ from praatio import textgrid
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 
 
 def write(folder: Path, name: str, labels: str, tier: str = "phones", seconds: float = 1.0) -> None:

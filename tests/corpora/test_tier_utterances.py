@@ -10,9 +10,9 @@ import soundfile
 from praatio import textgrid
 
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 
 
 def talk(path: Path, tiers: dict[str, list[tuple[float, float, str]]], points: str = "", seconds: float = 12.0) -> None:

@@ -8,9 +8,9 @@ import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
 from speechctc.features.extractor import FeatureExtractor, extractor
 from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features

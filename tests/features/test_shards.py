@@ -9,11 +9,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from speechctc.config.feature_config import FeatureConfig
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import save_tensors
 from speechctc.features import shards
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, read_split, shard_path, write_shard
-from speechctc.storage.tensor_file import save_tensors
 
 CONFIG = FeatureConfig(mels=6)
 RECIPE = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b"), "sources")

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from tests.fuzzing.lines import line_fault
 from tests.fuzzing.readers import Reader
 from tests.fuzzing.seeds import Files

@@ -24,6 +24,8 @@ from speechctc.audio.textgrids import read_tiers
 from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora import timit_files
 from speechctc.corpora.made_once import read_rows
 from speechctc.corpora.phone_tier import phone_tier
@@ -31,7 +33,6 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import in_table, is_table, read_transcript
 from speechctc.ctc import ctc_loss, posteriors
-from speechctc.errors import InputError
 from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
@@ -42,7 +43,6 @@ from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.plugins.elan import read_parameters, read_spans
-from speechctc.progress import Reporter
 from speechctc.pronunciation.dictionary import read_dictionary
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start

@@ -22,6 +22,7 @@ from speechctc.boundaries.model import BoundaryModel
 from speechctc.boundaries.net import BoundaryNet
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
+from speechctc.core.progress import Reporter
 from speechctc.decoding.ngram import PhoneLM
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
@@ -31,7 +32,6 @@ from speechctc.lm.lstm_files import SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.phones.inventory import inventory_of
-from speechctc.progress import Reporter
 from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks
 from speechctc.training.run_record import run_record

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.storage import written
 from tests.fuzzing.links import Writer, command
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import write_song

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.calibration import (
     Calibration,
     Floats,

@@ -13,7 +13,7 @@ import tgt
 
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text
 from speechctc.inference.output import OutputOptions, choose_output, parse_formats
 from speechctc.inference.result import Recognition

@@ -11,8 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.inference.batch_decode import decode_files, decode_in_batches
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition

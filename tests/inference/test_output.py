@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.audio.recordings import Recording
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.output import OutputOptions, check_out, check_place, choose_output
 
 RECORDINGS = [Recording(Path(f"{name}.wav"), Path(name)) for name in "ab"]

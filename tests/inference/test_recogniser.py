@@ -14,7 +14,7 @@ import soundfile
 
 import speechctc
 from speechctc.audio import sound_file, stream
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.batch_decode import decode_files, decode_in_batches, map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition

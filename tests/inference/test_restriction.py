@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.forward import log_softmax
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory, restrict

@@ -14,7 +14,7 @@ import torch
 
 import speechctc
 from speechctc.audio.annotations import read_textgrid
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference import recogniser
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition

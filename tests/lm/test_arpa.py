@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.kneser_ney import estimate
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.arpa_reader import read_arpa
 from speechctc.phones.inventory import Inventory, named_inventory

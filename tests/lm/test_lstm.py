@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.lm.load import load_lm
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.lstm_batches import IGNORED, Stream, batches_by_length, epoch_batches, made_ahead

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.ngram import PhoneLM
-from speechctc.errors import InputError
 from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
 from speechctc.lm.tuning import Point, best_point, coarse_points, fine_points, interval
 from tests.lm.test_rescore import lstm

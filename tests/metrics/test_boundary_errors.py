@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.metrics.boundary_errors import boundary_errors, class_of, score_boundaries
 
 

@@ -6,10 +6,10 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.errors import InputError
+from speechctc.core import drafts
+from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
-from speechctc.storage import drafts
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.folding import choose_folding, parse_folding
 from speechctc.phones.inventory import CMU39, TIMIT39, TIMIT48, TIMIT61, inventory_of, named_inventory
 

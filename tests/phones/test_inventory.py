@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.errors import InputError
 from speechctc.phones import inventory
 from speechctc.phones.inventory import CMU39, TIMIT39, TIMIT48, TIMIT61, Inventory, inventory_of, named_inventory
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.phones.label_rules import LabelRules, read_map
 
 

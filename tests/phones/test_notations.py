@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.phones.labels import nfc

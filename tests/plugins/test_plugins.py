@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.plugins.elan import read_parameters, read_spans, write_tier
 from speechctc.plugins.install import ELAN, PRAAT, install
 from tests.tiny_model import write_song

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.pronunciation.dictionary import read_dictionary
 
 

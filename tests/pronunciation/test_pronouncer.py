@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
 from speechctc.phones.matching import match_phones
 from speechctc.pronunciation.division import divide

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from speechctc.config.load import override, parse_config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.compare import compare, short_names
 from tests.cli import test_commands

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 import speechctc
 from speechctc.cli.app import app
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.decoding.kneser_ney import estimate
-from speechctc.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
 from speechctc.lm.arpa import write_arpa
@@ -23,10 +25,8 @@ from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
-from speechctc.progress import Reporter
 from speechctc.stages import export as stage
 from speechctc.stages.export import export
-from speechctc.storage import files
 from tests.train_helpers import run_once
 
 LM = ("train.epochs=6", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from speechctc.core.errors import InputError
 from speechctc.decoding.search import GreedySearch, best_labels
-from speechctc.errors import InputError
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
 from speechctc.stages import export_onnx

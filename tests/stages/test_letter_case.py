@@ -7,9 +7,9 @@ import pytest
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import Recording, find_recordings
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import read_textgrids
 from speechctc.corpora.transcripts import Transcript, beside_each, in_folder, in_table
-from speechctc.errors import InputError
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.metrics.boundary_errors import score_boundaries

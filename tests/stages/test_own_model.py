@@ -8,9 +8,9 @@ import pytest
 
 import speechctc as package
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
-from speechctc.progress import Reporter
 from speechctc.stages import calibrate as calibration
 from speechctc.stages.own_model import make_own, own_folder
 from tests.cli import test_commands

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.pictures import canvas
 from speechctc.stages.plot import plot
 from speechctc.stages.train import train_net

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from speechctc.config.load import load_config
+from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.variants import choose_variants
 from speechctc.stages.extract import extract
 from speechctc.stages.realign import realign

@@ -10,11 +10,11 @@ import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.progress import Reporter
 from speechctc.stages.evaluate import Evaluation
 from speechctc.stages.scored_corpus import in_notation_of
 from tests.corpora.timit_layout import write_corpus

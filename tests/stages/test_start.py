@@ -14,8 +14,8 @@ import soundfile
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.cli import app
 from speechctc.config.load import load_config
+from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.stages.start import advise, start
 from tests.tones import write_table
 
@@ -271,7 +271,7 @@ def test_recordings_whose_labels_are_not_used_are_not_called_unlabelled(here: Pa
 
 
 def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
-    from speechctc.storage import written
+    from speechctc.core import written
 
     for number in range(4):
         record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
 from speechctc.training.runs import Run

@@ -19,7 +19,7 @@ import yaml
 from safetensors.torch import load_file
 
 from speechctc.config.load import load_config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.train import Stopped, train_net

@@ -13,10 +13,10 @@ from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.textgrid_text import long_text
 from speechctc.audio.textgrids import read_tiers
 from speechctc.audio.tiers import Entry, Tier
-from speechctc.errors import InputError
+from speechctc.core import written
+from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.storage import written
 from speechctc.studio.document import Conflict, Document
 from tests.studio.folders import write_labelled
 from tests.tiny_model import write_song

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.edits import EDITS, edit
 from speechctc.studio.phones import Phone, Splice, check_order
 

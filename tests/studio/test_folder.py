@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import read_textgrid
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
 from speechctc.studio.microphone import Microphone, recover

@@ -20,7 +20,7 @@ import soundfile
 from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import read_textgrid
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.studio.folder import Folder
 from speechctc.studio.serve import fragment, open_privately
@@ -224,7 +224,7 @@ def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: p
         assert status == 507 and "No space left" in refused["error"]
         assert post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")[0] == 200
         with monkeypatch.context() as patch:
-            patch.setattr("speechctc.storage.files.os.replace", lambda a, b: full(0))
+            patch.setattr("speechctc.core.files.os.replace", lambda a, b: full(0))
             studio.folder.settle()
         assert "journal" in studio.folder.problems[name]
     assert read_textgrid(folder / "ann" / "a b.TextGrid", "phones")[1].label == "x"

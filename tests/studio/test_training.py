@@ -9,10 +9,10 @@ import pytest
 import soundfile
 
 from speechctc.config.load import parse_config
+from speechctc.core.errors import InputError
+from speechctc.core.files import write_json
 from speechctc.corpora.registry import read_corpus
-from speechctc.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.storage.files import write_json
 from speechctc.studio.corpus import ENOUGH, choose_held_out, pieces, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone

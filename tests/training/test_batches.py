@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.feature_config import FeatureConfig
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training import batches as training_batches

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from speechctc.config.load import load_config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
-from speechctc.progress import Reporter
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
 from tests.train_helpers import Recorder, run_once, score_once, trainer_of
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from speechctc.devices import held_by_others
+from speechctc.core.devices import held_by_others
 from speechctc.training.memory_estimate import estimate, pinned
 from tests.train_helpers import trainer_of
 

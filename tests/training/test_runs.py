@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from speechctc.config.load import load_config
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import LATEST, latest_run
 from speechctc.stages.train import train_net
 from speechctc.training.finished import is_finished

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from speechctc.core.errors import InputError
 from speechctc.ctc import autograd
-from speechctc.errors import InputError
 from speechctc.training import train_step
 from speechctc.training.chunks import Batch
 from speechctc.training.consistency import consistency

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.corpus_config import DemoConfig
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.demo.labels import label
 from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.made_once import make_once
 from speechctc.corpora.synthetic_sound import RATE, Part, record, spoken, write_recording
 from speechctc.corpora.timit import read_timit
-from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Speech
-from speechctc.storage import files
 
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels

@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import Speaker, cast
 from speechctc.corpora.made_once import make_once, write_rows
 from speechctc.corpora.synthetic_sound import RATE, Part, Spoken, record, spoken, write_recording
-from speechctc.errors import InputError
 from speechctc.pronunciation.espeak import Speech
 from speechctc.pronunciation.ipa import Piece, pieces
 from speechctc.pronunciation.notation import Notation
 from speechctc.pronunciation.spoken import Reader
-from speechctc.storage import files
 
 MARKER = "espeak.json"
 LAYOUT = 1  # version of the folder's layout and the labels

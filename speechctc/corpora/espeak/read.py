@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.espeak.build import languages_of, make_corpus
 from speechctc.corpora.made_once import read_rows
-from speechctc.errors import InputError
 from speechctc.phones.matching import is_arpabet
 from speechctc.pronunciation.english import cmu_sources
 from speechctc.pronunciation.notation import Notation

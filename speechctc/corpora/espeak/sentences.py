@@ -6,9 +6,9 @@ import random
 import re
 from pathlib import Path
 
+from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.corpora.table_rows import DELIMITED, JSON_LINES, read_table
-from speechctc.errors import InputError
-from speechctc.storage.text_files import read_text
 
 _ENDS = re.compile(r"(?<=[.!?…։።।。！？؟])\s+")
 FEWEST = 12  # sentences: some for training, dev and test each

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
+from speechctc.core import files
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.demo.voices import sentences as own_sentences
@@ -23,7 +24,6 @@ from speechctc.corpora.espeak.speakers import EACH, LEVELS, divided, said
 from speechctc.corpora.flite.voices import Speech, find_voices, speak
 from speechctc.corpora.made_once import make_once, read_rows, write_rows
 from speechctc.corpora.synthetic_sound import RATE, record, write_recording
-from speechctc.storage import files
 
 MARKER = "flite.json"
 LAYOUT = 1  # version of the folder's layout and the labels

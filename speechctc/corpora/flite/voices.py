@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 PITCH = {"awb": 130.0, "rms": 110.0, "slt": 170.0, "kal16": 105.0}  # Hz, of each voice with 16 kHz and any text
 SILENCES = frozenset(("pau", "ssil", "brth", "h#"))

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from speechctc.storage import locks
+from speechctc.core import locks
 
 
 def windows() -> ModuleType:
@@ -38,7 +38,7 @@ def test_one_process_holds_a_lock_until_it_ends(module: ModuleType, tmp_path: Pa
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     script = (
-        "import sys\nfrom tests.storage.test_locks import windows, locks\n"
+        "import sys\nfrom tests.core.test_locks import windows, locks\n"
         f"module = {'locks' if module is locks else 'windows()'}\n"
         "file = open(sys.argv[1], 'r+')\nprint(module.try_lock(file.fileno()), flush=True)\ninput()\n"
     )

@@ -11,7 +11,7 @@ from functools import cache
 import psutil
 import torch
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 
 import speechctc
-from speechctc import cluster
-from speechctc.cluster import on_cluster
 from speechctc.config.load import load_config
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Advance
+from speechctc.core.workers import WorkFailed
 from speechctc.corpora.corpus import Utterance
-from speechctc.errors import InputError
 from speechctc.inference.output import OutputOptions
-from speechctc.progress import Advance
 from speechctc.stages import extract_work
 from speechctc.stages.decode import decode
 from speechctc.stages.decode_cluster import decoded_on
 from speechctc.stages.extract import extract
 from speechctc.stages.extract_work import extracted
 from speechctc.stages.shard_plan import Job
-from speechctc.workers import WorkFailed
 from tests.tones import write_config
 from tests.train_helpers import Recorder
 
@@ -48,7 +48,7 @@ def nothing_installed() -> dict[str, str]:
 @contextmanager
 def process(folder: Path, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a part of a cluster in a folder, which is first where it looks for modules."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as started:

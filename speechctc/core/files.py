@@ -1,6 +1,6 @@
 """Writes files and folders completely or not at all; reads folders that others replace.
 
-New content is written under another name (see `speechctc.storage.drafts`), flushed to the disk, and renamed in one
+New content is written under another name (see `speechctc.core.drafts`), flushed to the disk, and renamed in one
 step. A process that is killed at any moment leaves either the old or the new version.
 """
 
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from speechctc.storage.drafts import draft_file, draft_folder, previous_name, previous_of, tidy
+from speechctc.core.drafts import draft_file, draft_folder, previous_name, previous_of, tidy
 
 Read = TypeVar("Read")
 

@@ -7,7 +7,7 @@ import sys
 
 from rich.console import Console
 
-from speechctc.progress import Reporter
+from speechctc.core.progress import Reporter
 
 
 def on_a_terminal() -> tuple[Reporter, io.StringIO]:

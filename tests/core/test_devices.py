@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from speechctc import devices
-from speechctc.devices import choose_precision, give_back_memory, resident_memory
+from speechctc.core import devices
+from speechctc.core.devices import choose_precision, give_back_memory, resident_memory
 
 BLOCK, BLOCKS = 8192, 8192  # bytes, and how many: 64 MiB
 

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _MAKE = "remove it, or name another place"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.errors import InputError
-from speechctc.storage import written
+from speechctc.core import written
+from speechctc.core.errors import InputError
 
 
 def test_what_was_written_is_replaced_and_what_was_changed_is_kept(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.workers import WorkerEnded, WorkFailed, in_processes
+from speechctc.core.workers import WorkerEnded, WorkFailed, in_processes
 
 
 def square(number: int) -> int:
@@ -87,7 +87,8 @@ def wait_or_end(number: int) -> int:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_a_worker_that_is_killed_while_much_is_left_to_do_keeps_nobody_waiting() -> None:
     code = (
-        "from speechctc.workers import WorkerEnded, in_processes; from tests.test_workers import wait_or_end\n"
+        "from speechctc.core.workers import WorkerEnded, in_processes\n"
+        "from tests.core.test_workers import wait_or_end\n"
         "try:\n with in_processes(wait_or_end, range(60), 2) as results: list(results)\n"
         "except WorkerEnded: print('told')"
     )
@@ -106,7 +107,8 @@ def is_alive(pid: str) -> bool:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; from speechctc.workers import in_processes; from tests.test_workers import note_and_wait\n"
+        "import sys; from speechctc.core.workers import in_processes\n"
+        "from tests.core.test_workers import note_and_wait\n"
         "with in_processes(note_and_wait, [sys.argv[1]] * 2, 2) as results: next(results)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])

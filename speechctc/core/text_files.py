@@ -6,7 +6,7 @@ import codecs
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.errors import InputError
+from speechctc.core.errors import InputError
 
 _HEAD = 400  # bytes that are checked for UTF-16 without a byte order mark
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.storage import drafts, files
+from speechctc.core import drafts, files
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from speechctc.storage import files
+from speechctc.core import files
 
 if sys.argv[1] == "renames":
     files._exchange = lambda one, other: False

@@ -16,10 +16,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from speechctc.errors import InputError
-from speechctc.listing import some
-from speechctc.storage import files, links
-from speechctc.storage.drafts import draft_file
+from speechctc.core import files, links
+from speechctc.core.drafts import draft_file
+from speechctc.core.errors import InputError
+from speechctc.core.listing import some
 
 RECORD = ".speechctc-written"
 FOLDERS = 64  # whose records stay in memory

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from speechctc.errors import printable
+from speechctc.core.errors import printable
 
 Advance = Callable[..., None]
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from speechctc import stopping
-from speechctc.stopping import STOP, stop_requests
+from speechctc.core import stopping
+from speechctc.core.stopping import STOP, stop_requests
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, STOP])

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from speechctc.storage.locks import is_free, try_lock
+from speechctc.core.locks import is_free, try_lock
 
 _NAME = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 PATIENCE = 600.0

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from speechctc import __version__
-from speechctc.errors import InputError
-from speechctc.workers import WorkerEnded, WorkFailed, ordered
+from speechctc.core.errors import InputError
+from speechctc.core.workers import WorkerEnded, WorkFailed, ordered
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,7 +42,7 @@ def on_cluster(
     address : str
         Of the scheduler: ``tcp://host:8786``.
     work, items, size, most
-        As for `speechctc.workers.in_processes`; two items a thread of the cluster are begun in any case.
+        As for `speechctc.core.workers.in_processes`; two items a thread of the cluster are begun in any case.
     versions : callable
         A function of a module: what must be installed alike here and on each worker.
     shared : optional

@@ -8,8 +8,8 @@ import io
 import pytest
 from rich.console import Console
 
-from speechctc.errors import InputError, printable
-from speechctc.progress import Reporter
+from speechctc.core.errors import InputError, printable
+from speechctc.core.progress import Reporter
 
 NAME = "a\x1b[2J\r\n\x9b31m\u2028\x7f.wav"
 SHOWN = "a\\x1b[2J\\r\\n\\x9b31m\\u2028\\x7f.wav"
