@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.decoding.ngram import PhoneLM
+from speechctc.ngram.automaton import PhoneLM
 
 Rows = NDArray[np.float32]
 ClassPath = NDArray[np.int64]

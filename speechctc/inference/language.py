@@ -8,12 +8,12 @@ from pathlib import Path
 
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel
-from speechctc.lm.texts import listed
 from speechctc.lm.tuned import lm_settings
+from speechctc.ngram.automaton import PhoneLM
+from speechctc.phones.texts import listed
 
 
 def with_language_models(

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.decoding.ngram import PhoneLM
-from speechctc.lm.arpa_reader import read_arpa
 from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.model.checkpoint import BUILT_IN
+from speechctc.ngram.arpa_reader import read_arpa
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 
 

@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from speechctc.config.section import Section
-from speechctc.decoding.trie import Reals
 from speechctc.lm.lstm_batches import Stream, batches_by_length
 from speechctc.lm.model import Sequences
+from speechctc.ngram.trie import Reals
 from speechctc.phones.inventory import Inventory
 
 SCORED = 16_384  # events in a batch that is scored, padding included

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.decoding.trie import Integers
+from speechctc.ngram.trie import Integers
 
 IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from speechctc.decoding.ngram import END, PhoneLM
-from speechctc.decoding.trie import Reals
+from speechctc.ngram.automaton import END, PhoneLM
+from speechctc.ngram.trie import Reals
 from speechctc.phones.inventory import Inventory
 
 Sequences = Sequence[Sequence[int]]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from speechctc.config.schema import Config
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, lm_search
 from speechctc.lm.model import LanguageModel
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import BLANK
 
 LONGEST = 30.0

@@ -10,9 +10,9 @@ from typing import Any
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.lm.lstm import LstmModel
 from speechctc.lm.model import LanguageModel
+from speechctc.ngram.automaton import PhoneLM
 
 FILE = "tuned.json"
 CHECK = "digest"  # digest of the rest of the file, which reveals changes made by hand

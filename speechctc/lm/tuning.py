@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import Rows, best_labels, collapse
-from speechctc.decoding.trie import Reals
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
+from speechctc.ngram.automaton import PhoneLM
+from speechctc.ngram.trie import Reals
 
 Counts = NDArray[np.int64]
 

@@ -25,9 +25,9 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.model.net import MaxoutNet
 from speechctc.model.provenance import provenance
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 
 FORMAT = 1

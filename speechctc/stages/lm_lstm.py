@@ -25,9 +25,9 @@ from speechctc.core.stopping import stop_requests
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.lstm_files import ABOUT, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.lstm_trainer import LstmTrainer
-from speechctc.lm.texts import encode
 from speechctc.model.provenance import provenance
 from speechctc.phones.inventory import Inventory
+from speechctc.phones.texts import encode
 from speechctc.stages.lm_texts import PhoneText
 from speechctc.training.runs import Run
 

@@ -10,8 +10,8 @@ from speechctc.core.progress import Reporter
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel, sample
 from speechctc.lm.perplexity import Perplexity, perplexity
-from speechctc.lm.texts import encode, listed
 from speechctc.phones.inventory import Inventory
+from speechctc.phones.texts import encode, listed
 from speechctc.stages.lm_texts import PhoneText
 
 

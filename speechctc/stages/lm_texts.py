@@ -14,9 +14,9 @@ from speechctc.core.listing import counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.lm.texts import read_text, read_unpacked
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint, read_inventory
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
+from speechctc.phones.texts import read_text, read_unpacked
 from speechctc.pronunciation.pronouncer import Pronouncer
 
 MOST_FOUND = 500  # phones that texts may have: more are words

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.kneser_ney import estimate
-from speechctc.lm.arpa import write_arpa
-from speechctc.lm.texts import encode
+from speechctc.ngram.arpa import write_arpa
+from speechctc.ngram.kneser_ney import estimate
 from speechctc.phones.inventory import Inventory
+from speechctc.phones.texts import encode
 from speechctc.stages.lm_texts import PhoneText
 
 
@@ -28,7 +28,7 @@ def check_free(out: Path) -> None:
 def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
     """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
 
-    `threshold` is that of `speechctc.decoding.pruning.prune`.
+    `threshold` is that of `speechctc.ngram.pruning.prune`.
 
     Raises
     ------

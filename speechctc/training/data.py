@@ -10,9 +10,9 @@ import torch
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import read_split
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import best_labels
 from speechctc.features.filterbank import frame_mask
 from speechctc.inference.forward import log_softmax
@@ -18,6 +17,7 @@ from speechctc.lm.rescore import choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.net import output_frames
 from speechctc.model.piece_wins import PieceWins, counted_wins
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader
 from speechctc.training.chunks import Batch

@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.decoding.search import GreedySearch, LmSearch, Rows, best_labels, collapse
+from speechctc.ngram.automaton import PhoneLM
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.load import load_lm
-from speechctc.lm.texts import read_text
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
+from speechctc.phones.texts import read_text
 from speechctc.plugins.elan import read_parameters, read_spans
 from speechctc.pronunciation.dictionary import read_dictionary
 from speechctc.stages.plot import plot, read_epochs

@@ -23,7 +23,6 @@ from speechctc.boundaries.net import BoundaryNet
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core.progress import Reporter
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.calibration import Calibration
@@ -31,6 +30,7 @@ from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.lstm_files import SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks
@@ -39,7 +39,7 @@ from speechctc.training.run_state import ResumeState
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 from tests.audio.test_textgrids import BINARY, CHRONOLOGICAL, SHORT
-from tests.lm.arpa_texts import SRILM
+from tests.ngram.arpa_texts import SRILM
 
 Files = dict[str, bytes]
 """An input: the contents of files, by their names; a name may have folders in it."""

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.inference.batch_decode import decode_files, decode_in_batches
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.stages.split_scoring import score_split
 from tests.tiny_model import write_song
 from tests.tones import PHONES

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.lm.model import NgramModel, sample
 from speechctc.lm.perplexity import perplexity, table
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 
 ABC = Inventory("found", ("a", "b", "c"))

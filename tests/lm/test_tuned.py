@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.ngram import PhoneLM
 from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
 from speechctc.lm.tuning import Point, best_point, coarse_points, fine_points, interval
+from speechctc.ngram.automaton import PhoneLM
 from tests.lm.test_rescore import lstm
 
 ONE, TWO = PhoneLM.learn([[1, 2, 3]], 4, 2), PhoneLM.learn([[1, 2, 2]], 4, 2)

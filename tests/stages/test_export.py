@@ -17,14 +17,14 @@ from speechctc.cli.app import app
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.decoding.kneser_ney import estimate
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
-from speechctc.lm.arpa import write_arpa
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.ngram.arpa import write_arpa
+from speechctc.ngram.kneser_ney import estimate
 from speechctc.stages import export as stage
 from speechctc.stages.export import export
 from tests.train_helpers import run_once

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from speechctc.corpora.demo.voices import sentences
-from speechctc.decoding.ngram import PhoneLM
+from speechctc.ngram.automaton import PhoneLM
 
 START, END = -1, 0
 Gram = tuple[int, ...]

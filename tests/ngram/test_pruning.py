@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speechctc.decoding.kneser_ney import estimate
-from speechctc.decoding.ngram import PhoneLM
-from speechctc.decoding.trie import Ngram
+from speechctc.ngram.automaton import PhoneLM
+from speechctc.ngram.kneser_ney import estimate
+from speechctc.ngram.trie import Ngram
 
 CLASSES, END = 7, 7
 String = tuple[int, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.decoding.trie import Integers, Ngram, Reals
+from speechctc.ngram.trie import Integers, Ngram, Reals
 
 LEAST = 1e-9  # probability of all tokens that back off; less is rounding
 

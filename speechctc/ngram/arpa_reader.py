@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.trie import FLOOR, START, Ngram
-from speechctc.lm.arpa import END_WORD, START_WORD, UNKNOWN_WORD
-from speechctc.lm.texts import listed, read_unpacked
+from speechctc.ngram.arpa import END_WORD, START_WORD, UNKNOWN_WORD
+from speechctc.ngram.trie import FLOOR, START, Ngram
 from speechctc.phones.inventory import Inventory, inventory_of
+from speechctc.phones.texts import listed, read_unpacked
 
 BINARY = b"mmap lm http://kheafield.com/code"
 MEND = "mend it there, or write it again with the tool that made it"

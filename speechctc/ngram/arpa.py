@@ -9,7 +9,7 @@ import numpy as np
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.decoding.trie import FLOOR, Ngram
+from speechctc.ngram.trie import FLOOR, Ngram
 from speechctc.phones.inventory import Inventory
 
 START_WORD, END_WORD, UNKNOWN_WORD = "<s>", "</s>", "<unk>"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.kneser_ney import estimate
-from speechctc.decoding.ngram import PhoneLM
-from speechctc.lm.arpa import write_arpa
-from speechctc.lm.arpa_reader import read_arpa
+from speechctc.ngram.arpa import write_arpa
+from speechctc.ngram.arpa_reader import read_arpa
+from speechctc.ngram.automaton import PhoneLM
+from speechctc.ngram.kneser_ney import estimate
 from speechctc.phones.inventory import Inventory, named_inventory
-from tests.decoding.test_ngram import zipfian
-from tests.lm.arpa_texts import SRILM, random_table, score, to_arpa, write
+from tests.ngram.arpa_texts import SRILM, random_table, score, to_arpa, write
+from tests.ngram.test_automaton import zipfian
 
 ABC = Inventory("found", ("a", "b", "c"))
 

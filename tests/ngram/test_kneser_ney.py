@@ -1,4 +1,4 @@
-"""Modified Kneser-Ney against an example worked by hand; `tests.decoding.test_ngram` has the recursion by the book."""
+"""Modified Kneser-Ney against an example worked by hand; `tests.ngram.test_automaton` has the recursion by the book."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speechctc.decoding.kneser_ney import estimate
-from speechctc.decoding.trie import FLOOR, ROOT, Ngram
-from tests.decoding.test_ngram import CASES
+from speechctc.ngram.kneser_ney import estimate
+from speechctc.ngram.trie import FLOOR, ROOT, Ngram
+from tests.ngram.test_automaton import CASES
 
 A, B, C, END = 1, 2, 3, 4
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.decoding.pruning import prune
-from speechctc.decoding.trie import FLOOR, START, Integers, Ngram, Reals
+from speechctc.ngram.pruning import prune
+from speechctc.ngram.trie import FLOOR, START, Integers, Ngram, Reals
 
 Labels = Sequence[int] | NDArray[np.integer[Any]]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.core.errors import InputError
-from speechctc.decoding.kneser_ney import Labels, estimate
-from speechctc.decoding.trie import ROOT, START, Integers, Ngram, are_log_probs
+from speechctc.ngram.kneser_ney import Labels, estimate
+from speechctc.ngram.trie import ROOT, START, Integers, Ngram, are_log_probs
 
 END = 0  # column of the end of a sequence
 MOST_ENTRIES = 2**29  # in one table: 2 GiB for each of the two
