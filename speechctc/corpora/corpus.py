@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
-from speechctc.pronunciation.pronouncer import Word
+from speechctc.phones.pronouncer import Word
 
 SPLITS = ("train", "dev", "test")
 

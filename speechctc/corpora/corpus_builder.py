@@ -13,11 +13,11 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.listing import counted, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
+from speechctc.phones.dictionary_notation import Notation
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 from speechctc.phones.marks import KINDS, Kind
-from speechctc.pronunciation.notation import Notation
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))

@@ -13,8 +13,8 @@ from speechctc.core.errors import InputError
 from speechctc.core.listing import counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
+from speechctc.phones.dictionary import word_key
 from speechctc.phones.inventory import Inventory
-from speechctc.pronunciation.dictionary import word_key
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 LISTED = 40  # phones printed with their counts; all are in the file

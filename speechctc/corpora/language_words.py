@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from speechctc.pronunciation.notation import Notation
-from speechctc.pronunciation.pronouncer import Pronouncer, Word
+from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.pronouncer import Pronouncer, Word
 
 
 class LanguageWords:

@@ -17,12 +17,12 @@ from speechctc.core.errors import InputError
 from speechctc.core.listing import counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.language_words import LanguageWords, rewritten
+from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.espeak_reading import Reader
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.matching import match_phones
-from speechctc.pronunciation.notation import Notation
-from speechctc.pronunciation.pronouncer import Pronouncer, Word
-from speechctc.pronunciation.spoken import Reader
+from speechctc.phones.pronouncer import Pronouncer, Word
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -23,7 +23,7 @@ from speechctc.inference.timed import misfits_text
 from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
-from speechctc.pronunciation.pronouncer import Pronouncer
+from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.align_tasks import Task
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries

@@ -16,8 +16,8 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint, read_inventory
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
+from speechctc.phones.pronouncer import Pronouncer
 from speechctc.phones.texts import read_text, read_unpacked
-from speechctc.pronunciation.pronouncer import Pronouncer
 
 MOST_FOUND = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")

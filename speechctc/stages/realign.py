@@ -19,7 +19,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.variants import choose_variants
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import match_phones
-from speechctc.pronunciation.pronouncer import Word
+from speechctc.phones.pronouncer import Word
 
 DOUBTFUL = 4.0  # an utterance's loss a phone is this many times the median deviation above the median: told
 LEAST = 1.0  # nats a phone above the median, in any case

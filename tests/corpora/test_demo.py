@@ -22,8 +22,8 @@ from speechctc.corpora.demo import build
 from speechctc.corpora.demo.build import make_demo, read_demo
 from speechctc.corpora.demo.labels import Phone, UnknownPhoneme, label
 from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
+from speechctc.phones.espeak import Phoneme, Speech, Synthesiser
 from speechctc.phones.inventory import TIMIT61
-from speechctc.pronunciation.espeak import Phoneme, Speech, Synthesiser
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)
 TINY = DemoConfig(voices=3, sentences=3, utterances_per_voice=1, evaluation_utterances_per_voice=1)

@@ -14,7 +14,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.espeak.build import fingerprint
 from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.registry import read_corpus
-from speechctc.pronunciation.pronouncer import Pronouncer
+from speechctc.phones.pronouncer import Pronouncer
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!
 Domani andremo tutti insieme al mare con la macchina di mio zio

@@ -15,8 +15,8 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.pronunciation.spoken import Reader
-from tests.pronunciation.test_every_language import what_is_not_ipa
+from speechctc.phones.espeak_reading import Reader
+from tests.phones.test_every_language import what_is_not_ipa
 
 pytest.importorskip("espeakng_loader")
 

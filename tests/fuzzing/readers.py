@@ -39,11 +39,11 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.load import load_lm
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.phones.dictionary import read_dictionary
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.texts import read_text
 from speechctc.plugins.elan import read_parameters, read_spans
-from speechctc.pronunciation.dictionary import read_dictionary
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe

@@ -24,7 +24,7 @@ from speechctc.corpora.demo.voices import Voice, cast, sentences
 from speechctc.corpora.made_once import make_once
 from speechctc.corpora.synthetic_sound import RATE, Part, record, spoken, write_recording
 from speechctc.corpora.timit import read_timit
-from speechctc.pronunciation.espeak import Speech
+from speechctc.phones.espeak import Speech
 
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.pronunciation.espeak import Speech
+from speechctc.phones.espeak import Speech
 
 # At 175 words per minute, closures are 16 to 49 ms long and gaps between words 9 ms; both scale with the rate.
 CLOSURE_MS, CLOSURE_WPM = 12.5, 175

@@ -23,10 +23,10 @@ from speechctc.corpora.espeak.sentences import read_sentences
 from speechctc.corpora.espeak.speakers import Speaker, cast
 from speechctc.corpora.made_once import make_once, write_rows
 from speechctc.corpora.synthetic_sound import RATE, Part, Spoken, record, spoken, write_recording
-from speechctc.pronunciation.espeak import Speech
-from speechctc.pronunciation.ipa import Piece, pieces
-from speechctc.pronunciation.notation import Notation
-from speechctc.pronunciation.spoken import Reader
+from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.espeak import Speech
+from speechctc.phones.espeak_ipa import Piece, pieces
+from speechctc.phones.espeak_reading import Reader
 
 MARKER = "espeak.json"
 LAYOUT = 1  # version of the folder's layout and the labels

@@ -12,9 +12,9 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.espeak.build import languages_of, make_corpus
 from speechctc.corpora.made_once import read_rows
+from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.espeak_english import cmu_sources
 from speechctc.phones.matching import is_arpabet
-from speechctc.pronunciation.english import cmu_sources
-from speechctc.pronunciation.notation import Notation
 
 Times = tuple[tuple[float, float], ...]
 

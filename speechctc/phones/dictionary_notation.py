@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from speechctc.phones.articulation import distance
+from speechctc.phones.espeak_english import to_cmu
 from speechctc.phones.inventory import CMU39
 from speechctc.phones.matching import is_arpabet, match_phones
-from speechctc.pronunciation.english import to_cmu
 
 Source = Literal["ipa", "english", "arpabet"]
 ALIKE = 1.0

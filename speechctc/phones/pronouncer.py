@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError
+from speechctc.phones.dictionary import Dictionary, Pronunciations, read_dictionary, word_key
+from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.division import divide
+from speechctc.phones.espeak_reading import Reader
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.matching import is_arpabet, match_phones
-from speechctc.pronunciation.dictionary import Dictionary, Pronunciations, read_dictionary, word_key
-from speechctc.pronunciation.division import divide
-from speechctc.pronunciation.notation import Notation
-from speechctc.pronunciation.spoken import Reader
 
 _DASHES = re.compile("([\u2014\u2015\u2026]|--+)")
 _MARKS = '.,;:!?"()[]{}<>«»‹›“”„‚¿¡…—–-·。、，！？؟،؛։।'
@@ -43,7 +43,7 @@ class Pronouncer:
     Parameters
     ----------
     dictionary : Path, optional
-        See `speechctc.pronunciation.dictionary.read_dictionary`.
+        See `speechctc.phones.dictionary.read_dictionary`.
     language : str, optional
         A language of eSpeak NG; None: words that the dictionary lacks have no pronunciation.
     phones : Inventory, optional

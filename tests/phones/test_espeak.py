@@ -1,6 +1,6 @@
 """The one library of a process serves several synthesisers."""
 
-from speechctc.pronunciation.espeak import Synthesiser
+from speechctc.phones.espeak import Synthesiser
 
 
 def test_no_phoneme_is_lost_where_many_voices_are_chosen_before() -> None:

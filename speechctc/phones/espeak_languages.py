@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from speechctc.core.errors import InputError
-from speechctc.pronunciation.espeak import Voice
+from speechctc.phones.espeak import Voice
 
 LATIN = "LATIN"
 _SCRIPTS = {  # the first word of a letter's Unicode name: languages in this script

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.pronunciation.espeak import Synthesiser, Voice
-from speechctc.pronunciation.ipa import pieces
+from speechctc.phones.espeak import Synthesiser, Voice
+from speechctc.phones.espeak_ipa import pieces
 
 pytest.importorskip("espeakng_loader")
 

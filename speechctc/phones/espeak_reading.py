@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError
-from speechctc.pronunciation.espeak import Synthesiser, Voice, WordStart
-from speechctc.pronunciation.ipa import pieces
-from speechctc.pronunciation.languages import find_voice, foreign_script
+from speechctc.phones.espeak import Synthesiser, Voice, WordStart
+from speechctc.phones.espeak_ipa import pieces
+from speechctc.phones.espeak_languages import find_voice, foreign_script
 
 FAST = 400  # words a minute: speech is made only for its phonemes, which do not depend on the rate
 
@@ -32,7 +32,7 @@ class Reader:
     Parameters
     ----------
     language : str
-        A code or a name; see `speechctc.pronunciation.languages.find_voice`.
+        A code or a name; see `speechctc.phones.espeak_languages.find_voice`.
 
     Raises
     ------

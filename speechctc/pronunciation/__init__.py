@@ -1,1 +1,0 @@
-"""Pronunciations of words: dictionaries, and eSpeak NG for what they lack."""
