@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Items, parse_phones
-from speechctc.boundaries.model import BoundaryModel
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files

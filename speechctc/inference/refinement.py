@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.boundaries.model import BoundaryModel
-from speechctc.boundaries.net import CONTEXT, step_of
-from speechctc.boundaries.phone_vectors import SILENCE, has_closures, spelled
+from speechctc.alignment.boundary_model import BoundaryModel
+from speechctc.alignment.boundary_net import CONTEXT, step_of
+from speechctc.alignment.phone_vectors import SILENCE, has_closures, spelled
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.matching import is_arpabet

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from speechctc.boundaries import model as boundaries
-from speechctc.boundaries.model import BoundaryModel
+from speechctc.alignment import boundary_model as boundaries
+from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config

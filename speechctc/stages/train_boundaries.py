@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from speechctc.alignment.boundary_examples import Example, examples_of
+from speechctc.alignment.boundary_model import FILE, BoundaryModel
+from speechctc.alignment.boundary_net import SHIFT_MS, BoundaryNet
+from speechctc.alignment.boundary_training import step_count, train
+from speechctc.alignment.phone_vectors import Times, has_closures, joined, spelled
 from speechctc.audio import sound_file
-from speechctc.boundaries.examples import Example, examples_of
-from speechctc.boundaries.model import FILE, BoundaryModel
-from speechctc.boundaries.net import SHIFT_MS, BoundaryNet
-from speechctc.boundaries.phone_vectors import Times, has_closures, joined, spelled
-from speechctc.boundaries.train import step_count, train
 from speechctc.config.load import override, parse_config
 from speechctc.core import files
 from speechctc.core.errors import InputError

@@ -11,9 +11,9 @@ from typing import cast
 import numpy as np
 import pytest
 
+from speechctc.alignment.boundary_model import FILE, BoundaryModel
+from speechctc.alignment.boundary_net import BoundaryNet
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.boundaries.model import FILE, BoundaryModel
-from speechctc.boundaries.net import BoundaryNet
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import summary

@@ -16,10 +16,10 @@ import soundfile
 import torch
 import yaml
 
+from speechctc.alignment.boundary_model import BoundaryModel
+from speechctc.alignment.boundary_net import BoundaryNet
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf_text import eaf_text
-from speechctc.boundaries.model import BoundaryModel
-from speechctc.boundaries.net import BoundaryNet
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core.progress import Reporter

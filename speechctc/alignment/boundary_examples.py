@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.boundaries.net import SHIFT_MS, frame_of, frames_of
-from speechctc.boundaries.phone_vectors import SILENCE, Times, phone_vectors
+from speechctc.alignment.boundary_net import SHIFT_MS, frame_of, frames_of
+from speechctc.alignment.phone_vectors import SILENCE, Times, phone_vectors
 
 LONGEST = 8.0
 """Longer utterances are divided into parts, seconds."""
@@ -30,7 +30,7 @@ class Example(NamedTuple):
         Of its phones, with a silence between every two that may be left out.
     optional : ndarray, shape = (n_states,), bool
     low, high : ndarray, shape = (n_states,), int64
-        As in `speechctc.boundaries.lattice.Lattice`.
+        As in `speechctc.alignment.boundary_lattice.Lattice`.
     state : ndarray, shape = (n_frames,), int64
         The true state of each frame.
     """

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from speechctc.boundaries.phone_vectors import DIMS
+from speechctc.alignment.phone_vectors import DIMS
 from speechctc.config.feature_config import FeatureConfig
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import sliding_cmn_one, static_features
@@ -74,7 +74,7 @@ def frame_of(seconds: float) -> int:
 class BoundaryNet(nn.Module):
     """Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones.
 
-    A phone is given as a vector (see `speechctc.boundaries.phone_vectors`), so there are no weights of any phone set.
+    A phone is given as a vector (see `speechctc.alignment.phone_vectors`), so there are no weights of any phone set.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class BoundaryNet(nn.Module):
         return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
 
     def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of a `speechctc.boundaries.lattice.Lattice`, each (n_frames, n_states).
+        """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
 
         Parameters
         ----------

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from speechctc.boundaries.examples import Example
-from speechctc.boundaries.lattice import Lattice, marginals
-from speechctc.boundaries.net import SCALE, BoundaryNet
+from speechctc.alignment.boundary_examples import Example
+from speechctc.alignment.boundary_lattice import Lattice, marginals
+from speechctc.alignment.boundary_net import SCALE, BoundaryNet
 
 BATCH = 12
 STEPS = 400

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from speechctc.boundaries.net import BoundaryNet, Floats, feature_config, frames_of, time_of
-from speechctc.boundaries.phone_vectors import SILENCE, phone_vectors
+from speechctc.alignment.boundary_net import BoundaryNet, Floats, feature_config, frames_of, time_of
+from speechctc.alignment.phone_vectors import SILENCE, phone_vectors
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors
 
 if TYPE_CHECKING:
-    from speechctc.boundaries.lattice import Lattice, Marginals
+    from speechctc.alignment.boundary_lattice import Lattice, Marginals
 
 FILE = "boundaries.safetensors"
 FORMAT = "1"
@@ -92,7 +92,7 @@ class BoundaryModel:
         samples : ndarray, shape = (n,), float32
             At the model's rate.
         phones : sequence of str
-            In IPA, as `speechctc.boundaries.phone_vectors.spelled` returns them.
+            In IPA, as `speechctc.alignment.phone_vectors.spelled` returns them.
         closures : bool
             Their set tells closures from releases.
         starts, ends : ndarray, shape = (n_phones,)
@@ -103,14 +103,14 @@ class BoundaryModel:
             Whether silence may stand before the first phone, and after the last. Without, that edge is not moved.
         context : (float, float)
             Seconds of sound at the start and at the end of the samples in which no phone is placed. Frames less than
-            `speechctc.boundaries.net.CONTEXT` from an end without context depend on where the sound was cut.
+            `speechctc.alignment.boundary_net.CONTEXT` from an end without context depend on where the sound was cut.
 
         Returns
         -------
         Placed
             The rough times where the sound is too short for so many phones.
         """
-        from speechctc.boundaries.lattice import marginals  # late: it loads numba
+        from speechctc.alignment.boundary_lattice import marginals  # late: it loads numba
 
         frames = frames_of(samples, self.rate, context)
         states = _states(phones, starts, ends, pauses, edges)
@@ -122,7 +122,7 @@ class BoundaryModel:
         return _placed(found, states, Placed(starts, ends))
 
     def _lattice(self, frames: torch.Tensor, vectors: NDArray[np.float32], states: _States) -> Lattice:
-        from speechctc.boundaries.lattice import Lattice
+        from speechctc.alignment.boundary_lattice import Lattice
 
         with torch.inference_mode():
             said, changes = self.net(frames[None])

@@ -10,11 +10,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.boundaries.examples import examples_of
-from speechctc.boundaries.model import FILE, BoundaryModel, Placed
-from speechctc.boundaries.net import BoundaryNet
-from speechctc.boundaries.phone_vectors import SILENCE
-from speechctc.boundaries.train import _gradients, step_count, train
+from speechctc.alignment.boundary_examples import examples_of
+from speechctc.alignment.boundary_model import FILE, BoundaryModel, Placed
+from speechctc.alignment.boundary_net import BoundaryNet
+from speechctc.alignment.boundary_training import _gradients, step_count, train
+from speechctc.alignment.phone_vectors import SILENCE
 from speechctc.core.errors import InputError
 from speechctc.inference import refinement
 from speechctc.inference.refinement import refined
