@@ -13,10 +13,10 @@ from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.inference.inside import Array, Inside, first_filters, layers_of, look_inside, saliency
 from speechctc.inference.recogniser import Recogniser
+from speechctc.pages import inside as pictures
+from speechctc.pages.canvas import require_matplotlib
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
-from speechctc.pictures import inside as pictures
-from speechctc.pictures.canvas import require_matplotlib
 
 LONGEST = 20.0  # s of a recording that are looked at
 COLUMNS, ROWS = 900, 160  # of the spectrogram

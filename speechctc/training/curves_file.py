@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import files
-from speechctc.pictures import canvas
+from speechctc.pages import canvas
 
 SHARE = 0.02  # of the time, at most, for drawing
 FEWEST = 2  # epochs
@@ -50,7 +50,7 @@ class CurvesFile:
         if began < self._next and not last:
             return
         try:
-            from speechctc.pictures.curves import draw_curves
+            from speechctc.pages.curves import draw_curves
 
             files.write_bytes(self.path, draw_curves({str(self.path.parent): epochs}))
         except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to

@@ -9,7 +9,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
-from speechctc.pictures import canvas
+from speechctc.pages import canvas
 from speechctc.stages.plot import plot
 from speechctc.stages.train import train_net
 from speechctc.training.curves_file import CurvesFile
