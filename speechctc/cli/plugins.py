@@ -24,7 +24,7 @@ def plugins_command(
 
     ELAN gets a recogniser, Praat a command for sounds; both run this installation.
     """
-    from speechctc.plugins.install import ELAN, PRAAT, install
+    from speechctc.studio.plugins import ELAN, PRAAT, install
 
     if model is not None and not model.exists():
         raise InputError(f"{model}: no such model", "name the folder of a run or of an exported model")

@@ -43,12 +43,12 @@ from speechctc.phones.dictionary import read_dictionary
 from speechctc.phones.label_rules import LabelRules, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.texts import read_text
-from speechctc.plugins.elan import read_parameters, read_spans
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.edits import edit
+from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.phones import check_order
 from speechctc.training.distributed import Ranks
 from speechctc.training.finished import is_finished

@@ -217,7 +217,7 @@ def _choose(folder: Path) -> None:
 
 
 def _plug_in(folder: Path) -> None:
-    from speechctc.plugins import elan, praat
+    from speechctc.studio import elan, praat
 
     praat.main("corpus/train/0.wav", "made.TextGrid", "error.txt", "model", "own")
     elan.write_tier(folder / "tier.xml", _recognition().segments)

@@ -12,7 +12,7 @@ from speechctc.core.errors import InputError
 def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:
     """Write the TextGrid of a recording, or else the file `error`.
 
-    Praat runs it as ``python -m speechctc.plugins.praat WAV TEXTGRID ERROR MODEL SYMBOLS``. It ends with status 0
+    Praat runs it as ``python -m speechctc.studio.praat WAV TEXTGRID ERROR MODEL SYMBOLS``. It ends with status 0
     always, because Praat would show a message without the reason.
     """
     try:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.plugins.elan import read_parameters, read_spans, write_tier
-from speechctc.plugins.install import ELAN, PRAAT, install
+from speechctc.studio.elan import read_parameters, read_spans, write_tier
+from speechctc.studio.plugins import ELAN, PRAAT, install
 from tests.tiny_model import write_song
 
 ROOT = Path(__file__).parent.parent.parent

@@ -22,7 +22,7 @@ grid$ = stem$ + ".TextGrid"
 error$ = stem$ + ".error"
 
 Save as WAV file: wav$
-runSubprocess: "@PYTHON@", "-m", "speechctc.plugins.praat", wav$, grid$, error$, model$, symbols$
+runSubprocess: "@PYTHON@", "-m", "speechctc.studio.praat", wav$, grid$, error$, model$, symbols$
 deleteFile: wav$
 if fileReadable (error$)
     message$ = readFile$ (error$)

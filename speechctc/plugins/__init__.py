@@ -1,1 +1,0 @@
-"""Plugins: speechctc inside ELAN and Praat."""
