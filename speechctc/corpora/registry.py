@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.core.errors import InputError
-from speechctc.corpora import elan, table, textgrid, timit
+from speechctc.corpora import demo, elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.demo import build
-from speechctc.corpora.espeak.read import read_espeak
-from speechctc.corpora.flite.build import read_flite
+from speechctc.corpora.espeak_reading import read_espeak
+from speechctc.corpora.flite import read_flite
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
@@ -54,7 +53,7 @@ def _read(config: CorpusConfig, needed: str) -> Corpus:
         return elan.read_elan(_root(config), config, needed)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
-        return build.read_demo(_root(config), config.demo, phone_set)
+        return demo.read_demo(_root(config), config.demo, phone_set)
     return timit.read_timit(_root(config), phone_set, config.dev_share, needed)
 
 

@@ -16,12 +16,11 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded
-from speechctc.corpora import synthetic_sound
+from speechctc.corpora import demo, synthetic_sound
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
-from speechctc.corpora.demo import build
-from speechctc.corpora.demo.build import make_demo, read_demo
-from speechctc.corpora.demo.labels import Phone, UnknownPhoneme, label
-from speechctc.corpora.demo.voices import VARIANTS, cast, sentences
+from speechctc.corpora.demo import make_demo, read_demo
+from speechctc.corpora.demo_labels import Phone, UnknownPhoneme, label
+from speechctc.corpora.demo_voices import VARIANTS, cast, sentences
 from speechctc.phones.espeak import Phoneme, Speech, Synthesiser
 from speechctc.phones.inventory import TIMIT61
 
@@ -76,7 +75,7 @@ def test_voices_and_sentences_of_dev_and_test_are_not_trained_on(corpus: Corpus)
 
 
 def test_a_second_call_makes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_make_whole", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(demo, "_make_whole", lambda *_: pytest.fail("made again"))
     assert make_demo(root, SMALL)["utterances"] == 41
 
 

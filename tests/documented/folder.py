@@ -12,7 +12,7 @@ import soundfile
 from speechctc.audio.annotations import Interval, read_phn, textgrid_text
 from speechctc.audio.eaf_text import eaf_text
 from speechctc.config.corpus_config import DemoConfig
-from speechctc.corpora.demo.build import make_demo
+from speechctc.corpora.demo import make_demo
 from speechctc.phones.folding import parse_folding
 from tests.documented.reading import ROOT
 

@@ -19,9 +19,9 @@ from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
-from speechctc.corpora.espeak.sentences import read_sentences
-from speechctc.corpora.espeak.speakers import Speaker, cast
 from speechctc.corpora.made_once import make_once, write_rows
+from speechctc.corpora.sentences import read_sentences
+from speechctc.corpora.speakers import Speaker, cast
 from speechctc.corpora.synthetic_sound import RATE, Part, Spoken, record, spoken, write_recording
 from speechctc.phones.dictionary_notation import Notation
 from speechctc.phones.espeak import Speech

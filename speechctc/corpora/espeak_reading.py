@@ -10,7 +10,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.espeak.build import languages_of, make_corpus
+from speechctc.corpora.espeak import languages_of, make_corpus
 from speechctc.corpora.made_once import read_rows
 from speechctc.phones.dictionary_notation import Notation
 from speechctc.phones.espeak_english import cmu_sources

@@ -19,8 +19,8 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.demo.labels import label
-from speechctc.corpora.demo.voices import Voice, cast, sentences
+from speechctc.corpora.demo_labels import label
+from speechctc.corpora.demo_voices import Voice, cast, sentences
 from speechctc.corpora.made_once import make_once
 from speechctc.corpora.synthetic_sound import RATE, Part, record, spoken, write_recording
 from speechctc.corpora.timit import read_timit

@@ -1,6 +1,6 @@
 """Makes a corpus of English that flite speaks, with the phones of the CMU dictionary and their times, and reads it.
 
-The folder is laid out as that of `speechctc.corpora.espeak.build`; ``flite.json`` has the settings it was made with.
+The folder is laid out as that of `speechctc.corpora.espeak`; ``flite.json`` has the settings it was made with.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.core import files
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.demo.voices import sentences as own_sentences
-from speechctc.corpora.espeak.sentences import read_sentences
-from speechctc.corpora.espeak.speakers import EACH, LEVELS, divided, said
-from speechctc.corpora.flite.voices import Speech, find_voices, speak
+from speechctc.corpora.demo_voices import sentences as own_sentences
+from speechctc.corpora.flite_voices import Speech, find_voices, speak
 from speechctc.corpora.made_once import make_once, read_rows, write_rows
+from speechctc.corpora.sentences import read_sentences
+from speechctc.corpora.speakers import EACH, LEVELS, divided, said
 from speechctc.corpora.synthetic_sound import RATE, record, write_recording
 
 MARKER = "flite.json"

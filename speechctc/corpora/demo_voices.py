@@ -62,7 +62,7 @@ class Voice:
 @lru_cache(maxsize=1)
 def sentences() -> tuple[str, ...]:
     """Return all sentences of the demo corpus."""
-    text = resources.files("speechctc.corpora.demo").joinpath("sentences.txt").read_text(encoding="ascii")
+    text = resources.files("speechctc.corpora").joinpath("sentences.txt").read_text(encoding="ascii")
     return tuple(text.splitlines())
 
 

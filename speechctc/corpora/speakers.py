@@ -9,8 +9,8 @@ from itertools import cycle
 
 from speechctc.config.corpus_config import EspeakConfig, FliteConfig
 from speechctc.corpora.corpus import SPLITS
-from speechctc.corpora.demo.voices import VARIANTS
-from speechctc.corpora.espeak.sentences import MIXED, random_words
+from speechctc.corpora.demo_voices import VARIANTS
+from speechctc.corpora.sentences import MIXED, random_words
 
 EACH = 12  # utterances of one speaker, about
 LEVELS = (-32.0, -20.0)  # RMS of speech, dB of full scale

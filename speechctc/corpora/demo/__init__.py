@@ -1,1 +1,0 @@
-"""The demo corpus: American English spoken by eSpeak NG."""

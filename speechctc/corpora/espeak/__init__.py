@@ -1,1 +1,0 @@
-"""The corpus of any language, spoken by eSpeak NG."""

@@ -1,1 +1,0 @@
-"""A corpus of English, spoken by flite with voices made from recordings."""
