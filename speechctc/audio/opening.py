@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import soundfile
 
+from speechctc.audio.damage import mended
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg
 from speechctc.audio.joined import Forward, Joined, parts_of
 from speechctc.audio.rates import check_rate
-from speechctc.audio.text_mode import mended
 from speechctc.core.errors import InputError
 
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
@@ -40,7 +40,7 @@ def open_sound(path: Path, start: float = 0.0) -> Sound:
 def open_with_libsndfile(path: Path) -> soundfile.SoundFile | Joined | None:
     """Open a recording with libsndfile; return None if its format is one for ffmpeg.
 
-    One that was copied as text is read as it was before (see `speechctc.audio.text_mode`); of several in one file, all
+    One that was copied as text is read as it was before (see `speechctc.audio.damage`); of several in one file, all
     are (see `speechctc.audio.joined`).
 
     Raises

@@ -15,11 +15,11 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import truncation
+from speechctc.audio.damage import Mended
 from speechctc.audio.ffmpeg import measure
 from speechctc.audio.joined import Forward, Joined
 from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
 from speechctc.audio.resampling import resample_blocks
-from speechctc.audio.text_mode import Mended
 from speechctc.core.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header

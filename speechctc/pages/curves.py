@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from speechctc.pages.canvas import COLOURS, encoded, new_figure, tidy
+from speechctc.pages.figures import COLOURS, encoded, new_figure, tidy
 
 Records: TypeAlias = Sequence[Mapping[str, Any]]
 """The lines of a ``metrics.jsonl``."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.pages.canvas import COLOURS, encoded, new_figure, tidy
+from speechctc.pages.figures import COLOURS, encoded, new_figure, tidy
 
 Array = NDArray[Any]
 MOST_MAPS = 16

@@ -9,8 +9,8 @@ from typing import Any
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.listing import some
-from speechctc.pages.canvas import FORMATS, require_matplotlib
 from speechctc.pages.curves import draw_curves
+from speechctc.pages.figures import FORMATS, require_matplotlib
 from speechctc.training.runs import Run
 
 

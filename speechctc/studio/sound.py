@@ -13,9 +13,9 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import stream
+from speechctc.audio.damage import Mended
 from speechctc.audio.opening import for_soundfile, open_with_libsndfile
 from speechctc.audio.sound_file import info
-from speechctc.audio.text_mode import Mended
 from speechctc.core.errors import InputError
 
 Samples = NDArray[np.float32]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import files
-from speechctc.pages import canvas
+from speechctc.pages import figures
 
 SHARE = 0.02  # of the time, at most, for drawing
 FEWEST = 2  # epochs
@@ -27,15 +27,15 @@ class CurvesFile:
     def __init__(self, path: Path, wanted: bool) -> None:
         self.path = path
         self.note = self._promise() if wanted else ""
-        self._draws = wanted and canvas.is_available()
+        self._draws = wanted and figures.is_available()
         self._next = 0.0
         self._drawn = 0
 
     def _promise(self) -> str:
-        if canvas.is_available():
+        if figures.is_available():
             return f"curves of this run: {self.path}, kept up to date"
         return (
-            f"no {self.path.name} is drawn, because matplotlib is not installed ({canvas.INSTALL}); speechctc plot"
+            f"no {self.path.name} is drawn, because matplotlib is not installed ({figures.INSTALL}); speechctc plot"
             f" {self.path.parent} draws it later"
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
-from speechctc.pages import canvas
+from speechctc.pages import figures
 from speechctc.stages.plot import plot
 from speechctc.stages.train import train_net
 from speechctc.training.curves_file import CurvesFile
@@ -46,7 +46,7 @@ def test_a_run_keeps_its_curves_up_to_date(extracted: Path, here: Path) -> None:
 def test_a_training_without_matplotlib_goes_on_and_says_so_once(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(canvas, "is_available", lambda: False)
+    monkeypatch.setattr(figures, "is_available", lambda: False)
     recorder = Recorder()
     train_net(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     (line,) = [line for line in recorder.said if "matplotlib" in line]

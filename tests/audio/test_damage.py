@@ -11,8 +11,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.audio.damage import Mended
 from speechctc.audio.opening import open_with_libsndfile
-from speechctc.audio.text_mode import Mended
 
 RATE = 16000
 
