@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
-from speechctc.core.errors import InputError, printable
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, printable, some
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
 CONTAINERS = ffmpeg.ENDINGS

@@ -1,9 +1,11 @@
-"""The one exception that reaches the user: a line saying what, where and what to do."""
+"""The one exception that reaches the user: what, where and what to do; names, counts and tables for messages."""
 
 from __future__ import annotations
 
 import errno
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 
 LONGEST = 900  # characters of each half of a message
 _END = 300  # of them are the last of a longer one
@@ -63,3 +65,35 @@ def printable(text: str, keep: str = "") -> str:
 def shortened(text: str) -> str:
     """Return a text without the middle of it, if it is longer than a half of a message may be."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 5]} ... {text[-_END:]}"
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """Return the first `most` names in one line, and the number of the others: ``"a, b and 3 more"``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def counted(counts: Counter[str], most: int = 8) -> str:
+    """Return names with their counts in one line, the most frequent first: ``"a (5), b (2)"``."""
+    ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return some([f"{name} ({count})" for name, count in ranked], most)
+
+
+def columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:
+    """Return rows as lines of a table.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of str
+        All with as many cells as `alignment` has letters.
+    alignment : str
+        A letter for each column: ``l`` or ``r`` for cells at its left or right edge.
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(alignment))]
+    places = list(zip(alignment, widths, strict=True))
+    return [
+        "  ".join(
+            cell.ljust(width) if side == "l" else cell.rjust(width)
+            for cell, (side, width) in zip(row, places, strict=True)
+        ).rstrip()
+        for row in rows
+    ]

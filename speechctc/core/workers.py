@@ -1,28 +1,43 @@
-"""Work shared among processes, in order and in bounded memory; they end with the process that began them.
+"""Work shared among processes, or among the machines of a Dask cluster, in order and in bounded memory.
 
 Each worker has a pipe to itself, so one that is killed in the middle of a result leaves nobody waiting: the standard
 library's pools share one, and hang then.
+
+Work shared among the machines of a Dask cluster, in order and in bounded memory. A worker that is lost costs time only:
+the scheduler gives its work to the others. Whoever reaches a scheduler can run code on its workers, so it belongs in a
+network whose users trust each other, or behind ``tls://``.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
+import platform
 import signal
+import socket
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from speechctc import __version__
+from speechctc.core.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", covariant=True)
+
+SECONDS = 10  # that a scheduler has to answer
+INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"
 
 
 class Pending(Protocol[Answer]):
@@ -181,3 +196,150 @@ def _end_with_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     os._exit(1)
+
+
+@contextmanager
+def on_cluster(
+    address: str,
+    work: Callable[..., Result],
+    items: Iterable[Item],
+    versions: Callable[[], Mapping[str, str]],
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 64,
+    shared: Any = None,
+) -> Iterator[Iterator[Result]]:
+    """Offer ``work(item)`` of each item, in order, from the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler: ``tcp://host:8786``.
+    work, items, size, most
+        As for `speechctc.core.workers.in_processes`; two items a thread of the cluster are begun in any case.
+    versions : callable
+        A function of a module: what must be installed alike here and on each worker.
+    shared : optional
+        Sent to each worker once; the work is then ``work(shared, item)``.
+
+    Raises
+    ------
+    InputError
+        Dask is not installed here, no scheduler answers, it has no workers, or a worker has other versions; by the
+        iterator: what `work` raised of this kind, or a worker with other versions that came later.
+    WorkerEnded
+        By the iterator: the scheduler is gone, or an item ended several workers.
+    WorkFailed
+        By the iterator: `work` raised another exception.
+    """
+    client = _connect(address)
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
+        _check_versions(client, address, versions)
+        checked = _Checked(work, versions, dict(versions()))
+        given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
+        yield ordered(
+            lambda item: _Begun(client.submit(checked, *given, item, pure=False)), items, 2 * threads, size, most
+        )
+    finally:
+        client.close(timeout=SECONDS)
+
+
+class _Checked(NamedTuple):
+    """Work that a worker does only if it has the same versions installed."""
+
+    work: Callable[..., Any]
+    versions: Callable[[], Mapping[str, str]]
+    wanted: Mapping[str, str]
+
+    def __call__(self, *given: Any) -> Any:
+        refuse_other(self.wanted, self.versions(), socket.gethostname())
+        return self.work(*given)
+
+
+class _Begun(NamedTuple):
+    """An item that the cluster has."""
+
+    future: Any
+
+    def result(self) -> Any:
+        from asyncio import CancelledError
+        from concurrent.futures import CancelledError as FutureCancelled
+
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        try:
+            return self.future.result()
+        except InputError:
+            raise
+        except (KilledWorker, CommClosedError, CancelledError, FutureCancelled, TimeoutError):
+            raise WorkerEnded from None
+        except Exception as error:
+            raise WorkFailed(f"{type(error).__name__}: {error}") from error
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their results to be."""
+    packages = {name: version(name) for name in ("torch", "torchaudio", "numpy", "soundfile")}
+    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+
+
+def shared_recording(folder: Path, name: Path, of: str) -> Path:
+    """Return the path of a recording on this worker.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the machine that asks looks for relative names.
+    name : Path
+    of : str
+        What the recording is part of, for the error.
+
+    Raises
+    ------
+    InputError
+        The recording is not on this machine.
+    """
+    path = folder / name
+    if not path.is_file():
+        raise InputError(
+            f"{path}: not on the worker {socket.gethostname()}",
+            f"put the {of} in a folder that all machines share, under the same path",
+        )
+    return path
+
+
+def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str) -> None:
+    """Raise an `InputError` if a worker has other versions; it names the first that differs."""
+    for name in sorted({*here, *there}):
+        ours, theirs = here.get(name, "none"), there.get(name, "none")
+        if ours != theirs:
+            raise InputError(f"the worker {worker} has {name} {theirs}, this machine {ours}", INSTALL)
+
+
+def _connect(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(
+            f"{address}: Dask is not installed", "pip install 'speechctc[cluster]', or work without a cluster"
+        ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
+    try:
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError):
+        raise InputError(
+            f"{address}: no Dask scheduler answers there",
+            "name one as tcp://HOST:8786; 'dask scheduler' starts it",
+        ) from None
+
+
+def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:
+    try:
+        found = client.run(versions)
+    except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception
+        raise InputError(f"{address}: a worker cannot take work ({error})", INSTALL) from None
+    for worker, there in found.items():
+        refuse_other(versions(), there, worker)

@@ -3,6 +3,10 @@
 Each folder of results has a small hidden file, `RECORD`, with a line for every file written there: its SHA-256 and its
 name, as ``sha256sum`` prints them. The line is appended before the file gets its name, so that a run that is killed
 leaves no file that looks like a person's. Several processes can append to the same record.
+
+No link is followed when writing: a folder that a stranger made may hold links to any file of the user's. A folder that
+the user names may be a link, and so may the folders above it. Below it, neither a file to write nor a folder to write
+into may be one.
 """
 
 from __future__ import annotations
@@ -10,20 +14,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from speechctc.core import files, links
-from speechctc.core.drafts import draft_file
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core import files
+from speechctc.core.errors import InputError, some
+from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
 FOLDERS = 64  # whose records stay in memory
 NAMED = 3  # files that an error names; the others are counted
+
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_MAKE = "remove it, or name another place"
 
 
 def changed(paths: Iterable[Path]) -> list[Path]:
@@ -60,7 +67,7 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
     """
     paths = [path for path in paths if not files.is_special(path)]
     for place in {path.parent for path in paths}:
-        links.refuse_odd(place / RECORD)
+        refuse_odd(place / RECORD)
     found = [path for path in changed(paths) if not overwrite or (path.is_dir() and not path.is_symlink())]
     if not found:
         return
@@ -147,7 +154,7 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
     line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
-    record = links.open_plain(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    record = open_plain(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(record, line)
     finally:
@@ -207,3 +214,69 @@ def _digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def refuse_odd(path: Path) -> None:
+    """Check that a path is free or a plain file: not a link, a pipe, a device or a folder.
+
+    Raises
+    ------
+    InputError
+        It is something else.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # free, or said by who writes there
+        return
+    if stat.S_ISLNK(mode):
+        raise InputError(f"{path}: a link, and no link is followed to write a file", _MAKE)
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise InputError(f"{path}: {kind}, where a file is to be written", _MAKE)
+
+
+def refuse_linked_folder(folder: Path) -> None:
+    """Check that a folder that speechctc names itself is no link to another.
+
+    Raises
+    ------
+    InputError
+        It is one.
+    """
+    if folder.is_symlink():
+        raise InputError(f"{folder}: a link, and no link is followed to write into a folder", _MAKE)
+
+
+def refuse_links_below(folder: Path, below: Path) -> None:
+    """Check that none of the folders from `folder`, which the user named, down to ``folder / below`` is a link.
+
+    Raises
+    ------
+    InputError
+        One is.
+    """
+    for part in below.parts:
+        folder = folder / part
+        refuse_linked_folder(folder)
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """Open a plain file, which ``O_CREAT`` may create, and return its handle; nothing else is opened.
+
+    Raises
+    ------
+    InputError
+        It is a link, a pipe, a device or a folder.
+    OSError
+        From the disk.
+    """
+    refuse_odd(path)  # Windows cannot check while it opens; the words are the same for all systems
+    try:
+        handle = os.open(path, flags | _SAFELY, 0o666)
+    except OSError:
+        refuse_odd(path)  # it came between the two
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"{path}: not a plain file", _MAKE)
+    return handle

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from speechctc.audio import ffmpeg
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import counted, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
 from speechctc.phones.dictionary_notation import Notation

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 from speechctc.corpora.corpus import Utterance
 
 LOST = 0.1

@@ -9,8 +9,7 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.audio.channels import channels_differ
 from speechctc.core import files
-from speechctc.core.errors import InputError
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.phones.dictionary import word_key

@@ -16,8 +16,7 @@ from speechctc.audio.recordings import find_recordings
 from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 from speechctc.corpora.survey import Survey
 
 RARE = 5  # a phone with fewer occurrences is hardly learned

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from speechctc.audio.tiers import Entry, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.corpora.corpus import Rejected, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.stretches import Piece, Span, cut

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.audio.annotations import PhnLine, read_phn_lines
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.corpora.corpus import SPLITS
 from speechctc.phones.inventory import named_inventory
 

@@ -12,8 +12,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
 from speechctc.audio.recordings import Recording, name_of
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table_rows import Row, read_table
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
-from speechctc.core.errors import InputError
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.language_words import LanguageWords, rewritten
 from speechctc.phones.dictionary_notation import Notation

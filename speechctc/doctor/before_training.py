@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 from speechctc.doctor.finding import Finding
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_disk, check_threads

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.doctor.listening import Heard, Place
 from speechctc.doctor.sound_checks import Sounds

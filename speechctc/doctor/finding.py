@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}

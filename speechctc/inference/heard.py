@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 from speechctc.inference.alignment import Refine
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.inventory import FOUND, Inventory

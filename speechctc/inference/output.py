@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio.recordings import Recording, ids
-from speechctc.core import links, written
+from speechctc.core import written
+from speechctc.core import written as links
 from speechctc.core.errors import InputError
 from speechctc.core.files import is_special
 from speechctc.inference.formats import WRITERS, RecordingName

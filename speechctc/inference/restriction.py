@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.inference.recogniser import Recogniser

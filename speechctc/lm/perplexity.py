@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from speechctc.core.listing import columns
+from speechctc.core.errors import columns
 from speechctc.lm.model import LanguageModel
 
 RESAMPLES = 1000

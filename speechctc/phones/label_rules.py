@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.labels import nfc
 from speechctc.phones.marks import Kind, apply_marks, divide_phone, segment_ipa

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 
 TIES = "\u0361\u035c"
 """The tie bars above and below two letters, as in ``t͡s``."""

@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.phones.articulation import plain
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61
 from speechctc.phones.label_rules import read_map

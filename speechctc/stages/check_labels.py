@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from speechctc.core import cluster
-from speechctc.core.cluster import on_cluster, shared_recording
+from speechctc.core import workers
 from speechctc.core.errors import InputError
-from speechctc.core.workers import WorkerEnded
+from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 
@@ -74,4 +73,4 @@ class _OnSharedFiles:
 
 def versions() -> dict[str, str]:
     """Return what must be alike on all machines for their results to be."""
-    return {**cluster.versions(), "numba": version("numba")}
+    return {**workers.versions(), "numba": version("numba")}

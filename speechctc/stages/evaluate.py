@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speechctc.core.listing import columns, some
+from speechctc.core.errors import columns, some
 from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.core import files, links
+from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
@@ -82,7 +82,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     if model is not None:
         corpus = realign(corpus, config, model, reporter)
     for split in corpus.splits:
-        links.refuse_linked_folder(config.data.dir / split)
+        written.refuse_linked_folder(config.data.dir / split)
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
     for plan in (plan for split in plans.values() for plan in split):
         _refuse_other_config(plan)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus

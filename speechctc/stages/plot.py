@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import written
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 from speechctc.pages.curves import draw_curves
 from speechctc.pages.figures import FORMATS, require_matplotlib
 from speechctc.training.runs import Run

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.inference.recogniser import Recogniser

@@ -7,8 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError
-from speechctc.core.listing import counted, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.inventory import SILENCES

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from speechctc.config.load import load_config
-from speechctc.core import files, links
-from speechctc.core.errors import InputError
-from speechctc.core.listing import columns
+from speechctc.core import files, written
+from speechctc.core.errors import InputError, columns
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import OWN_GROUP, STOP, stop_requests
 from speechctc.training.finished import is_finished
@@ -162,11 +161,11 @@ def _folder_name(settings: Sequence[str]) -> str:
 
 def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
     trial.run.parent.mkdir(parents=True, exist_ok=True)
-    links.refuse_linked_folder(trial.run)
+    written.refuse_linked_folder(trial.run)
     threads = str(max((os.cpu_count() or 1) // jobs, 1))
     command = [sys.executable, "-m", "speechctc.cli.trial", "train", "--config", config]
     command += ["--run", str(trial.run), "--resume"]
-    with os.fdopen(links.open_plain(_log(trial), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
+    with os.fdopen(written.open_plain(_log(trial), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
         return subprocess.Popen(
             [*command, *common, *trial.settings],
             stdin=subprocess.PIPE,  # the system closes it when this process ends, even by a kill

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from speechctc.core import links
+from speechctc.core import written
 from speechctc.core.errors import InputError
-from speechctc.core.locks import locked
+from speechctc.core.files import locked
 
 ENDING = ".journal"
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -44,7 +44,7 @@ class Journal:
         InputError
             The file cannot be read, or is a link or a pipe.
         """
-        links.refuse_odd(self.path)
+        written.refuse_odd(self.path)
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -74,7 +74,7 @@ class Journal:
         """
         lines = before + to_lines(*entries)
         is_new = not self.path.exists()
-        handle = links.open_plain(self.path, _FLAGS)
+        handle = written.open_plain(self.path, _FLAGS)
         try:
             with locked(handle):
                 self._append(handle, lines)

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from speechctc.audio.opening import for_soundfile
 from speechctc.core.errors import InputError
-from speechctc.core.files import write_file
-from speechctc.core.links import open_plain, refuse_odd
-from speechctc.core.locks import is_free, try_lock
+from speechctc.core.files import is_free, try_lock, write_file
+from speechctc.core.written import open_plain, refuse_odd
 from speechctc.studio.studio import WAIT, Studio
 
 ENDING = ".speechctc-recording"

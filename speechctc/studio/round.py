@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Any
 
 from speechctc.core import files
-from speechctc.core.errors import InputError
-from speechctc.core.listing import some
+from speechctc.core.errors import InputError, some
 
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from speechctc.core import files, links
+from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.stopping import OWN_GROUP, STOP
 from speechctc.phones.inventory import NAMED
@@ -56,7 +56,7 @@ class Training:
 
     def choose(self, model: Path | None) -> None:
         """Remember the model to use when the studio is opened again, and that the rounds so far were looked at."""
-        links.refuse_linked_folder(self.folder)
+        written.refuse_linked_folder(self.folder)
         self.folder.mkdir(exist_ok=True)
         name = str(model.relative_to(self.folder)) if model is not None else ""
         files.write_json(self.folder / "studio.json", {"model": name, "round": max(self._rounds(), default=0)})
@@ -116,7 +116,7 @@ class Training:
         if len(documents) < LEAST:
             what = f"{len(documents)} corrected recordings, and training needs {LEAST}: one chooses the best epoch"
             raise InputError(what, "correct more of them")
-        links.refuse_linked_folder(self.folder)
+        written.refuse_linked_folder(self.folder)
         number = max(self._rounds(), default=0) + 1
         folder = self._round(number)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.core.listing import some
+from speechctc.core.errors import some
 from speechctc.core.text_files import read_text
 from speechctc.training.epoch_plan import Indices
 

@@ -23,10 +23,9 @@ import yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.config.yaml_text import read_yaml
-from speechctc.core import files, links
-from speechctc.core.drafts import draft_folder
+from speechctc.core import files, written
 from speechctc.core.errors import InputError
-from speechctc.core.locks import is_free, try_lock
+from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 from speechctc.training.curves_file import CurvesFile
 
@@ -160,9 +159,9 @@ class Run:
             Another process has the lock, or something in the folder that is written to is a link.
         """
         for own in (self.best, self.last, self.folder / "tensorboard"):
-            links.refuse_linked_folder(own)
+            written.refuse_linked_folder(own)
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle = links.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        handle = written.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
             if try_lock(handle) is False:
                 what = f"{self.folder}: another process is training in this folder"

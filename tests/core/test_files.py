@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.core import drafts, files
+from speechctc.core import files
+from speechctc.core import files as drafts
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from speechctc.core import locks
+from speechctc.core import files
 
 
 def windows() -> ModuleType:
@@ -23,7 +23,7 @@ def windows() -> ModuleType:
         kind = {1: fcntl.LOCK_EX | fcntl.LOCK_NB, 2: fcntl.LOCK_UN}[mode]
         fcntl.lockf(handle, kind, count, place)
 
-    spec = importlib.util.spec_from_file_location("locks_of_windows", locks.__file__)
+    spec = importlib.util.spec_from_file_location("locks_of_windows", files.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
@@ -33,13 +33,13 @@ def windows() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("module", [locks, windows()], ids=["posix", "windows"])
+@pytest.mark.parametrize("module", [files, windows()], ids=["posix", "windows"])
 def test_one_process_holds_a_lock_until_it_ends(module: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     script = (
         "import sys\nfrom tests.core.test_locks import windows, locks\n"
-        f"module = {'locks' if module is locks else 'windows()'}\n"
+        f"module = {'locks' if module is files else 'windows()'}\n"
         "file = open(sys.argv[1], 'r+')\nprint(module.try_lock(file.fileno()), flush=True)\ninput()\n"
     )
     other = subprocess.Popen(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.drafts import is_draft
+from speechctc.core.files import is_draft
 
 Act = Callable[[Path], None]
 """Writes in a folder; raises, or returns. What a user sees of an error is for other tests."""

@@ -6,7 +6,7 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.core import drafts
+from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import Inventory
@@ -46,7 +46,7 @@ def test_reading_changes_nothing_around_it(tmp_path: Path, checkpoint: Checkpoin
         (tmp_path / theirs).mkdir()
         (tmp_path / theirs / "thesis.txt").write_text("all of it")
     if interrupted:  # killed between the two renames of a replacement
-        (model / "best").rename(drafts.previous_name(model / "best"))
+        (model / "best").rename(files.previous_name(model / "best"))
     before = everything(tmp_path)
     assert find_checkpoint(model) == model / "best"
     assert load_checkpoint(find_checkpoint(model)).facts["epoch"] == 3
