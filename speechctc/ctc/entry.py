@@ -19,8 +19,8 @@ from speechctc.ctc.lattice import solve
 from speechctc.ctc.problem import Problem
 from speechctc.ctc.workspace import Sample, Workspace
 from speechctc.jit.cache import PRIMITIVES, sources, with_cache
-from speechctc.jit.inline import njit_inline
 from speechctc.jit.pointers import fetch_and_add, memory, size_of
+from speechctc.jit.simd import njit_inline
 
 Integers = NDArray[np.int64]
 

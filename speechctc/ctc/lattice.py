@@ -23,9 +23,8 @@ from speechctc.ctc.extended import FLOOR, exponent, power, significand
 from speechctc.ctc.problem import LEAST_EXPONENT
 from speechctc.ctc.softmax import AHEAD, correct, emit, fill_gradient, normalise, request_labels, write_posteriors
 from speechctc.ctc.workspace import Sample, Workspace, band, clear, prepare
-from speechctc.jit.inline import njit_inline
 from speechctc.jit.pointers import load, store
-from speechctc.jit.simd import after, before, maximum, minimum, total
+from speechctc.jit.simd import after, before, maximum, minimum, njit_inline, total
 
 
 @njit_inline

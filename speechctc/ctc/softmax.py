@@ -7,9 +7,8 @@ from typing import Any
 
 from speechctc.ctc.extended import exponential, softened
 from speechctc.ctc.workspace import Sample, Workspace
-from speechctc.jit.inline import njit_inline
 from speechctc.jit.pointers import gather, is_half, load, prefetch, store, stream, to_line
-from speechctc.jit.simd import largest, maximum, splat, total
+from speechctc.jit.simd import largest, maximum, njit_inline, splat, total
 
 AHEAD = 4
 """Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from speechctc.ctc.extended import FLOOR
-from speechctc.jit.inline import njit_inline
 from speechctc.jit.pointers import load, store
+from speechctc.jit.simd import njit_inline
 
 OPEN = 2**31 - 1
 """Larger than any exponent: as a cap, it has no effect."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.jit.cache import with_cache
-from speechctc.jit.inline import njit_inline
+from speechctc.jit.simd import njit_inline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

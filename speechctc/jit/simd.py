@@ -1,4 +1,4 @@
-"""Vectors of 16 numbers: a SIMD type for numba.
+"""Vectors of 16 numbers, a SIMD type for numba; functions for use inside compiled ones. Importing this loads numba.
 
 numba leaves vectorisation to LLVM, which succeeds or fails for reasons that change between releases (possible aliasing,
 trip counts that are no multiple of the width). The functions here state it explicitly. A value of type `Vec16` is an
@@ -12,8 +12,9 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -30,6 +31,8 @@ _TWIN: dict[Any, Any] = {types.float32: types.int32, types.float64: types.int64}
 _TWIN |= {integer: real for real, integer in _TWIN.items()}
 # Allow fused multiply-add, but no other rearrangement.
 _CONTRACT = ("contract",)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Vec16(types.Type):  # type: ignore[misc, unused-ignore]
@@ -229,3 +232,8 @@ def polynomial(coefficients: dict[Any, list[float]]) -> Any:
         return value
 
     return evaluate
+
+
+def njit_inline(function: Function) -> Function:
+    """Compile a function that other compiled functions call; division by zero follows IEEE 754."""
+    return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]

@@ -18,8 +18,8 @@ from numba import types
 from torch import Tensor
 
 from speechctc.jit.cache import PRIMITIVES, sources, with_cache
-from speechctc.jit.inline import njit_inline
 from speechctc.jit.pointers import fetch_and_add, memory
+from speechctc.jit.simd import njit_inline
 from speechctc.jit.threads import run_in_threads
 
 # By data type: the numba type that represents it in memory (see `speechctc.jit.pointers`).
