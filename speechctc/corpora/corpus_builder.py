@@ -13,7 +13,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import counted, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.dev_split import choose_dev
-from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.dictionary import Notation
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points

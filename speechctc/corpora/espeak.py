@@ -23,10 +23,8 @@ from speechctc.corpora.made_once import make_once, write_rows
 from speechctc.corpora.sentences import read_sentences
 from speechctc.corpora.speakers import Speaker, cast
 from speechctc.corpora.synthetic_sound import RATE, Part, Spoken, record, spoken, write_recording
-from speechctc.phones.dictionary_notation import Notation
-from speechctc.phones.espeak import Speech
-from speechctc.phones.espeak_ipa import Piece, pieces
-from speechctc.phones.espeak_reading import Reader
+from speechctc.phones.dictionary import Notation
+from speechctc.phones.espeak import Piece, Reader, Speech, pieces
 
 MARKER = "espeak.json"
 LAYOUT = 1  # version of the folder's layout and the labels

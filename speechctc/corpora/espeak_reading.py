@@ -12,8 +12,7 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.espeak import languages_of, make_corpus
 from speechctc.corpora.made_once import read_rows
-from speechctc.phones.dictionary_notation import Notation
-from speechctc.phones.espeak_english import cmu_sources
+from speechctc.phones.dictionary import Notation, cmu_sources
 from speechctc.phones.matching import is_arpabet
 
 Times = tuple[tuple[float, float], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from speechctc.phones.dictionary_notation import Notation
+from speechctc.phones.dictionary import Notation
 from speechctc.phones.pronouncer import Pronouncer, Word
 
 

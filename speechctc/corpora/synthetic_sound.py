@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from speechctc.audio import resampling
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes
-from speechctc.phones.espeak import Speech, Synthesiser
-from speechctc.phones.espeak_languages import find_voice
+from speechctc.phones.espeak import Speech, Synthesiser, find_voice
 
 RATE = 16000  # of the recordings, Hz, as in TIMIT
 QUIET_MS = (100, 250)  # silence before and after each sentence

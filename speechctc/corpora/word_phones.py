@@ -16,8 +16,8 @@ from speechctc.audio import sound_file
 from speechctc.core.errors import InputError, counted, some
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.language_words import LanguageWords, rewritten
-from speechctc.phones.dictionary_notation import Notation
-from speechctc.phones.espeak_reading import Reader
+from speechctc.phones.dictionary import Notation
+from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.matching import match_phones

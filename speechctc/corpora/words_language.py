@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from speechctc.core.errors import InputError
 from speechctc.corpora.table_rows import Row
-from speechctc.phones.espeak import Synthesiser, Voice
-from speechctc.phones.espeak_languages import LATIN, find_voice, foreign_script, scripts_of
+from speechctc.phones.espeak import LATIN, Synthesiser, Voice, find_voice, foreign_script, scripts_of
 
 
 class Named(NamedTuple):

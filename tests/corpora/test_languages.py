@@ -15,7 +15,7 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.phones.espeak_reading import Reader
+from speechctc.phones.espeak import Reader
 from tests.phones.test_every_language import what_is_not_ipa
 
 pytest.importorskip("espeakng_loader")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.phones.espeak import Synthesiser, Voice
-from speechctc.phones.espeak_ipa import pieces
+from speechctc.phones.espeak import Synthesiser, Voice, pieces
 
 pytest.importorskip("espeakng_loader")
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.division import divide
-from speechctc.phones.espeak_ipa import pieces
+from speechctc.phones.espeak import pieces
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
 from speechctc.phones.matching import match_phones
-from speechctc.phones.pronouncer import Pronouncer
+from speechctc.phones.pronouncer import Pronouncer, divide
 
 CMU = named_inventory("cmu39")
 
