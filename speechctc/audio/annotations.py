@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio.textgrid_text import long_text
-from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.textgrids import long_text, read_tiers
 from speechctc.audio.tiers import Entry, Tier, choose_tier
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text

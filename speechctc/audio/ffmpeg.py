@@ -17,7 +17,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.rates import check_rate
+from speechctc.audio.resampling import check_rate
 from speechctc.core.errors import InputError
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())

@@ -1,4 +1,4 @@
-"""Resampling of mono samples by a windowed sinc, in bounded memory.
+"""The sample rates that recordings may have, and resampling of mono samples by a windowed sinc, in bounded memory.
 
 Common ratios of rates are filtered by torchaudio. Its filter has ``rate * wanted / gcd**2`` weights, for example
 90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.core.errors import InputError
+
 if TYPE_CHECKING:
     import torchaudio
+
 
 Samples = NDArray[np.float32]
 
@@ -27,6 +31,8 @@ KEPT = 1 << 23  # most weights of a `SincFilter` that are kept: 32 MiB
 AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
 HELD = 1 << 18  # input samples that wait for a piece to be complete, about
 PIECE = 0.25  # seconds resampled at a time; the delay of samples from a stream
+
+LOWEST = 1000  # Hz
 
 
 def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
@@ -165,3 +171,25 @@ def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iter
     while done < total:
         yield sinc.apply(waiting, offset, done, min(piece, total - done))
         done += min(piece, total - done)
+
+
+class _Open(Protocol):
+    samplerate: int
+
+    def close(self) -> None: ...
+
+
+def check_rate(file: _Open, path: Path | str) -> None:
+    """Refuse, and close, a recording whose rate is too low for speech: read at 1 Hz, a minute would become months.
+
+    Raises
+    ------
+    InputError
+        It is.
+    """
+    if file.samplerate < LOWEST:
+        file.close()
+        raise InputError(
+            f"{path}: its sample rate is {file.samplerate} Hz, too low for speech",
+            "if that is wrong, export it again at its own rate; else leave it out",
+        )

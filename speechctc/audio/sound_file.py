@@ -1,4 +1,4 @@
-"""Reads a recording as float32 mono samples at a given rate.
+"""Opens recordings, says why one cannot be opened, and reads them as float32 mono samples at a given rate.
 
 libsndfile reads WAV, FLAC, OGG, MP3, AIFF, NIST SPHERE and more; ffmpeg, where it is installed, M4A, WebM and other
 formats. Channels are averaged, or one is chosen. Other rates are resampled.
@@ -6,20 +6,20 @@ formats. Channels are averaged, or one is chosen. Other rates are resampled.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio import truncation
-from speechctc.audio.damage import Mended
-from speechctc.audio.ffmpeg import measure
-from speechctc.audio.joined import Forward, Joined
-from speechctc.audio.opening import LEAVE_OUT, Sound, open_sound, open_with_libsndfile, words
-from speechctc.audio.resampling import resample_blocks
+from speechctc.audio import damage
+from speechctc.audio.damage import Mended, mended
+from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
+from speechctc.audio.joined import Forward, Joined, parts_of
+from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.core.errors import InputError
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
@@ -30,6 +30,19 @@ SETTLE = {  # seconds read before a time, by format
     "OGG": 5.0,  # libsndfile 1.2 misses a time on the last page by some samples
     "MP3": 0.5,  # a frame takes bits from frames before it, and overlaps the last one
 }
+
+CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
+LEAVE_OUT = "copy it again, or leave it out"
+
+Sound: TypeAlias = soundfile.SoundFile | Joined | Decoded
+"""An open recording."""
+
+EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
+EXCERPT = 2.0  # length of an excerpt, s
+BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
+MOST = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
+ALIKE = 0.5  # least correlation of the channels of two microphones in one room
+QUIET = 0.003  # a channel with less than this share of the loudest channel's energy (-25 dB) is silent
 
 
 class AudioInfo(NamedTuple):
@@ -138,7 +151,7 @@ def cut_short(path: Path) -> str:
             return f"{path}: {COPIED_AS_TEXT}, and {file.bytes_back} of its bytes are gone; mended, but copy it again"
         if isinstance(file, Joined):
             return ""
-        return truncation.cut_short(path, file)
+        return damage.cut_short(path, file)
 
 
 def stretch_blocks(
@@ -203,3 +216,136 @@ def mono_blocks(
         done += len(block)
     if done == 0:
         raise InputError(f"{path}: none of its samples can be decoded", LEAVE_OUT)
+
+
+def for_soundfile(path: Path) -> bytes | Path:
+    """Return a path as soundfile takes it: as bytes, because it refuses names that are not UTF-8 as text."""
+    return os.fsencode(path) if os.name == "posix" else path
+
+
+def open_sound(path: Path, start: float = 0.0) -> Sound:
+    """Open a recording that has samples, to read it from `start` seconds on; the caller seeks there.
+
+    Raises
+    ------
+    InputError
+        The file is missing, a folder, empty, not audio, or has no samples; or ffmpeg cannot read it.
+    """
+    return open_with_libsndfile(path) or Decoded(path, start)
+
+
+def open_with_libsndfile(path: Path) -> soundfile.SoundFile | Joined | None:
+    """Open a recording with libsndfile; return None if its format is one for ffmpeg.
+
+    One that was copied as text is read as it was before (see `speechctc.audio.damage`); of several in one file, all
+    are (see `speechctc.audio.joined`).
+
+    Raises
+    ------
+    InputError
+        As `open_sound`, except for ffmpeg.
+    """
+    if not os.path.exists(path):  # False of a path that is too long, too
+        raise InputError(f"{path}: no such file", "check the path")
+    if path.is_dir():
+        raise InputError(f"{path}: a folder, not a recording", "name the files in it")
+    try:
+        if path.stat().st_size == 0:
+            raise InputError(f"{path}: the file is empty", LEAVE_OUT)
+        name = for_soundfile(path)
+        file = soundfile.SoundFile(name)
+        if file.format == "MP3":
+            file.close()
+            file = Forward(name)
+    except PermissionError:
+        raise InputError(f"{path}: not readable by this user", "change its permissions") from None
+    except soundfile.LibsndfileError as error:
+        if is_for_ffmpeg(path):
+            return None
+        raise _not_audio(path, error) from None
+    if file.frames == 0:
+        file.close()
+        raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
+    check_rate(file, path)
+    if parts := parts_of(path, file):
+        file.close()
+        try:
+            return Joined(path, parts)
+        except soundfile.LibsndfileError as error:
+            what = f"{len(parts)} recordings in one file, of which one" if len(parts) > 1 else "it has no length, and"
+            raise InputError(f"{path}: {what} cannot be read ({words(error)})", CONVERT) from None
+    whole = mended(path, file)
+    if whole is None:
+        return file
+    file.close()
+    return whole
+
+
+def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
+    """Return the error for a file that libsndfile cannot read, with the reason where its first bytes show it."""
+    with path.open("rb") as file:
+        head = file.read(1024)
+    if head.startswith(b"NIST_1A") and b"shorten" in head:
+        return InputError(f"{path}: SPHERE compressed with shorten", "expand it, for example with: sph2pipe -f wav")
+    if head.startswith(b"version https://git-lfs"):
+        return InputError(f"{path}: a pointer file of git-lfs, not the recording", "fetch it with: git lfs pull")
+    if b"\0" not in head and _is_text(head):
+        return InputError(f"{path}: text, not audio", "check what was copied there")
+    return InputError(f"{path}: not audio that can be read ({words(error)})", CONVERT)
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start >= len(head) - 3 and error.start > 0  # the head ends within a character
+    return True
+
+
+def words(error: soundfile.LibsndfileError) -> str:
+    """Return libsndfile's description of an error, for use within a sentence."""
+    return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"
+
+
+def channels_differ(path: Path) -> bool:
+    """Return whether two channels of a recording both have sound, and not the same.
+
+    Excerpts of 16 s in all are compared, or the first minute of a recording that ffmpeg decodes. Damage within the
+    recording is not an error here.
+
+    Raises
+    ------
+    InputError
+        The recording cannot be opened.
+    """
+    with open_sound(path) as file:
+        if file.channels < 2:
+            return False
+        sound = np.nan_to_num(_excerpts(file)).astype(np.float64)  # damaged floats may be NaN
+    if not len(sound):
+        return False
+    sound -= sound.mean(axis=0)
+    energy = (sound**2).sum(axis=0)
+    sound = sound[:, energy > max(QUIET * energy.max(initial=0.0), 1e-12)]
+    if sound.shape[1] < 2 or not np.isfinite(sound).all():
+        return False
+    return bool((np.corrcoef(sound, rowvar=False) < ALIKE).any())
+
+
+def _excerpts(file: Sound) -> NDArray[np.float32]:
+    """Read the excerpts; shape (samples, channels)."""
+    size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
+    if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
+        return _read(file, min(round(BEGINNING * file.samplerate), MOST // file.channels))
+    starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]
+    return np.concatenate([_read(file, size, start) for start in sorted(set(map(int, starts)))])
+
+
+def _read(file: Sound, size: int, start: int = 0) -> NDArray[np.float32]:
+    """Read at most `size` samples; none where the recording is damaged."""
+    try:
+        file.seek(start)
+        samples: NDArray[np.float32] = file.read(size, dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, InputError):
+        return np.zeros((0, file.channels), np.float32)
+    return samples

@@ -15,10 +15,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.opening import Sound, open_sound, words
-from speechctc.audio.rates import check_rate
-from speechctc.audio.resampling import resample_blocks
-from speechctc.audio.sound_file import BLOCK, mono_blocks
+from speechctc.audio.resampling import check_rate, resample_blocks
+from speechctc.audio.sound_file import BLOCK, Sound, mono_blocks, open_sound, words
 from speechctc.core.errors import InputError
 
 STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # first bytes of files that libsndfile decodes from a pipe

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from speechctc.audio import sound_file
-from speechctc.audio.channels import channels_differ
+from speechctc.audio.sound_file import channels_differ
 from speechctc.core import files
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter

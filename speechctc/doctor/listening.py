@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.channels import channels_differ
-from speechctc.audio.opening import open_sound
+from speechctc.audio.sound_file import channels_differ, open_sound
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Utterance
 

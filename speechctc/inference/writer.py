@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from speechctc.audio import sound_file
-from speechctc.audio.channels import channels_differ
 from speechctc.audio.recordings import Recording
+from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Advance, Reporter

@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.audio.opening import for_soundfile
+from speechctc.audio.sound_file import for_soundfile
 from speechctc.core import files
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone

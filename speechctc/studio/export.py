@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.eaf_text import eaf_text
+from speechctc.audio.eaf import eaf_text
 from speechctc.audio.tiers import Tier
 from speechctc.core.errors import InputError
 from speechctc.inference.formats import CSV, WRITERS, RecordingName

@@ -12,8 +12,7 @@ from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
-from speechctc.audio.textgrid_text import long_text
-from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.textgrids import long_text, read_tiers
 from speechctc.audio.tiers import Entry, Tier, in_order, tier_key
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.phones.labels import nfc

@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.opening import for_soundfile
+from speechctc.audio.sound_file import for_soundfile
 from speechctc.core.errors import InputError
 from speechctc.core.files import is_free, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd

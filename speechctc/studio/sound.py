@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import stream
 from speechctc.audio.damage import Mended
-from speechctc.audio.opening import for_soundfile, open_with_libsndfile
-from speechctc.audio.sound_file import info
+from speechctc.audio.sound_file import for_soundfile, info, open_with_libsndfile
 from speechctc.core.errors import InputError
 
 Samples = NDArray[np.float32]

@@ -6,7 +6,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.channels import channels_differ
+from speechctc.audio.sound_file import channels_differ
 
 RATE = 8000
 NOISE = np.random.default_rng(0).normal(0, 0.1, (2, 40 * RATE))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.damage import Mended
-from speechctc.audio.opening import open_with_libsndfile
+from speechctc.audio.sound_file import open_with_libsndfile
 
 RATE = 16000
 

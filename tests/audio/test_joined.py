@@ -10,9 +10,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file, stream
-from speechctc.audio.channels import channels_differ
 from speechctc.audio.joined import Joined
-from speechctc.audio.opening import open_sound
+from speechctc.audio.sound_file import channels_differ, open_sound
 from speechctc.core.errors import InputError
 from speechctc.studio.sound import Sound
 

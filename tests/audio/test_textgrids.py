@@ -13,8 +13,7 @@ from praatio.utilities import textgrid_io
 
 from speechctc.audio import textgrids
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
-from speechctc.audio.textgrid_text import long_text
-from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.textgrids import long_text, read_tiers
 from speechctc.audio.tiers import Entry, Tier
 from speechctc.core.errors import InputError
 from speechctc.corpora.phone_tier import phone_tier

@@ -19,7 +19,7 @@ import yaml
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.boundary_net import BoundaryNet
 from speechctc.audio.annotations import Interval
-from speechctc.audio.eaf_text import eaf_text
+from speechctc.audio.eaf import eaf_text
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core.progress import Reporter

@@ -10,8 +10,7 @@ import pytest
 import tgt
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.audio.textgrid_text import long_text
-from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.textgrids import long_text, read_tiers
 from speechctc.audio.tiers import Entry, Tier
 from speechctc.core import written
 from speechctc.core.errors import InputError
