@@ -15,8 +15,15 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from speechctc.alignment.boundary_net import BoundaryNet, Floats, feature_config, frames_of, time_of
-from speechctc.alignment.phone_vectors import SILENCE, phone_vectors
+from speechctc.alignment.boundary_net import (
+    SILENCE,
+    BoundaryNet,
+    Floats,
+    feature_config,
+    frames_of,
+    phone_vectors,
+    time_of,
+)
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors
 
@@ -92,7 +99,7 @@ class BoundaryModel:
         samples : ndarray, shape = (n,), float32
             At the model's rate.
         phones : sequence of str
-            In IPA, as `speechctc.alignment.phone_vectors.spelled` returns them.
+            In IPA, as `speechctc.alignment.boundary_net.spelled` returns them.
         closures : bool
             Their set tells closures from releases.
         starts, ends : ndarray, shape = (n_phones,)

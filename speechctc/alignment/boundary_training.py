@@ -1,4 +1,4 @@
-"""Trains a boundary model on phones with times.
+"""Trains a boundary model on phones with times: its examples, and its steps.
 
 The loss is minus the log probability of the true way through the lattice of all ways. Its gradient in each score is a
 probability from forward-backward less 1 where the true way passes.
@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from speechctc.alignment.boundary_examples import Example
 from speechctc.alignment.boundary_lattice import Lattice, marginals
-from speechctc.alignment.boundary_net import SCALE, BoundaryNet
+from speechctc.alignment.boundary_net import (
+    SCALE,
+    SHIFT_MS,
+    SILENCE,
+    BoundaryNet,
+    Times,
+    frame_of,
+    frames_of,
+    phone_vectors,
+)
 
 BATCH = 12
 STEPS = 400
@@ -27,6 +36,12 @@ NOISE_DB = (15.0, 60.0)
 """How far noise that is added is below the loudest parts of the speech."""
 
 Scores = tuple[Tensor, Tensor, Tensor]
+
+LONGEST = 8.0
+"""Longer utterances are divided into parts, seconds."""
+GAP = 0.01  # seconds between two phones from which there is a silence between them
+REACH = 0.4
+"""How far from the true ones boundaries are looked at in training, seconds."""
 
 
 def train(
@@ -133,3 +148,98 @@ def _noisy(frames: Tensor, rng: np.random.Generator) -> Tensor:
     noisy = np.logaddexp(values, floor + np.log(rng.gamma(4, 0.25, values.shape)))
     noisy += np.cumsum(rng.normal(0, 0.15, bands))
     return torch.from_numpy((noisy / SCALE).astype(np.float32))
+
+
+class Example(NamedTuple):
+    """A part of an utterance.
+
+    Attributes
+    ----------
+    frames : Tensor, shape = (n_frames, MELS)
+    vectors : Tensor, shape = (n_states, DIMS)
+        Of its phones, with a silence between every two that may be left out.
+    optional : ndarray, shape = (n_states,), bool
+    low, high : ndarray, shape = (n_states,), int64
+        As in `speechctc.alignment.boundary_lattice.Lattice`.
+    state : ndarray, shape = (n_frames,), int64
+        The true state of each frame.
+    """
+
+    frames: Tensor
+    vectors: Tensor
+    optional: NDArray[np.bool_]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+
+def examples_of(
+    samples: NDArray[np.float32], rate: int, phones: Sequence[str], times: Times, closures: bool
+) -> Iterator[Example]:
+    """Yield the parts of an utterance; those in which a phone lasts less than a frame are left out.
+
+    Parameters
+    ----------
+    samples : ndarray, shape = (n,), float32
+    rate : int
+        Hz.
+    phones : sequence of str
+        In IPA.
+    times : sequence of (float, float)
+        Start and end of each, seconds.
+    closures : bool
+        The phone set tells closures from releases.
+    """
+    whole = frames_of(samples, rate)
+    first = 0
+    for k in range(len(phones)):
+        if k + 1 == len(phones) or times[k][1] - times[first][0] > LONGEST:
+            begin = 0 if first == 0 else frame_of(times[first][0])
+            end = len(whole) if k + 1 == len(phones) else frame_of(times[k][1])
+            part = _example(whole[begin:end], begin, phones[first : k + 1], times[first : k + 1], closures)
+            if part is not None:
+                yield part
+            first = k + 1
+
+
+def _example(frames: Tensor, begin: int, phones: Sequence[str], times: Times, closures: bool) -> Example | None:
+    labels, optional, entries = _states(phones, times, 0.0 if begin == 0 else times[0][0])
+    count = len(frames)
+    starts = [max(frame_of(start) - begin, 0) for _, start in entries]
+    if not entries or any(b <= a for a, b in zip(starts, [*starts[1:], count], strict=True)):
+        return None
+    starts[0] = 0
+    state = np.zeros(count, np.int64)
+    for (place, _), start in zip(entries, starts, strict=True):
+        state[start:] = place
+    reach = round(1000 * REACH / SHIFT_MS)
+    at = np.interp(np.arange(len(labels)), [place for place, _ in entries], starts)
+    low = np.maximum(at - reach, 0).astype(np.int64)
+    low[:2] = 0
+    high = np.append(np.minimum(at[1:] + reach, count), count).astype(np.int64)
+    high[-2:] = count
+    return Example(frames, torch.from_numpy(phone_vectors(labels, closures)), optional, low, high, state)
+
+
+def _states(
+    phones: Sequence[str], times: Times, until: float
+) -> tuple[list[str], NDArray[np.bool_], list[tuple[int, float]]]:
+    """Return the states, which may be left out, and those that are there with their beginnings; all after `until`."""
+    labels: list[str] = []
+    entries: list[tuple[int, float]] = []
+    for phone, (start, end) in zip(phones, times, strict=True):
+        silent = labels[-1:] == [SILENCE]
+        if phone == SILENCE and silent:
+            until = end
+            continue
+        if not silent:
+            labels.append(SILENCE)
+            if phone == SILENCE or start - until > GAP:
+                entries.append((len(labels) - 1, until if phone != SILENCE else start))
+        if phone != SILENCE:
+            labels.append(phone)
+            entries.append((len(labels) - 1, start))
+        until = end
+    if labels and labels[-1] != SILENCE:
+        labels.append(SILENCE)
+    return labels, np.array([label == SILENCE for label in labels]), entries

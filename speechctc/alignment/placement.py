@@ -10,9 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.anchors import anchored_band, touches
-from speechctc.alignment.compiled import BLANK, CompiledTranscript, Kind, compile_transcript
-from speechctc.alignment.costs import Costs, Fits, costs_of_all_placed, learned_costs
+from speechctc.alignment.compiled import (
+    BLANK,
+    CompiledTranscript,
+    Costs,
+    Fits,
+    Kind,
+    compile_transcript,
+    costs_of_all_placed,
+    learned_costs,
+)
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Item, units_of
 from speechctc.ctc.graph import Band
@@ -28,6 +35,11 @@ PER_PHONE = 0.5
 """What a stretch that is not in the transcript costs for each phone recognised in it, nats."""
 
 Watch = Callable[[str], None]
+
+AGREE = 3
+"""Fewest phones in a row that must be recognised as in the transcript to be an anchor."""
+EDGE = 6
+"""A path touches the edge of its band where it comes this near to it, in states."""
 
 
 class Visit(NamedTuple):
@@ -241,3 +253,43 @@ def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         if kinds[first] in (Kind.extra, Kind.stretch)
     ]
+
+
+def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, frames: int, states: int) -> Band:
+    """Return a band around the anchors.
+
+    The phones of the best path without a transcript are aligned with those of the transcript, at a minimal number of
+    edits. Stretches that agree are the anchors; between two anchors the band follows a straight line.
+
+    Parameters
+    ----------
+    compiled : CompiledTranscript
+    posteriors : Posteriors
+    frames, states : int
+        How far the band reaches from that line, in each direction.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    onsets = np.flatnonzero(posteriors.onsets)
+    found = posteriors.greedy[onsets].tolist()
+    wanted = compiled.graph.column[compiled.spine].tolist()
+    at, to = [0.0], [0.0]
+    for block in Levenshtein.opcodes(found, wanted):
+        if block.tag == "equal" and block.src_end - block.src_start >= AGREE:
+            at += onsets[block.src_start : block.src_end].tolist()
+            to += compiled.spine[block.dest_start : block.dest_end].tolist()
+    last = compiled.graph.states
+    at.append(float(max(posteriors.frames, at[-1] + 1)))
+    to.append(float(last))
+    time = np.arange(posteriors.frames)
+    low = np.floor(np.interp(time - frames, at, to)) - states
+    high = np.ceil(np.interp(time + frames, at, to)) + states
+    high[-1:] = last
+    return Band(np.maximum(low, 0).astype(np.int32), np.clip(high, 1, last).astype(np.int32))
+
+
+def touches(path: NDArray[np.int32], band: Band, states: int) -> NDArray[np.int64]:
+    """Return the frames in which a path is near an edge of its band beyond which there are more states."""
+    below = (band.low > 0) & (path < band.low + EDGE)
+    above = (band.high < states) & (path >= band.high - EDGE)
+    return np.flatnonzero(below | above)

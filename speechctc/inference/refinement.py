@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.alignment.boundary_model import BoundaryModel
-from speechctc.alignment.boundary_net import CONTEXT, step_of
-from speechctc.alignment.phone_vectors import SILENCE, has_closures, spelled
+from speechctc.alignment.boundary_net import CONTEXT, SILENCE, has_closures, spelled, step_of
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.matching import is_arpabet

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from speechctc.alignment.boundary_examples import Example, examples_of
 from speechctc.alignment.boundary_model import FILE, BoundaryModel
-from speechctc.alignment.boundary_net import SHIFT_MS, BoundaryNet
-from speechctc.alignment.boundary_training import step_count, train
-from speechctc.alignment.phone_vectors import Times, has_closures, joined, spelled
+from speechctc.alignment.boundary_net import SHIFT_MS, BoundaryNet, Times, has_closures, joined, spelled
+from speechctc.alignment.boundary_training import Example, examples_of, step_count, train
 from speechctc.audio import sound_file
 from speechctc.config.load import override, parse_config
 from speechctc.core import files

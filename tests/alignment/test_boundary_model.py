@@ -10,11 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.alignment.boundary_examples import examples_of
 from speechctc.alignment.boundary_model import FILE, BoundaryModel, Placed
-from speechctc.alignment.boundary_net import BoundaryNet
-from speechctc.alignment.boundary_training import _gradients, step_count, train
-from speechctc.alignment.phone_vectors import SILENCE
+from speechctc.alignment.boundary_net import SILENCE, BoundaryNet
+from speechctc.alignment.boundary_training import _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
 from speechctc.inference import refinement
 from speechctc.inference.refinement import refined

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speechctc.alignment.compiled import CompiledTranscript, Kind, compile_transcript
-from speechctc.alignment.costs import Costs
+from speechctc.alignment.compiled import CompiledTranscript, Costs, Kind, compile_transcript
 from speechctc.alignment.transcript import ANY, AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
 from speechctc.core.errors import InputError
 from speechctc.ctc.graph_viterbi import graph_viterbi

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from speechctc.alignment import placement, posteriors
-from speechctc.alignment.costs import Fits, learned_costs
+from speechctc.alignment.compiled import Fits, learned_costs
 from speechctc.alignment.placement import Placement, place
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import AnyStretch, Items, Unit, phone_units
