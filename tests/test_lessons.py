@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.ctc import ctc_loss
 from speechctc.decoding.search import collapse

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import sliding_cmn_one, static_features
 from speechctc.phones.articulation import Sound, sounds_of

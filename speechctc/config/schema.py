@@ -1,21 +1,295 @@
-"""The schema of the config: all sections together."""
+"""The schema of the config: the sections on features, model and training, and all sections together."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.feature_config import DataConfig, FeatureConfig
-from speechctc.config.model_config import ModelConfig
 from speechctc.config.section import Section
-from speechctc.config.train_config import AugmentConfig, TrainConfig
+
+_Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 
 NO_RUN = Path(os.devnull)
 """`Config.run` of a config that belongs to no run, such as that of an exported model; null in files."""
+
+
+class AugmentConfig(Section):
+    """Random changes to training utterances, drawn anew in each epoch; none by default, and none on dev and test."""
+
+    speed: float | tuple[float, float] = Field(
+        0.0,
+        description="speaking rate as a multiple of the original, drawn from [1 - speed, 1 + speed]; or a list of the"
+        " slowest and the fastest rate",
+    )
+    warp: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="vocal tract length perturbation: the mel axis is stretched by 1 - warp to 1 + warp",
+    )
+    gain_db: float = Field(0.0, ge=0, le=60, description="largest change of the level, up or down, dB")
+    colour_db: float = Field(
+        0.0, ge=0, le=30, description="size of a smooth random equalisation, as of microphones, dB"
+    )
+    noise_db: tuple[float, float] | None = Field(
+        None, description="lowest and highest signal-to-noise ratio of added white noise, dB; null: no noise"
+    )
+    reverb: float = Field(0.0, ge=0, le=1, description="share of utterances with the reverberation of a room")
+    telephone: float = Field(
+        0.0, ge=0, le=1, description="share of utterances with the bandwidth of a telephone, about 300 to 3400 Hz"
+    )
+    band_masks: int = Field(0, ge=0, le=10, description="frequency masks per utterance, set to the mean (SpecAugment)")
+    band_mask: int = Field(8, ge=1, description="largest width of a frequency mask, mel bands")
+    time_masks: float = Field(0.0, ge=0, le=10, description="time masks per second, set to the mean (SpecAugment)")
+    time_mask_ms: float = Field(200.0, gt=0, description="largest length of a time mask, ms")
+
+    @field_validator("speed")
+    @classmethod
+    def _possible(cls, value: float | tuple[float, float]) -> float | tuple[float, float]:
+        slowest, fastest = _rates(value)
+        if not 0.25 <= slowest <= 1 <= fastest <= 4:
+            raise ValueError("rates must lie within 0.25 to 4 and include 1: for example 0.1, or [0.9, 1.1]")
+        return value
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Return the slowest and the fastest speaking rate, as multiples of the original."""
+        return _rates(self.speed)
+
+    @field_validator("noise_db")
+    @classmethod
+    def _in_order(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and value[0] > value[1]:
+            raise ValueError("the first must not exceed the second")
+        return value
+
+
+def _rates(speed: float | tuple[float, float]) -> tuple[float, float]:
+    return speed if isinstance(speed, tuple) else (1 - speed, 1 + speed)
+
+
+class FinetuneConfig(Section):
+    """A second stage of training, as in Zhang et al. 2016: plain SGD from the best weights of the first stage."""
+
+    epochs: int = Field(0, ge=0, description="passes over the training split; 0: no second stage")
+    lr: float = Field(1e-5, gt=0, description="learning rate")
+    weight_decay: float = Field(1e-5, ge=0, description="weight decay")
+
+
+class TrainConfig(Section):
+    """How the net is trained."""
+
+    init_from: Path | None = Field(
+        None, description="start from the weights of this run or checkpoint, whose phones may differ; null: at random"
+    )
+    epochs: int = Field(10, ge=1, description="passes over the training split")
+    minutes: float = Field(0.0, ge=0, description="most minutes of training; 0: no limit")
+    patience: int = Field(0, ge=0, description="end a stage after this many epochs without a better dev PER; 0: never")
+    save_minutes: float = Field(
+        10.0, gt=0, description="minutes between saves of last/ within an epoch; it is also saved at the end of each"
+    )
+    seed: int = Field(1, ge=0, description="seed for the first weights, the order of batches and dropout")
+    balance: float = Field(
+        1.0,
+        ge=1,
+        le=100,
+        description="temperature that balances an epoch among the languages of a corpus: of a language with more"
+        " utterances than the median, it has fewer; 1: all",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: CUDA where there is a GPU, else the CPU")
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = Field(
+        "float32",
+        description="precision of the net's matrix products; weights and the loss stay in float32; auto: bfloat16 where"
+        " the hardware supports it (AMX, GPUs), else float32",
+    )
+    tf32: bool = Field(False, description="CUDA: compute float32 products in TensorFloat-32, with 10 bits")
+    batch_size: int = Field(20, ge=1, description="most utterances in a batch")
+    batch_frames: int = Field(20_000, ge=1, description="most frames in a batch, padding included")
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="adam: AdamW; sgd: SGD without momentum")
+    lr: float = Field(1e-4, gt=0, description="highest learning rate")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of the optimiser")
+    warmup_steps: int = Field(
+        0, ge=0, description="steps over which the learning rate rises; at most a tenth of all steps"
+    )
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="cosine: the learning rate falls to 0 at the planned end"
+    )
+    scale_lr: Literal["none", "linear", "sqrt"] = Field(
+        "none", description="growth of the learning rate with the number of processes that train together"
+    )
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of the difference between the outputs for two masked views of an utterance; 0: one view",
+    )
+    ema: float = Field(
+        0.0, ge=0, lt=1, description="decay per step of the weights' moving average, which is scored; 0: none"
+    )
+    clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0: no limit")
+    loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = Field(
+        "auto", description="implementation of the CTC loss; auto: that of the device"
+    )
+    tensorboard: bool = Field(False, description="write a log for TensorBoard to tensorboard/ in the run's folder")
+    curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
+    finetune: FinetuneConfig = FinetuneConfig()
+
+    @property
+    def views(self) -> int:
+        """Return how often a batch goes through the net in a step."""
+        return 2 if self.consistency else 1
+
+
+class DataConfig(Section):
+    """Storage of the features on disk, and how they are loaded."""
+
+    dir: Path = Field(Path("data/features"), description="folder of the extracted features")
+    dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")
+    shard_mib: int = Field(64, ge=1, le=4096, description="largest size of a shard file, MiB")
+    workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one for each core")
+    cluster: str = Field(
+        "", description="scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"
+    )
+    chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
+
+
+class FeatureConfig(Section):
+    """Static features from samples, and the net's input from static features."""
+
+    sample_rate: int = Field(16000, ge=4000, le=96000, description="rate that recordings are resampled to, Hz")
+    window_ms: float = Field(25.0, gt=0, le=200, description="length of the analysis window, ms")
+    shift_ms: float = Field(10.0, gt=0, le=100, description="time between the starts of neighbouring frames, ms")
+    window: Literal["hamming", "hanning", "povey", "rectangular", "blackman"] = Field(
+        "hamming", description="shape of the analysis window"
+    )
+    mels: int = Field(40, ge=4, le=256, description="number of mel filters")
+    low_hz: float = Field(20.0, ge=0, description="lower edge of the filter bank, Hz")
+    high_hz: float = Field(
+        0.0, description="upper edge of the filter bank, Hz; 0 or negative: that far below the Nyquist frequency"
+    )
+    preemphasis: float = Field(0.97, ge=0, lt=1, description="coefficient of the pre-emphasis filter; 0: none")
+    energy: bool = Field(True, description="append the log energy of the frame")
+    center_ms: tuple[_Milliseconds, _Milliseconds] | None = Field(
+        None, description="subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"
+    )
+    deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
+    delta_window: int = Field(5, ge=3, le=21, description="frames that a derivative is estimated from; odd")
+
+    @field_validator("delta_window")
+    @classmethod
+    def _odd(cls, value: int) -> int:
+        if value % 2 == 0:
+            raise ValueError("must be odd")
+        return value
+
+    @model_validator(mode="after")
+    def _bands_fit(self) -> FeatureConfig:
+        nyquist = self.sample_rate / 2
+        high = self.high_hz if self.high_hz > 0 else nyquist + self.high_hz
+        if not self.low_hz < high <= nyquist:
+            raise ValueError(f"low_hz {self.low_hz:g} and high_hz {high:g} must lie in order below {nyquist:g} Hz")
+        return self
+
+    @property
+    def static_dims(self) -> int:
+        """Return the values per frame before derivatives: the mel bands, and the energy if it is appended."""
+        return self.mels + int(self.energy)
+
+    @property
+    def center_frames(self) -> tuple[int, int]:
+        """Return how many frames before and after a frame its sliding mean covers."""
+        before, after = self.center_ms or (0.0, 0.0)
+        return round(before / self.shift_ms), round(after / self.shift_ms)
+
+    @property
+    def stretch_frames(self) -> int:
+        """Return how many frames on either side of a frame its power, its weight in the mean, is measured over."""
+        return round(1000 / self.shift_ms)
+
+    @property
+    def center_reach(self) -> tuple[int, int]:
+        """Return how many frames before and after a frame are needed to centre it."""
+        if self.center_ms is None:
+            return 0, 0
+        before, after = self.center_frames
+        return before + self.stretch_frames, after + self.stretch_frames
+
+    @property
+    def channels(self) -> int:
+        """Return the channels of the net's input: the static features and each order of derivative."""
+        return 1 + self.deltas
+
+
+class ModelConfig(Section):
+    """The net: convolutions over frequency and time, then dense layers on each frame."""
+
+    activation: Literal["maxout", "relu", "prelu", "silu"] = Field("maxout", description="activation of every layer")
+    pieces: int = Field(2, ge=2, le=8, description="linear pieces of a maxout unit")
+    convs: tuple[int, ...] = Field(
+        (128,) * 4 + (256,) * 6,
+        min_length=1,
+        description="feature maps of each convolution, after maxout",
+    )
+    kernel: tuple[int, int] = Field((3, 5), description="filter size: mel bands x frames; odd")
+    pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
+    time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
+    dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
+    dense_span: int | tuple[int, ...] = Field(
+        1, description="neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"
+    )
+    dropout: float | tuple[float, ...] = Field(
+        0.3, description="share of a hidden layer's output set to 0 in training; or a list, one for each layer"
+    )
+    norm: Literal["none", "layer"] = Field(
+        "none", description="layer: layer normalisation of each frame's units in every dense layer"
+    )
+    residual: bool = Field(False, description="add the input of a layer to its output where their shapes agree")
+    init: Literal["uniform", "he"] = Field(
+        "he", description="first weights: he: He et al. 2015; uniform: U(-0.05, 0.05) as in Zhang et al. 2016"
+    )
+
+    @field_validator("convs", "dense")
+    @classmethod
+    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(width < 1 for width in value):
+            raise ValueError("every width must be at least 1")
+        return value
+
+    @field_validator("kernel")
+    @classmethod
+    def _odd(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if any(size < 1 or size % 2 == 0 for size in value):
+            raise ValueError("both sizes must be odd and at least 1")
+        return value
+
+    @model_validator(mode="after")
+    def _one_for_each_layer(self) -> ModelConfig:
+        for name, values, layers in (
+            ("dropout", self.dropout_rates, len(self.convs) + len(self.dense)),
+            ("dense_span", self.dense_spans, len(self.dense)),
+        ):
+            if len(values) != layers:
+                raise ValueError(f"model.{name} is a list of {len(values)} for {layers} layers")
+        if not all(0 <= rate < 1 for rate in self.dropout_rates):
+            raise ValueError("model.dropout must be at least 0 and below 1")
+        if not all(span > 0 and span % 2 for span in self.dense_spans):
+            raise ValueError("model.dense_span must be odd and at least 1")
+        return self
+
+    @property
+    def dropout_rates(self) -> tuple[float, ...]:
+        """Return the dropout rate of every hidden layer, convolutions first."""
+        layers = len(self.convs) + len(self.dense)
+        return self.dropout if isinstance(self.dropout, tuple) else (self.dropout,) * layers
+
+    @property
+    def dense_spans(self) -> tuple[int, ...]:
+        """Return the span of every dense layer, in output frames."""
+        return self.dense_span if isinstance(self.dense_span, tuple) else (self.dense_span,) * len(self.dense)
 
 
 class ScoreConfig(Section):

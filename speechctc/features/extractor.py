@@ -14,8 +14,7 @@ import torch
 import torchaudio
 from torch import Tensor
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.train_config import AugmentConfig
+from speechctc.config.schema import AugmentConfig, FeatureConfig
 from speechctc.core.errors import InputError
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.

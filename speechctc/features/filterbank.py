@@ -13,7 +13,7 @@ import torch
 import torchaudio
 from torch import Tensor
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import extractor
 
 MOST_RAISED = 7.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import extractor
 
 Levels = NDArray[np.float64]

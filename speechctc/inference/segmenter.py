@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor
 from speechctc.inference.calibration import Calibration
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory

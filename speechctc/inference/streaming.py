@@ -15,9 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
-from speechctc.config.schema import Config
+from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import local_cmn, sliding_cmn_one
 from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones

@@ -12,8 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.filterbank import frame_mask
 from speechctc.model.convolution import Convolution
 from speechctc.model.maxout import Maxout

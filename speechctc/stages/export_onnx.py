@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc import __version__
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.features.filterbank import net_input

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.schema import Config
+from speechctc.config.schema import Config, FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
 from speechctc.features.filterbank import Moments, static_features

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from speechctc.audio import sound_file
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.schema import Config
+from speechctc.config.schema import Config, FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.features.filterbank import frame_count

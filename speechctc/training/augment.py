@@ -18,8 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from speechctc.config.schema import Config
-from speechctc.config.train_config import AugmentConfig
+from speechctc.config.schema import AugmentConfig, Config
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_mask, static_features

@@ -6,9 +6,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
-from speechctc.config.yaml_text import read_yaml
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.features.shards import read_split

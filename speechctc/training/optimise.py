@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from speechctc.config.train_config import TrainConfig
+from speechctc.config.schema import TrainConfig
 from speechctc.training.optimizers import SGD, AdamW, Optimizer
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
-from speechctc.config.yaml_text import read_yaml
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.files import draft_folder, is_free, try_lock

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import ModelConfig
 from speechctc.phones.inventory import Inventory
 
 Record: TypeAlias = dict[str, Any]

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.load import load_config, override
-from speechctc.config.yaml_text import LONGEST, parse_yaml
+from speechctc.config.load import LONGEST, load_config, override, parse_yaml
 from speechctc.core.errors import InputError
 
 ALIASES = "a0: &a0 {x: 1, y: 2}\n" + "".join(f"a{k}: &a{k} {{x: *a{k - 1}, y: *a{k - 1}}}\n" for k in range(1, 40))

@@ -3,7 +3,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features.filterbank import (
     Moments,
     derivatives,

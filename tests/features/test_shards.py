@@ -8,7 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import save_tensors
 from speechctc.features import shards

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import speechctc
 from speechctc.audio import sound_file
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.features.filterbank import static_features
 from speechctc.inference.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
 from speechctc.inference.recogniser import Recogniser

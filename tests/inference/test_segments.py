@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
 from speechctc.phones.inventory import inventory_of, named_inventory

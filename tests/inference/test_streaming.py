@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import resampling, sound_file, stream
-from speechctc.config.feature_config import FeatureConfig
 from speechctc.config.load import load_config
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import (
     Moments,

@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
-from speechctc.config.schema import Config
-from speechctc.config.train_config import AugmentConfig
+from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import Moments, net_input, static_features
 from speechctc.model.net import MaxoutNet

@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from speechctc.config.feature_config import FeatureConfig
-from speechctc.config.model_config import ModelConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.model.maxout import Maxout
 from speechctc.model.net import MaxoutNet, output_frames, parameter_count, receptive_field
 

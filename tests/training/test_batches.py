@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.config.feature_config import FeatureConfig
+from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard

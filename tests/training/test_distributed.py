@@ -148,7 +148,7 @@ def seed(state: ResumeState) -> int:
 
 
 def test_the_rate_grows_with_the_processes_if_asked() -> None:
-    from speechctc.config.train_config import TrainConfig
+    from speechctc.config.schema import TrainConfig
     from speechctc.training.optimise import stages
 
     rates = {how: stages(TrainConfig(lr=0.1, scale_lr=how), 4)[0].lr for how in ("none", "linear", "sqrt")}

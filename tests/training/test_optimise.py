@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from speechctc.config.train_config import FinetuneConfig, TrainConfig
+from speechctc.config.schema import FinetuneConfig, TrainConfig
 from speechctc.training import optimizers
 from speechctc.training.optimise import build_optimizer, optimizer_tensors, restore_optimizer, set_rate, stages
 from speechctc.training.optimizers import SGD, AdamW, Optimizer
