@@ -13,11 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.ctc.cubins import precompile
-from speechctc.ctc.cuda_layout import Device, Size, size_of
-from speechctc.ctc.cuda_plan import Plan, plan
-from speechctc.ctc.cuda_tuning import Tuning
-from speechctc.ctc.nvrtc import Macros, sources
+from speechctc.ctc.cuda_plan import Device, Plan, Size, Tuning, plan, size_of
+from speechctc.ctc.nvrtc import Macros, precompile, sources
 from speechctc.ctc.problem import Problem
 
 TYPES = (torch.float32, torch.bfloat16)

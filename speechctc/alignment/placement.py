@@ -22,8 +22,7 @@ from speechctc.alignment.compiled import (
 )
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Item, units_of
-from speechctc.ctc.graph import Band
-from speechctc.ctc.graph_viterbi import GraphPath, graph_viterbi
+from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
 
 EXACT_CELLS = 1_000_000_000
 """Pairs of frames and states up to which all are looked at."""

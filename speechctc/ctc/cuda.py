@@ -16,10 +16,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from speechctc.ctc import cuda_layout, cuda_plan
+from speechctc.ctc import cuda_plan
+from speechctc.ctc import cuda_plan as cuda_layout
 from speechctc.ctc.arguments import is_on_cpu
-from speechctc.ctc.cubins import Kernel
-from speechctc.ctc.nvrtc import CannotStart, load_driver
+from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
 from speechctc.ctc.problem import Problem
 
 __all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]

@@ -1,17 +1,34 @@
-"""A graph of CTC states: what a transcript with alternatives, optional parts and gaps allows."""
+"""A graph of CTC states: what a transcript with alternatives and gaps allows; the most probable path through it.
+
+The most probable path through a graph of CTC states, in bounded memory. Frames are worked on in blocks. The first pass
+keeps the scores before each block only. The second pass goes through the blocks from the last to the first, computes
+each again, now with a byte for each step back, and follows the path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from speechctc.jit.cache import with_cache
 
 MOST_SOURCES = 254
 """Most arcs into one state: a step back is kept in one byte."""
 NODE = -1
 """The column of states that take no frame."""
+
+BLOCK_BYTES = 16_000_000
+"""Memory for the steps back of one block."""
+
+Rows = NDArray[np.float32]
+Scores = NDArray[np.float64]
+Emissions = Callable[[int, int], Rows]
+"""Returns the log emissions of frames ``start`` to ``stop - 1``, shape (n, columns), float32."""
 
 
 class StateGraph(NamedTuple):
@@ -107,3 +124,171 @@ class Band(NamedTuple):
     def cells(self) -> int:
         """Number of pairs of a frame and a state in the band."""
         return int((self.high - self.low).sum(dtype=np.int64))
+
+
+class GraphPath(NamedTuple):
+    """The most probable path.
+
+    Attributes
+    ----------
+    states : ndarray, shape = (n_frames,), int32
+        The state of each frame.
+    score : float
+        Sum of the emissions and of the weights of the arcs; -inf if there is no path.
+    jumps : ndarray, shape = (n, 2), int64
+        Arcs from a state to a node that the path took: the frame after which, and the number of the arc.
+    """
+
+    states: NDArray[np.int32]
+    score: float
+    jumps: NDArray[np.int64]
+
+
+def graph_viterbi(
+    graph: StateGraph,
+    emissions: Emissions,
+    frames: int,
+    band: Band | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    advance: Callable[[int], None] | None = None,
+) -> GraphPath:
+    """Find the most probable path from start to end (Viterbi's algorithm), in float64.
+
+    Of paths that are equally probable, the one that stays longest in a state is returned, then the one whose arc is
+    listed first.
+
+    Parameters
+    ----------
+    graph : StateGraph
+    emissions : callable
+        Called for all frames once or twice, the second time backwards.
+    frames : int
+    band : Band, optional
+        States to look at; all by default. The path is the best of those inside the band.
+    block_bytes : int
+        Bounds memory; a frame takes a byte for each state in its band. Scores are kept once for each block.
+    advance : callable, optional
+        Called with a number of frames when these are done in one of the two passes.
+    """
+    band = band or Band.full(frames, graph.states)
+    block = max(block_bytes // max(band.width, 1), 1)
+    scores, entered = _before(graph, band)
+    kept: list[tuple[int, Scores]] = []
+    report = advance or (lambda frames: None)
+    for start in range(0, frames, block):
+        stop = min(start + block, frames)
+        kept.append((start, _slice(scores, band, start)))
+        if stop < frames:
+            scores = _forward(graph, emissions(start, stop), start, band, scores, None)
+        report(stop - start)
+    states = np.full(frames, -1, np.int32)
+    jumps: list[tuple[int, int]] = []
+    state, score, stop = graph.states - 1, float(scores[-1]), frames
+    while kept:
+        start, saved = kept.pop()
+        steps = np.zeros((stop - start, band.width), np.uint8)
+        ends = _forward(graph, emissions(start, stop), start, band, _unslice(saved, graph, band, start), steps)
+        if stop == frames:
+            score = float(ends[-1])
+            if score == -np.inf:
+                return GraphPath(states, score, np.zeros((0, 2), np.int64))
+        found, state = _compiled()[1](*graph, steps, start, band.low, state, states[start:stop])
+        jumps += [(int(frame), int(arc)) for frame, arc in found]
+        report(stop - start)
+        stop = start
+    while state:  # the nodes before the first frame
+        arc = int(graph.first[state]) + int(entered[state]) - 1
+        jumps.append((-1, arc))
+        state = int(graph.source[arc])
+    return GraphPath(states, score, np.array(jumps[::-1], np.int64).reshape(-1, 2))
+
+
+def _before(graph: StateGraph, band: Band) -> tuple[Scores, NDArray[np.uint8]]:
+    """Return the scores before the first frame, and the steps back of the nodes."""
+    scores = np.full(graph.states, -np.inf)
+    scores[0] = 0.0
+    steps = np.zeros(graph.states, np.uint8)
+    high = int(band.high[0]) if len(band.high) else graph.states
+    for state in np.flatnonzero(graph.column[:high] == NODE).tolist():
+        for step, arc in enumerate(range(graph.first[state], graph.first[state + 1]), start=1):
+            score = scores[graph.source[arc]] + graph.weight[arc]
+            if score > scores[state]:
+                scores[state], steps[state] = score, step
+    return scores, steps
+
+
+def _slice(scores: Scores, band: Band, start: int) -> Scores:
+    """Return a copy of the scores inside the band of the frame before a block."""
+    return scores[band.low[start - 1] : band.high[start - 1]].copy() if start else scores.copy()
+
+
+def _unslice(saved: Scores, graph: StateGraph, band: Band, start: int) -> Scores:
+    scores = np.full(graph.states, -np.inf)
+    low = int(band.low[start - 1]) if start else 0
+    scores[low : low + len(saved)] = saved
+    return scores
+
+
+def _forward(
+    graph: StateGraph, rows: Rows, start: int, band: Band, scores: Scores, steps: NDArray[np.uint8] | None
+) -> Scores:
+    """Return the scores after a block of frames; fill `steps`, shape (n, band.width), unless it is None."""
+    steps = np.zeros((0, 0), np.uint8) if steps is None else steps
+    after: Scores = _compiled()[0](*graph, np.ascontiguousarray(rows), start, *band, scores, steps)
+    return after
+
+
+@cache
+def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[NDArray[np.int64], int]]]:
+    return with_cache(numba.njit, _sweep, nogil=True), with_cache(numba.njit, _trace, nogil=True)
+
+
+def _sweep(column, first, source, weight, rows, start, low, high, scores, steps):  # type: ignore[no-untyped-def]
+    """Advance the scores by the frames of a block."""
+    states = len(column)
+    before = scores.copy()
+    now = np.full(states, -np.inf)
+    for i in range(len(rows)):
+        t = start + i
+        begin, end = low[t], high[t]
+        for s in range(low[t - 2] if t > 1 else 0, begin):  # left from two frames ago, and outside the band now
+            now[s] = -np.inf
+        for s in range(begin, end):
+            c = column[s]
+            best, step = -np.inf, 0
+            if c >= 0:
+                best = before[s]
+                for k in range(first[s], first[s + 1]):
+                    score = before[source[k]] + weight[k]
+                    if score > best:
+                        best, step = score, k - first[s] + 1
+                now[s] = best + rows[i, c]
+            else:
+                for k in range(first[s], first[s + 1]):
+                    score = now[source[k]] + weight[k]
+                    if score > best:
+                        best, step = score, k - first[s] + 1
+                now[s] = best
+            if len(steps):
+                steps[i, s - begin] = step
+        before, now = now, before
+    return before
+
+
+def _trace(column, first, source, weight, steps, start, low, state, states):  # type: ignore[no-untyped-def]
+    """Follow the path back through a block; return the jumps, last first, and the state before the block."""
+    jumps: NDArray[np.int64] = np.zeros((len(steps) + 16, 2), np.int64)
+    count = 0
+    for i in range(len(steps) - 1, -1, -1):
+        while column[state] < 0:
+            arc = first[state] + steps[i, state - low[start + i]] - 1
+            if count == len(jumps):
+                jumps = np.concatenate((jumps, np.zeros_like(jumps)))
+            jumps[count, 0], jumps[count, 1] = start + i, arc
+            count += 1
+            state = source[arc]
+        states[i] = state
+        step = steps[i, state - low[start + i]]
+        if step:
+            state = source[first[state] + step - 1]
+    return jumps[:count], state

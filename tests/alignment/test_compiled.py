@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from speechctc.alignment.compiled import CompiledTranscript, Costs, Kind, compile_transcript
 from speechctc.alignment.transcript import ANY, AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
 from speechctc.core.errors import InputError
-from speechctc.ctc.graph_viterbi import graph_viterbi
+from speechctc.ctc.graph import graph_viterbi
 
 PHONES = "abs"
 STRETCH = len(PHONES) + 1

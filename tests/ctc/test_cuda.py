@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import check, ctc_loss, cuda, reference
-from speechctc.ctc.cuda_layout import size_of
-from speechctc.ctc.cuda_plan import plan, workspace_bytes
+from speechctc.ctc.cuda_plan import plan, size_of, workspace_bytes
 from speechctc.ctc.problem import Problem, make_problem
 from tests.ctc.test_kernel_facts import GRADIENT, LOSS, VARIANTS, Case, planned_as
 

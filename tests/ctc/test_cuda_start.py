@@ -13,10 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speechctc.ctc import cubins, cuda, nvrtc
-from speechctc.ctc.cuda_layout import PLACES, Device, Size
-from speechctc.ctc.cuda_plan import plan, workspace_bytes
-from speechctc.ctc.cuda_tuning import Tuning
+from speechctc.ctc import cuda, nvrtc
+from speechctc.ctc import nvrtc as cubins
+from speechctc.ctc.cuda_plan import PLACES, Device, Size, Tuning, plan, workspace_bytes
 from speechctc.ctc.problem import make_problem
 from speechctc.jit.cache import temporary_cache
 from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc

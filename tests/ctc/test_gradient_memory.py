@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from speechctc.ctc import gradient_memory
+from speechctc.ctc import cpu
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is kept on Linux only")
 SHAPE = (130, 2, 9001)  # above `gradient_memory.LARGE`
@@ -17,17 +17,17 @@ SHAPE = (130, 2, 9001)  # above `gradient_memory.LARGE`
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin and end with no blocks."""
     gc.collect()
-    gradient_memory._kept.clear()
+    cpu._kept.clear()
     yield
     gc.collect()
-    gradient_memory._kept.clear()
+    cpu._kept.clear()
 
 
 def test_small_ones_are_torchs() -> None:
-    small = gradient_memory.empty_like(torch.empty(10, 2, 3))
+    small = cpu.empty_like(torch.empty(10, 2, 3))
     assert small.shape == (10, 2, 3)
     del small
-    assert not gradient_memory._kept
+    assert not cpu._kept
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -37,7 +37,7 @@ def test_shape_type_and_strides(dtype: torch.dtype) -> None:
         torch.empty(SHAPE[::-1], dtype=dtype).permute(2, 1, 0),
         torch.empty(SHAPE[0], 1, SHAPE[2], dtype=dtype).expand(*SHAPE),
     ):
-        made, usual = gradient_memory.empty_like(like), torch.empty_like(like)
+        made, usual = cpu.empty_like(like), torch.empty_like(like)
         assert made.shape == usual.shape and made.stride() == usual.stride() and made.dtype == dtype
         assert not made._is_view()
         made.fill_(1.5)
@@ -46,30 +46,30 @@ def test_shape_type_and_strides(dtype: torch.dtype) -> None:
 
 def test_memory_is_used_again_once_it_is_free() -> None:
     like = torch.empty(SHAPE)
-    first = gradient_memory.empty_like(like)
+    first = cpu.empty_like(like)
     place = first.data_ptr()
-    second = gradient_memory.empty_like(like)
+    second = cpu.empty_like(like)
     assert second.data_ptr() != place
     view = first[3:5]
     del first
-    assert not gradient_memory._kept  # the view still needs it
+    assert not cpu._kept  # the view still needs it
     view.fill_(7)
-    third = gradient_memory.empty_like(like)
+    third = cpu.empty_like(like)
     assert third.data_ptr() != place and bool((view == 7).all())
     del view
-    assert len(gradient_memory._kept) == 1
-    assert gradient_memory.empty_like(like).data_ptr() == place
+    assert len(cpu._kept) == 1
+    assert cpu.empty_like(like).data_ptr() == place
 
 
 def test_no_more_is_kept_than_said() -> None:
-    held = [gradient_memory.empty_like(torch.empty(SHAPE)) for _ in range(5)]
+    held = [cpu.empty_like(torch.empty(SHAPE)) for _ in range(5)]
     held.clear()
-    assert len(gradient_memory._kept) == gradient_memory._BLOCKS
+    assert len(cpu._kept) == cpu._BLOCKS
 
 
 def test_a_small_gradient_does_not_take_a_huge_block() -> None:
-    del_me = gradient_memory.empty_like(torch.empty(SHAPE[0] * 8, *SHAPE[1:]))
+    del_me = cpu.empty_like(torch.empty(SHAPE[0] * 8, *SHAPE[1:]))
     del del_me
-    assert len(gradient_memory._kept) == 1
-    gradient_memory.empty_like(torch.empty(SHAPE))
-    assert len(gradient_memory._kept) == 2
+    assert len(cpu._kept) == 1
+    cpu.empty_like(torch.empty(SHAPE))
+    assert len(cpu._kept) == 2

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
-from speechctc.ctc.graph import MOST_SOURCES, NODE, Band, StateGraph
-from speechctc.ctc.graph_viterbi import GraphPath, graph_viterbi
+from speechctc.ctc.graph import MOST_SOURCES, NODE, Band, GraphPath, StateGraph, graph_viterbi
 
 Arcs = list[list[tuple[int, float]]]
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from speechctc.ctc import nvrtc
-from speechctc.ctc.cuda_layout import Device, Size
-from speechctc.ctc.cuda_plan import plan
+from speechctc.ctc.cuda_plan import Device, Size, plan
 from speechctc.ctc.nvrtc import Macros, Resources
 
 try:

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from speechctc.ctc import cuda, cuda_plan, reference
-from speechctc.ctc.cuda_layout import Device
-from speechctc.ctc.cuda_plan import Plan
-from speechctc.ctc.cuda_tuning import Tuning
+from speechctc.ctc.cuda_plan import Device, Plan, Tuning
 from speechctc.ctc.problem import Problem, make_problem
 from tests.ctc import emulation
 from tests.ctc.emulation import H200, emulated_loss_and_gradient

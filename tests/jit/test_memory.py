@@ -144,7 +144,7 @@ fails(lambda: go(many), 10_000_000)
 """,
         """
 from speechctc.ctc.graph import NODE, Band, StateGraph
-from speechctc.ctc.graph_viterbi import _compiled
+from speechctc.ctc.graph import _compiled
 def sweep(states):
     chain = np.arange(states, dtype=np.int32)
     column = np.where((chain == 0) | (chain == states - 1), NODE, 0).astype(np.int32)

@@ -15,9 +15,10 @@ from threading import get_ident
 import torch
 from torch import Tensor
 
-from speechctc.ctc import cuda_layout, cuda_plan
+from speechctc.ctc import cuda_plan
+from speechctc.ctc import cuda_plan as cuda_layout
 from speechctc.ctc.cuda import explain
-from speechctc.ctc.cuda_tuning import Tuning
+from speechctc.ctc.cuda_plan import Tuning
 from speechctc.ctc.nvrtc import Macros
 from speechctc.ctc.problem import Problem
 from tests.ctc.emulation.guarded import Guarded
