@@ -13,7 +13,7 @@ from speechctc.core.errors import InputError
 from speechctc.lm.lstm_files import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.model.checkpoint import BUILT_IN
-from speechctc.ngram.arpa_reader import read_arpa
+from speechctc.ngram.arpa import read_arpa
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 

@@ -28,7 +28,7 @@ def check_free(out: Path) -> None:
 def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
     """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
 
-    `threshold` is that of `speechctc.ngram.pruning.prune`.
+    `threshold` is that of `speechctc.ngram.kneser_ney.prune`.
 
     Raises
     ------

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.ngram.arpa import write_arpa
-from speechctc.ngram.arpa_reader import read_arpa
+from speechctc.ngram.arpa import read_arpa, write_arpa
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.ngram.kneser_ney import estimate
 from speechctc.phones.inventory import Inventory, named_inventory
