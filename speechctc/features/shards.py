@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import mmap
 import sys
+import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,12 +34,14 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import save_tensors
 from speechctc.features.filterbank import Moments
-from speechctc.features.verified import Verified
 from speechctc.phones.inventory import check_labels
 
 FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
+
+CHECKED = "checked.json"  # in the files' folder
+SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
 
 @dataclass(frozen=True)
@@ -286,3 +289,48 @@ def _checksum(tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = zlib.crc32(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data, value)
     return f"{value:08x}"
+
+
+class Verified:
+    """The files of a folder whose checksum was verified and that have not changed since.
+
+    Parameters
+    ----------
+    folder : Path
+    paths : sequence of Path
+        Files in it. Their sizes and times are read here, before their checksums are computed, so that a file that
+        changes meanwhile does not count as verified.
+    """
+
+    def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
+        self._checked = folder / CHECKED
+        self._known = _read(self._checked)
+        self._now = {path.name: stamp for path in paths if (stamp := _stamp(path))}
+
+    def __contains__(self, path: Path) -> bool:
+        """Return whether a file was verified and has not changed."""
+        now = self._now.get(path.name)
+        return now is not None and now == self._known.get(path.name)
+
+    def save(self) -> None:
+        """Record all the files as verified, if the folder is writable."""
+        if self._now == self._known:
+            return
+        try:
+            files.write_json(self._checked, self._now)
+        except OSError:  # read-only folder: the checksums are computed again next time
+            pass
+
+
+def _stamp(path: Path) -> list[int]:
+    """Return a file's size and time of modification; nothing if it was modified a moment ago."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns] if time.time() - status.st_mtime > SETTLED else []
+
+
+def _read(path: Path) -> dict[str, list[int]]:
+    try:
+        stamps = files.read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return stamps if isinstance(stamps, dict) else {}
