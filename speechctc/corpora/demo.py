@@ -3,6 +3,17 @@
 ``TRAIN``, ``DEV`` and ``TEST`` contain ``DR1/<speaker>/SX<n>.WAV`` (16 kHz, 16 bits, RIFF) with .PHN and .TXT files.
 There are no .WRD files, because eSpeak NG joins some words. ``demo.json`` has the settings that the corpus was made
 with. All voices are from one synthesiser and far more similar than those of people.
+
+Converts phonemes of eSpeak NG to phones of TIMIT, with times. The order of the phones and nearly all boundaries are
+from the synthesiser. Three things that it does not mark follow rules:
+
+- The closure of a stop: eSpeak NG is silent before the release of a voiceless stop, and of a voiced stop after a
+  consonant. This silence, found in the samples, is labelled as the closure. A voiced stop after a vowel has a murmur
+  before it, which is part of the event of the stop. It is labelled as the release (``b``) without ``bcl``, as TIMIT
+  does where a closure could not be separated.
+- A vowel with r is one event (``A@`` in "car"), and becomes two phones of equal length (``aa r``).
+- An l after a vowel and not before one is spoken within the event of the vowel, and its own event is empty. Vowel and
+  l get half of the vowel's event each.
 """
 
 from __future__ import annotations
@@ -10,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +30,17 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.demo_labels import label
-from speechctc.corpora.demo_voices import Voice, cast, sentences
-from speechctc.corpora.made_once import make_once
-from speechctc.corpora.synthetic_sound import RATE, Part, record, spoken, write_recording
+from speechctc.corpora.made_once import RATE, Part, make_once, record, spoken, write_recording
+from speechctc.corpora.speakers import Voice, demo_cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.phones.espeak import Speech
 
 MARKER = "demo.json"
 LAYOUT = 1  # version of the folder's layout and the labels
+
+# At 175 words per minute, closures are 16 to 49 ms long and gaps between words 9 ms; both scale with the rate.
+CLOSURE_MS, CLOSURE_WPM = 12.5, 175
+SILENT = 2  # largest value of a silent 16-bit sample: the voices used have no echo
 
 
 def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Corpus:
@@ -80,7 +93,7 @@ def _fingerprint(config: DemoConfig) -> dict[str, Any]:
 
 def _make_whole(folder: Path, config: DemoConfig) -> None:
     """Write all voices."""
-    count, samples, version, voices = 0, 0, "", cast(config)
+    count, samples, version, voices = 0, 0, "", demo_cast(config)
     parts = [_part(voice) for voice in voices]
     for number, (voice, result) in enumerate(zip(voices, spoken(parts, "demo corpus"), strict=True)):
         version = result.version
@@ -116,3 +129,111 @@ def _write(stem: Path, recording: NDArray[np.int16], segments: list[tuple[int, i
     lines = "".join(f"{start} {end} {phone}\n" for start, end, phone in segments)
     stem.with_suffix(".PHN").write_text(lines, encoding="ascii")
     stem.with_suffix(".TXT").write_text(f"0 {len(recording)} {text}\n", encoding="ascii")
+
+
+def _table(text: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(phones.split("+")) for name, _, phones in (entry.partition(">") for entry in text.split())}
+
+
+VOWELS = _table(
+    "i:>iy i>iy I>ih I2>ix I#>ix eI>ey E>eh a>ae aa>ae A:>aa 0>aa O2>aa O:>ao O>ao oU>ow U>uh u:>uw V>ah "
+    "3:>er 3>axr @>ax @2>ax @5>ax a#>ax aI>ay aU>aw OI>oy @L>el "
+    "A@>aa+r O@>ao+r o@>ao+r e@>eh+r U@>uh+r i@3>ih+r i@>iy+ax aI3>ay+axr aI@>ay+ax aU@>aw+axr"
+)
+CONSONANTS = _table(
+    "p>p b>b t>t t2>t t#>dx d>d k>k g>g tS>ch dZ>jh ?>q f>f v>v T>th D>dh s>s z>z S>sh Z>zh h>hh "
+    "m>m n>n n->en N>ng l>l r>r r->r j>y w>w"
+)
+CLOSURES = {
+    "p": "pcl", "b": "bcl", "t": "tcl", "d": "dcl", "k": "kcl", "g": "gcl", "ch": "tcl", "jh": "dcl",
+}  # fmt: skip
+GLIDE = ";"  # the transition from a close vowel to the next one, which is not a phone in TIMIT
+
+
+class Phone(NamedTuple):
+    """A phone and the sample at which it starts; it lasts until the next one."""
+
+    start: int
+    label: str
+
+
+class UnknownPhoneme(ValueError):
+    """A phoneme of eSpeak NG without a TIMIT label; its sentence cannot be in the corpus."""
+
+
+def label(speech: Speech, rate: int, words_per_minute: int) -> list[Phone]:
+    """Return the phones of a sentence. The labels depend only on its words, not on the voice or the rate.
+
+    Parameters
+    ----------
+    speech : Speech
+    rate : int
+        Rate of its samples, Hz.
+    words_per_minute : int
+        Speaking rate of the voice.
+
+    Returns
+    -------
+    list of Phone
+        From an h# at 0 to an h# after the last sound. Only these two may have no duration.
+
+    Raises
+    ------
+    UnknownPhoneme
+        The sentence has a phoneme without a label, or one without duration.
+    """
+    closure = rate * CLOSURE_MS / 1000 * CLOSURE_WPM / words_per_minute
+    phones = [Phone(0, "h#")]
+    names = [phoneme.name for phoneme in speech.phonemes]
+    for k, (start, name) in enumerate(speech.phonemes):
+        before, after = names[k - 1] if k else "_", names[k + 1] if k + 1 < len(names) else "_"
+        if name.startswith("_"):
+            _add(phones, start, "pau")
+        elif name == "l" and before in VOWELS and after not in VOWELS:
+            _add(phones, (phones[-1].start + start) // 2, "l")
+        elif name in VOWELS:
+            end = speech.phonemes[k + 1].sample if k + 1 < len(names) else len(speech.samples)
+            end -= _silence_before(speech.samples, end)
+            _add_vowel(phones, start, end, VOWELS[name], linked=after in ("r", "r-"))
+        elif name in CONSONANTS:
+            _add_consonant(phones, start, CONSONANTS[name][0], _silence_before(speech.samples, start), closure)
+        elif name != GLIDE:
+            raise UnknownPhoneme(f"eSpeak NG's phoneme {name!r} has no TIMIT label")
+    end = phones.pop().start if phones[-1].label == "pau" else len(speech.samples)
+    phones.append(Phone(end, "h#"))
+    if any(later.start <= earlier.start for earlier, later in zip(phones[1:], phones[2:], strict=False)):
+        raise UnknownPhoneme(f"eSpeak NG leaves no time for one of: {' '.join(phone.label for phone in phones)}")
+    return phones
+
+
+def _add(phones: list[Phone], start: int, label: str) -> None:
+    """Append a phone; a pause is joined with a pause before it, and a pause of length 0 is removed."""
+    if label == phones[-1].label == "pau":
+        return
+    if phones[-1] == Phone(start, "pau"):
+        phones.pop()
+    phones.append(Phone(start, label))
+
+
+def _add_vowel(phones: list[Phone], start: int, end: int, labels: tuple[str, ...], linked: bool) -> None:
+    """Append a vowel of one or two phones; its r is dropped if an r follows."""
+    if linked and labels[-1] == "r":
+        labels = labels[:-1]
+    for k, name in enumerate(labels):
+        _add(phones, start + (end - start) * k // len(labels), name)
+
+
+def _add_consonant(phones: list[Phone], start: int, label: str, silence: int, closure: float) -> None:
+    """Append a consonant, and before a stop its closure, if it is long enough and does not follow a pause."""
+    follows_pause = phones[-1].label in ("pau", "h#")
+    if label == "q":  # a glottal stop is silent: the closure is the phone
+        start = start if follows_pause else start - silence
+    elif label in CLOSURES and not follows_pause and silence >= closure:
+        _add(phones, start - silence, CLOSURES[label])
+    _add(phones, start, label)
+
+
+def _silence_before(samples: NDArray[np.int16], start: int) -> int:
+    """Return how many samples before `start` are silent."""
+    loud = np.flatnonzero(np.abs(samples[max(start - 8000, 0) : start].astype(np.int32)) > SILENT)
+    return int(min(start, 8000) - 1 - loud[-1]) if len(loud) else min(start, 8000)

@@ -16,8 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.textgrid import speaker_of, split_of
-from speechctc.corpora.tier_reader import TierReader
-from speechctc.corpora.tier_utterances import Labelled
+from speechctc.corpora.tier_utterances import Labelled, TierReader
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -1,33 +1,45 @@
 """Makes a corpus of English that flite speaks, with the phones of the CMU dictionary and their times, and reads it.
 
 The folder is laid out as that of `speechctc.corpora.espeak`; ``flite.json`` has the settings it was made with.
+
+The voices of flite, a free synthesiser of English, and the speech that it makes with them. flite joins or models pieces
+of recordings of a person, where eSpeak NG computes formants. So a net hears in it more of what real speech is like.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import soundfile
+from numpy.typing import NDArray
 
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.demo_voices import sentences as own_sentences
-from speechctc.corpora.flite_voices import Speech, find_voices, speak
-from speechctc.corpora.made_once import make_once, read_rows, write_rows
-from speechctc.corpora.sentences import read_sentences
-from speechctc.corpora.speakers import EACH, LEVELS, divided, said
-from speechctc.corpora.synthetic_sound import RATE, record, write_recording
+from speechctc.corpora.made_once import RATE, make_once, read_rows, record, write_recording, write_rows
+from speechctc.corpora.speakers import EACH, LEVELS, divided, read_sentences, said
+from speechctc.corpora.speakers import sentences as own_sentences
 
 MARKER = "flite.json"
 LAYOUT = 1  # version of the folder's layout and the labels
 TOGETHER = 2  # processes of flite at a time
+
+PITCH = {"awb": 130.0, "rms": 110.0, "slt": 170.0, "kal16": 105.0}  # Hz, of each voice with 16 kHz and any text
+SILENCES = frozenset(("pau", "ssil", "brth", "h#"))
+CMU = {"ax": "ah", "axr": "er"}
+INSTALL = "install flite (Debian, Ubuntu: apt install flite; macOS: brew install flite)"
+SECONDS = 60  # that a sentence may take
 
 
 class Line(NamedTuple):
@@ -129,3 +141,77 @@ def _write(
         "speaker": line.speaker, "words": line.text, "phones": speech.phones, "times": times,
     }  # fmt: skip
     return row, len(recording) / RATE
+
+
+class Speech(NamedTuple):
+    """Speech as samples at `rate`, Hz, with its phones (those of the CMU dictionary) and their times, in seconds."""
+
+    samples: NDArray[np.int16]
+    rate: int
+    phones: tuple[str, ...]
+    times: tuple[tuple[float, float], ...]
+
+
+def find_voices() -> tuple[str, ...]:
+    """Return the known voices that the installed flite has.
+
+    Raises
+    ------
+    InputError
+        It is not installed, or has none of them.
+    """
+    listed = _run("-lv").partition(":")[2].split()
+    found = tuple(voice for voice in PITCH if voice in listed)
+    if not found:
+        raise InputError(f"flite has none of the voices {', '.join(PITCH)}", INSTALL)
+    return found
+
+
+def speak(text: str, voice: str, stretch: float, pitch: float) -> Speech:
+    """Let flite speak.
+
+    Parameters
+    ----------
+    text : str
+    voice : str
+    stretch : float
+        Durations, in multiples of the voice's own.
+    pitch : float
+        Mean pitch, in multiples of the voice's own.
+
+    Raises
+    ------
+    InputError
+        flite is not installed, or failed.
+    """
+    settings = {"duration_stretch": f"{stretch:.3f}", "int_f0_target_mean": f"{PITCH[voice] * pitch:.1f}"}
+    options = [word for key, value in settings.items() for word in ("--setf", f"{key}={value}")]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "speech.wav"
+        durations = _run("-voice", voice, *options, "-t", text, "-psdur", "-o", str(path))
+        samples, rate = soundfile.read(path, dtype="int16")
+    return Speech(samples, rate, *_phones(durations))
+
+
+def _run(*arguments: str) -> str:
+    program = shutil.which("flite")
+    if program is None:
+        raise InputError("flite is not installed, and corpus.kind is flite", INSTALL)
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"flite failed ({error})", "try it alone: flite -t hello hello.wav") from None
+    return done.stdout
+
+
+def _phones(durations: str) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
+    """Return the phones and times of flite's list of ``label:end``, without its silences."""
+    phones, times, start = [], [], 0.0
+    for item in durations.split():
+        label, _, last = item.rpartition(":")
+        end = float(last)
+        if label not in SILENCES:
+            phones.append(CMU.get(label, label))
+            times.append((start, end))
+        start = end
+    return tuple(phones), tuple(times)

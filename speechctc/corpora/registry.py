@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from speechctc.core.errors import InputError
 from speechctc.corpora import demo, elan, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.espeak_reading import read_espeak
+from speechctc.corpora.espeak import read_espeak
 from speechctc.corpora.flite import read_flite
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import gc
 import os
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,12 +23,14 @@ from typing import TYPE_CHECKING
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.folder_listings import FolderListings
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
+
+
+FEW = 64  # files of a folder that are looked up one by one before the folder is listed
 
 
 class BadRow(Exception):
@@ -198,3 +201,56 @@ def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
         if count := sum(recording in trained for recording in recordings(split)):
             notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
     return notes
+
+
+class FolderListings:
+    """Looks files up; a folder of which many are asked for is listed once.
+
+    A listing holds regular files only. Symbolic links, and names that the file system matches in another spelling,
+    are looked up one by one.
+    """
+
+    def __init__(self) -> None:
+        self._asked: Counter[str] = Counter()
+        self._files: dict[str, frozenset[str]] = {}
+        self._real: dict[str, str] = {}
+
+    def is_file(self, path: str) -> bool:
+        """Tell whether there is such a file."""
+        folder, name = _split(path)
+        return name in self._listed(folder) or os.path.isfile(path)
+
+    def real(self, path: Path) -> str:
+        """Return the path without symbolic links, as `os.path.realpath`."""
+        folder, name = _split(str(path))
+        if name not in self._listed(folder):
+            return os.path.realpath(path)
+        if folder not in self._real:
+            self._real[folder] = os.path.join(os.path.realpath(folder), "")
+        return self._real[folder] + name
+
+    def _listed(self, folder: str) -> frozenset[str]:
+        """Return the regular files of a folder, or none as long as few were asked for."""
+        files = self._files.get(folder)
+        if files is None:
+            self._asked[folder] += 1
+            if self._asked[folder] <= FEW:
+                return frozenset()
+            files = self._files[folder] = _files(folder)
+        return files
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return folder and name; as `os.path.split`, which is slow, where `os.sep` is all that separates."""
+    if os.altsep:
+        return os.path.split(path)
+    folder, sep, name = path.rpartition(os.sep)
+    return folder or sep, name
+
+
+def _files(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    except OSError:  # its files may be reached even so: a folder may be searched and not read
+        return frozenset()

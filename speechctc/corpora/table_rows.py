@@ -1,18 +1,18 @@
-"""Reads the rows of TSV, CSV and JSON-lines files, with line numbers and faults."""
+"""Reads the rows of TSV, CSV, JSON-lines and Excel files, with line numbers and faults."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Container, Iterator
+import warnings
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError
-from speechctc.core.text_files import read_text
-from speechctc.corpora import spreadsheet
+from speechctc.core.text_files import Text, read_text
 
 REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them
@@ -28,6 +28,8 @@ SPREADSHEETS = (".xls", ".ods", ".numbers")
 _SIGNS = "\t,;"
 _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
+
+ENDING = ".xlsx"
 
 
 class Row(NamedTuple):
@@ -86,12 +88,12 @@ def read_table(path: Path) -> Table:
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
-    if ending not in (*DELIMITED, *JSON_LINES, spreadsheet.ENDING):
-        endings = ", ".join([*DELIMITED, *JSON_LINES, spreadsheet.ENDING])
+    if ending not in (*DELIMITED, *JSON_LINES, ENDING):
+        endings = ", ".join([*DELIMITED, *JSON_LINES, ENDING])
         raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
-    text, note = spreadsheet.read_sheet(path, REQUIRED) if ending == spreadsheet.ENDING else read_text(path)
+    text, note = read_sheet(path, REQUIRED) if ending == ENDING else read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
     rows = _json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path)
@@ -229,3 +231,52 @@ def _row(line: int, values: dict[str, Any]) -> Row:
 
 def _traits(values: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
+
+
+def read_sheet(path: Path, columns: Iterable[str]) -> Text:
+    """Return the first sheet whose first row with text names all of some columns, else the first sheet.
+
+    The numbers of its rows are those of the lines. Results of formulas are those that were saved.
+
+    Raises
+    ------
+    InputError
+        openpyxl is not installed, or the file is not a workbook.
+    """
+    try:
+        import openpyxl
+    except ImportError:
+        fix = "pip install 'speechctc[xlsx]', or save it as CSV (UTF-8)"
+        raise InputError(f"{path}: reading .xlsx needs openpyxl, which is not installed", fix) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of features such as data validation, which do not matter here
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            sheets = {sheet.title: _rows(sheet) for sheet in book.worksheets}
+            book.close()
+    except Exception as error:  # files that are not workbooks raise errors of many types
+        reason = " ".join(str(error).split())[:80] or type(error).__name__
+        raise InputError(f"{path}: not an Excel workbook ({reason})", "save it again, or as CSV (UTF-8)") from None
+    if not sheets:
+        raise InputError(f"{path}: no sheet with cells in it", "save it as CSV (UTF-8)")
+    wanted = set(columns)
+    title = next((title for title, rows in sheets.items() if wanted <= _header(rows)), next(iter(sheets)))
+    note = f"{path}: the sheet {title!r} is read, of {len(sheets)}" if len(sheets) > 1 else ""
+    return Text("\n".join("\t".join(row) for row in sheets[title]) + "\n", note)
+
+
+def _rows(sheet: Any) -> list[list[str]]:
+    return [[_cell_text(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+
+
+def _cell_text(cell: Any) -> str:
+    """Return a cell on one line; whole numbers without a point."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return " ".join(str(cell).split())
+
+
+def _header(rows: list[list[str]]) -> set[str]:
+    return {cell.lower() for cell in next((row for row in rows if any(row)), [])}

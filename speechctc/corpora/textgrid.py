@@ -18,8 +18,7 @@ from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.tier_reader import TierReader
-from speechctc.corpora.tier_utterances import Labelled
+from speechctc.corpora.tier_utterances import Labelled, TierReader
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -1,4 +1,4 @@
-"""Turns the tiers of a TextGrid or of a file of ELAN into utterances: one for each stretch of speech of a speaker."""
+"""Turns the tiers of TextGrids and files of ELAN into utterances, read as phones or words; tells what was cut."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import NamedTuple
 
 from speechctc.audio.tiers import Entry, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core import written
 from speechctc.core.errors import InputError, some
-from speechctc.corpora.corpus import Rejected, Utterance
+from speechctc.corpora.corpus import Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
-from speechctc.corpora.stretches import Piece, Span, cut
-from speechctc.corpora.word_phones import WordPhones
+from speechctc.corpora.word_phones import MISSING, WordPhones
 
 TAIL = 0.05  # seconds that labels may end after their recording
 CLOSE = 0.01  # seconds at either end of a recording that make no stretch of their own
+
+PAD = 0.25  # longest silence that an utterance keeps before its first and after its last label, s
+LEAST = 0.05  # shortest silence in which a long utterance is cut, s
+
+LONG_GAP = 10.0  # seconds without a label that may be unlabelled speech
 
 
 class Labelled(NamedTuple):
@@ -263,3 +268,227 @@ def _speaks(tier: Tier, utterance: Utterance, origin: float) -> bool:
     first = bisect_right(tier.entries, start - origin, key=lambda each: each.end)
     during = takewhile(lambda each: each.start < end - origin, islice(tier.entries, first, None))
     return any(each.label not in PAUSES for each in during)
+
+
+class Span(NamedTuple):
+    """A labelled time in seconds, and whether the label is that of a pause."""
+
+    start: float
+    end: float
+    pause: bool = False
+
+
+class Piece(NamedTuple):
+    """The spans ``first`` to ``last``, both included, and from when to when the recording is read for them, s."""
+
+    first: int
+    last: int
+    start: float
+    end: float
+
+
+def cut(
+    spans: Sequence[Span], seconds: float, max_gap: float | None, max_seconds: float, anywhere: bool = False
+) -> list[Piece]:
+    """Return the utterances of a recording.
+
+    Parameters
+    ----------
+    spans : sequence of Span
+        In order, at least one.
+    seconds : float
+        Duration of the recording.
+    max_gap : float or None
+        Time without a label, in seconds, above which it separates utterances; None: it never does.
+    max_seconds : float
+        Longer utterances are cut again at their longest silence, a gap or a labelled pause, as long as they have one.
+        A pause is cut in its middle, and its label belongs to both sides.
+    anywhere : bool
+        They may also be cut between two labels that touch.
+    """
+    limit = float("inf") if max_gap is None else max_gap
+    lead, tail = spans[0].start, seconds - spans[-1].end
+    ends = [*(k for k in range(len(spans) - 1) if _gap(spans, k) > limit), len(spans) - 1]
+    pieces, first = [], 0
+    for last in ends:
+        before = (lead if lead > limit else 0.0) if first == 0 else _gap(spans, first - 1)
+        after = (tail if tail > limit else 0.0) if last == len(spans) - 1 else _gap(spans, last)
+        start = spans[first].start - min(before / 2, PAD) if before or first else 0.0
+        end = spans[last].end + min(after / 2, PAD) if after or last < len(spans) - 1 else seconds
+        pieces += _shortened(Piece(first, last, start, end), spans, max_seconds, 0.0 if anywhere else LEAST)
+        first = last + 1
+    return pieces
+
+
+def _gap(spans: Sequence[Span], k: int) -> float:
+    return spans[k + 1].start - spans[k].end
+
+
+def _shortened(piece: Piece, spans: Sequence[Span], most: float, least: float) -> list[Piece]:
+    """Cut a piece at its longest silence, and its halves again, until none is longer than `most` seconds."""
+    done, waiting = [], [piece]
+    while waiting:
+        first, last, start, end = now = waiting.pop()
+        inside = range(first, last)
+        silences = [(_gap(spans, k), spans[k].end, k, k + 1) for k in inside]
+        silences += [
+            (spans[k].end - spans[k].start, spans[k].start, k, k) for k in inside if spans[k].pause and k > first
+        ]
+        longest = max(silences, default=(-1.0, 0.0, 0, 0))
+        if end - start <= most or longest[0] < least:
+            done.append(now)
+            continue
+        length, begin, left, right = longest
+        middle = begin + length / 2
+        waiting += [Piece(right, last, middle, end), Piece(first, left, start, middle)]
+    return done
+
+
+class TierReader:
+    """Collects files with tiers, and then reads them: words are learned from all training files first.
+
+    Parameters
+    ----------
+    builder : CorpusBuilder
+        Gets the utterances, and the files and tiers that cannot be used.
+    config : CorpusConfig
+
+    Raises
+    ------
+    InputError
+        ``corpus.words_tier`` is set, and there is neither a dictionary nor a language to read words by.
+    """
+
+    def __init__(self, builder: CorpusBuilder, config: CorpusConfig) -> None:
+        self._builder, self._config = builder, config
+        self._files: list[tuple[Labelled, str]] = []
+        self._notes: list[FileNote] = []
+        self._uncorrected: list[Path] = []
+        self._words = WordPhones(config) if config.words_tier is not None else None
+        if self._words is not None and not self._words.possible:
+            raise InputError("corpus.words_tier is set, and words are read by a dictionary or in a language", MISSING)
+
+    @property
+    def recordings(self) -> list[Path]:
+        """The recordings of the files so far."""
+        return [labelled.audio for labelled, _ in self._files]
+
+    def add(self, labelled: Labelled, split: str) -> None:
+        """Add a file of a split.
+
+        Raises
+        ------
+        InputError
+            It is as `speechctc decode` wrote it, and ``corpus.uncorrected`` leaves such files out.
+        """
+        if not self._config.uncorrected and is_uncorrected(labelled.file, labelled.tiers):
+            self._uncorrected.append(Path(labelled.file.name))
+            raise InputError(
+                f"{labelled.file}: as speechctc decode wrote it, nobody has corrected it",
+                "corpus.uncorrected=true takes such labels as correct",
+            )
+        self._files.append((labelled, split))
+
+    def read(self) -> None:
+        """Read all files that were added."""
+        if self._words is not None:
+            train = [labelled for labelled, split in self._files if split == "train"]
+            train = train or [labelled for labelled, _ in self._files]
+            self._words.learn(pair for labelled in train for pair in texts(labelled, self._config, self._words))
+        for labelled, split in self._files:
+            try:
+                found = find_utterances(labelled, split, self._builder, self._config, self._words)
+                self._notes.append(FileNote(labelled, found))
+            except InputError as error:
+                self._builder.rejected[split].append(Rejected(labelled.id, str(error)))
+
+    def to_corpus(self) -> Corpus:
+        """Return the corpus, with notes and warnings on its tiers."""
+        builder, words = self._builder, self._words
+        builder.warn_of(
+            self._uncorrected,
+            "left out, because they are as speechctc decode wrote them and nobody has corrected them "
+            "(corpus.uncorrected=true takes their labels as correct)",
+        )
+        report_tiers(self._notes, builder, self._config)
+        if words is not None:
+            builder.notes += words.notes()
+            builder.warnings += words.warnings()
+            builder.from_words = words.words
+        corpus = builder.to_corpus(self._config.dev_share, without_dev=not builder.utterances["dev"])
+        return corpus if words is None else words.add_to(corpus, builder.rules)
+
+
+def is_uncorrected(file: Path, tiers: Sequence[Tier]) -> bool:
+    """Return whether a file is as `speechctc decode` wrote it; `speechctc align` also writes a tier ``score``."""
+    names = {tier.name for tier in tiers}
+    return "confidence" in names and "score" not in names and not written.changed([file])
+
+
+class FileNote(NamedTuple):
+    """A recording with its labels, and the utterances found in it."""
+
+    labelled: Labelled
+    found: Found
+
+
+def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: CorpusConfig) -> None:
+    """Add notes and warnings on the files of a corpus."""
+    utterances = [utterance for file in files for utterance in file.found.utterances]
+    tiered = {u.speaker for file in files for u in file.found.utterances if u.speaker != file.labelled.speaker}
+    builder.notes.append(_speakers(utterances, tiered))
+    if said := [file.labelled.note for file in files if file.labelled.note]:
+        more = f" (and {len(said) - 1} more files)" if len(said) > 1 else ""
+        builder.warnings.append(said[0] + more)
+    _report_cuts(files, builder, config)
+    if config.max_gap is None or config.max_gap >= LONG_GAP:
+        builder.warn_of(
+            [_name(file) for file in files if file.found.gap >= LONG_GAP],
+            f"recordings with {LONG_GAP:.0f} s or more without a label; if they contain speech, "
+            "the model learns to ignore it",
+        )
+    if interrupted := sum(file.found.interrupted for file in files):
+        builder.warnings.append(
+            f"{interrupted} of {len(utterances)} utterances have labels of another speaker at the same time: the model "
+            "hears both and is told to write one; a recording with a channel for each speaker has no such utterances"
+        )
+    long = {_name(file) for file in files for utterance in file.found.utterances if _is_long(utterance, file, config)}
+    builder.warn_of(
+        sorted(long),
+        f"recordings with utterances longer than {config.max_seconds:.0f} s and no silence to cut them at; the longest "
+        "decides on the memory that training needs",
+    )
+
+
+def _report_cuts(files: Sequence[FileNote], builder: CorpusBuilder, config: CorpusConfig) -> None:
+    cut = [file for file in files if any(utterance.stretch for utterance in file.found.utterances)]
+    if not cut:
+        return
+    parts = [u.stretch for file in cut for u in file.found.utterances if u.stretch is not None]
+    used, all_seconds = sum(end - start for start, end in parts), sum(file.labelled.seconds for file in cut)
+    at = "" if config.max_gap is None else f"where more than {config.max_gap:g} s have no label (corpus.max_gap), or "
+    builder.notes.append(
+        f"{len(cut)} recordings of {all_seconds / 60:.1f} minutes are cut into {len(parts)} utterances of "
+        f"{used / 60:.1f} minutes, {at}at pauses of utterances longer than {config.max_seconds:g} s; the rest has no "
+        "label"
+    )
+
+
+def _is_long(utterance: Utterance, file: FileNote, config: CorpusConfig) -> bool:
+    start, end = utterance.stretch or (0.0, file.labelled.seconds)
+    return end - start > config.max_seconds
+
+
+def _name(file: FileNote) -> Path:
+    return Path(file.labelled.audio.name)
+
+
+def _speakers(utterances: Sequence[Utterance], tiered: set[str]) -> str:
+    speakers = {utterance.speaker for utterance in utterances}
+    if speakers == {""}:
+        return "speakers: not known; put the recordings of each speaker into a folder, so that dev has new voices"
+    outside = "; recordings outside of folders have none" if "" in speakers else ""
+    named = len(speakers - {""})
+    if tiered:
+        return f"speakers: {named}, {len(tiered)} of them named by tiers ({', '.join(sorted(tiered)[:8])}){outside}"
+    return f"speakers: {named}, one for each folder of recordings{outside}"

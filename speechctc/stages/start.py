@@ -13,8 +13,7 @@ from typing import Any
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import Survey, survey
-from speechctc.corpora.survey_report import describe
+from speechctc.corpora.survey import Survey, describe, survey
 
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.corpora.corpus import Utterance
-from speechctc.corpora.dev_split import choose_dev, hold_out
+from speechctc.corpora.corpus_builder import choose_dev, hold_out
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:

@@ -13,7 +13,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.espeak import fingerprint
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.sentences import read_sentences
+from speechctc.corpora.speakers import read_sentences
 from speechctc.phones.pronouncer import Pronouncer
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!

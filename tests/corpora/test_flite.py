@@ -14,7 +14,7 @@ import soundfile
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
-from speechctc.corpora.flite_voices import find_voices, speak
+from speechctc.corpora.flite import find_voices, speak
 from speechctc.corpora.registry import read_corpus
 
 PROGRAM = f"""#!{sys.executable}

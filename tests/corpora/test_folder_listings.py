@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
-from speechctc.corpora.folder_listings import FEW, FolderListings
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.table import FEW, FolderListings
 
 MANY = 3 * FEW
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from speechctc.corpora.stretches import LEAST, PAD, Piece, Span, cut
+from speechctc.corpora.tier_utterances import LEAST, PAD, Piece, Span, cut
 
 SPANS = [Span(2.0, 3.0), Span(3.0, 4.0), Span(6.0, 7.0), Span(7.6, 8.0)]
 

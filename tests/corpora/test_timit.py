@@ -7,8 +7,7 @@ import soundfile
 from speechctc.audio import sound_file
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.timit import CORE_TEST, DEV, divide, read_timit
-from speechctc.corpora.timit_files import Files, find_files
+from speechctc.corpora.timit import CORE_TEST, DEV, Files, divide, find_files, read_timit
 from speechctc.phones.inventory import TIMIT61
 from tests.corpora.timit_layout import LABELS, write_corpus, write_utterance
 

@@ -26,7 +26,7 @@ from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.corpora import timit_files
+from speechctc.corpora import timit
 from speechctc.corpora.made_once import read_rows
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
@@ -182,8 +182,8 @@ def _stdin(raw_rate: int | None = None) -> None:
 
 def _phn() -> None:
     path = Path("a.phn")
-    with suppress(timit_files.BadLabels):
-        timit_files.read_labels(path, 800, RATE)
+    with suppress(timit.BadLabels):
+        timit.read_labels(path, 800, RATE)
     read_phn(path)
 
 

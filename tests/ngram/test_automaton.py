@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.corpora.demo_voices import sentences
+from speechctc.corpora.speakers import sentences
 from speechctc.ngram.automaton import PhoneLM
 
 START, END = -1, 0
