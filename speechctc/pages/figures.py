@@ -1,22 +1,48 @@
-"""Figures of matplotlib, drawn in memory: no window, no global state. matplotlib is loaded when first needed."""
+"""Figures of matplotlib, drawn in memory without global state: curves of training, the inside of a net."""
 
 from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 INSTALL = "pip install 'speechctc[report]'"
 FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
 DPI = 120
+
+Records: TypeAlias = Sequence[Mapping[str, Any]]
+"""The lines of a ``metrics.jsonl``."""
+
+PANELS: tuple[tuple[str, str, tuple[str, ...], float, bool], ...] = (
+    ("loss per phone (solid: train, dashed: dev)", "", ("loss", "dev_loss"), 1, True),
+    ("phone error rate of dev", "%", ("dev_per",), 1, False),
+    ("frames of dev that are blank", "%", ("blank_share",), 100, False),
+    ("entropy of the output on dev", "nats", ("entropy",), 1, False),
+    ("mean norm of the gradient", "", ("gradient_norm",), 1, True),
+    ("learning rate", "", ("lr",), 1, True),
+)
+"""Title, unit, keys, factor, and whether the axis is logarithmic."""
+STYLES = ("-", "--")
+LARGEST = 1e100  # of what is drawn; matplotlib's logarithmic axes overflow near the largest floats
+
+Array = NDArray[Any]
+MOST_MAPS = 16
+MOST_UNITS = 12
+MOST_FILTERS = 48
+NAMED = 0.3  # posterior from which a phone gets its own line
 
 
 def is_available() -> bool:
@@ -73,3 +99,187 @@ def encoded(figure: Figure, form: str = "png", about: str = "") -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box in place of a rare sign
         figure.savefig(out, format=form, dpi=DPI, metadata=metadata)
     return out.getvalue()
+
+
+def draw_curves(runs: Mapping[str, Records], form: str = "png") -> bytes:
+    """Draw runs over one another.
+
+    Parameters
+    ----------
+    runs : mapping of str to sequence of mapping
+        The records of each run, by the name to show. A value that a record lacks, of an earlier version, is left out.
+    form : {"png", "svg", "pdf"}
+
+    Returns
+    -------
+    bytes
+        The picture. A circle marks the lowest PER; of a single run, lines mark the epochs in which the sentinel gave an
+        alarm.
+    """
+    figure = new_figure(11, 6.2)
+    for axes, (title, unit, keys, factor, is_log) in zip(figure.subplots(2, 3).flat, PANELS, strict=True):
+        for number, records in enumerate(runs.values()):
+            colour = COLOURS[number % len(COLOURS)]
+            for key, style in zip(keys, STYLES, strict=False):
+                _line(axes, records, key, factor, style, colour)
+            if keys == ("dev_per",):
+                _mark_best(axes, records, colour)
+            if len(runs) == 1:
+                _mark_alarms(axes, records, keys == ("blank_share",))
+        if is_log and all(line.get_ydata().min() > 0 for line in axes.get_lines() if line.get_gid() == "value"):
+            axes.set_yscale("log")
+        tidy(axes, title, "epoch", unit)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.suptitle(next(iter(runs))) if len(runs) == 1 else _legend(figure, list(runs))
+    return encoded(figure, form, f"curves of {', '.join(runs)}")
+
+
+def _line(axes: Any, records: Records, key: str, factor: float, style: str, colour: str) -> None:
+    there = [(each["epoch"], factor * each[key]) for each in records if _is_shown(each.get(key))]
+    if there:
+        marker = "o" if len(there) == 1 else ""
+        axes.plot(*zip(*there, strict=True), style, marker=marker, color=colour, linewidth=1.3, gid="value")
+
+
+def _is_shown(value: Any) -> bool:
+    """Return whether a value can be drawn: those of a run that diverged may be too large for an axis."""
+    return isinstance(value, int | float) and abs(value) < LARGEST
+
+
+def _mark_best(axes: Any, records: Records, colour: str) -> None:
+    best = min(records, key=lambda each: float(each["dev_per"]))
+    if not _is_shown(best["dev_per"]):
+        return
+    axes.plot([best["epoch"]], [best["dev_per"]], "o", markersize=5, color=colour)
+    axes.annotate(
+        f"{best['dev_per']:.1f}", (best["epoch"], best["dev_per"]), (3, 5), textcoords="offset points", fontsize=8
+    )
+
+
+def _mark_alarms(axes: Any, records: Records, named: bool) -> None:
+    for each in records:
+        if each.get("alarms"):
+            axes.axvline(each["epoch"], color="grey", linestyle=":", linewidth=1)
+            if named:
+                at = axes.get_xaxis_transform()
+                axes.text(each["epoch"], 0.02, f" {each['alarms']}", rotation=90, fontsize=7, transform=at)
+
+
+def _legend(figure: Any, names: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], color=COLOURS[number % len(COLOURS)]) for number in range(len(names))]
+    figure.legend(lines, names, loc="outside upper left", ncols=min(len(names), 4), fontsize=9, frameon=False)
+
+
+def draw_filters(filters: Array) -> bytes:
+    """Draw filters of shape (n, channels, bands, frames), a row for each channel."""
+    shown = filters[:MOST_FILTERS]
+    figure = new_figure(min(0.42 * len(shown) + 1, 14), 0.7 * shown.shape[1] + 0.8)
+    axes = figure.subplots(shown.shape[1], len(shown), squeeze=False)
+    most = float(np.abs(shown).max()) or 1.0
+    for (channel, number), each in np.ndenumerate(axes):
+        each.imshow(shown[number, channel], cmap="RdBu_r", vmin=-most, vmax=most, origin="lower", aspect="auto")
+        each.set_xticks([])
+        each.set_yticks([])
+        if number == 0:
+            each.set_ylabel(("static", "first\nderivative", "second\nderivative")[min(channel, 2)], fontsize=8)
+    return encoded(figure, about="filters of the first layer")
+
+
+def draw_wins(wins: Mapping[str, Array]) -> bytes:
+    """Draw, for each layer, the share of each piece's wins in each unit; (pieces, units) counts by layer."""
+    figure = new_figure(9, 0.55 * len(wins) + 1.2)
+    rows = np.atleast_1d(figure.subplots(len(wins), 1, sharex=False, squeeze=False)[:, 0])
+    for each, (name, counts) in zip(rows, wins.items(), strict=True):
+        share = counts / np.maximum(counts.sum(0), 1)
+        order, bottom = np.argsort(share[0]), np.zeros(share.shape[1])
+        for piece, values in enumerate(share):
+            colour = COLOURS[piece % len(COLOURS)]
+            each.bar(range(len(order)), values[order], 1.0, bottom[order], color=colour)
+            bottom += values
+        each.set_xlim(-0.5, len(order) - 0.5)
+        each.set_xticks([])
+        each.set_yticks([0, 1])
+        each.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
+    rows[-1].set_xlabel("units, by how often their first piece wins", fontsize=9)
+    return encoded(figure, about="share of frames in which each piece of each maxout unit is the largest")
+
+
+def draw_functions(units: Sequence[Any], name: str) -> bytes:
+    """Draw units of `speechctc.inference.inside` as functions, with the inputs that occurred as a grey histogram."""
+    shapes = ("rectifier", "leaky rectifier", "valley")
+    by_shape = [[unit for unit in units if unit.shape == shape] for shape in shapes]
+    chosen = [unit for part in by_shape for unit in part[: MOST_UNITS // 3]]
+    chosen = (chosen + [unit for unit in units if unit not in chosen])[:MOST_UNITS]
+    figure = new_figure(10, 2.2 * -(-len(chosen) // 4))
+    grid = np.linspace(-3, 3, 121)
+    for each, unit in zip(figure.subplots(-(-len(chosen) // 4), 4, squeeze=False).flat, chosen, strict=False):
+        lines = [mean + slope * grid for slope, mean in zip(unit.slopes, unit.means, strict=True)]
+        for line, colour in zip(lines, COLOURS, strict=False):
+            each.plot(grid, line, "--", linewidth=0.9, color=colour)
+        each.plot(grid, np.maximum(*lines), linewidth=2, color="black")
+        histogram = each.twinx()
+        histogram.hist(np.clip(unit.inputs, -3, 3), 40, color="lightgrey", zorder=0)
+        histogram.set_yticks([])
+        histogram.spines[:].set_visible(False)
+        each.set_zorder(1)
+        each.patch.set_visible(False)
+        tidy(each, f"{name}, unit {unit.number + 1}: {unit.shape}")
+        each.title.set_fontsize(8)
+    return encoded(figure, about=f"functions of maxout units of {name}")
+
+
+def draw_maps(maps: Array, name: str, seconds: float) -> bytes:
+    """Draw feature maps, (maps, bands, frames); those of a layer without bands as one picture."""
+    if maps.shape[1] == 1:
+        figure = new_figure(9, 4)
+        axes = figure.subplots()
+        axes.imshow(maps[:, 0], aspect="auto", origin="lower", extent=(0, seconds, 0, len(maps)), cmap="magma")
+        tidy(axes, f"{name}: output of its {len(maps)} units", "s", "unit")
+        return encoded(figure, about=f"outputs of {name}")
+    shown = maps[:MOST_MAPS]
+    figure = new_figure(10, 1.4 * -(-len(shown) // 4) + 0.4)
+    for number, each in enumerate(figure.subplots(-(-len(shown) // 4), 4, squeeze=False).flat):
+        each.axis("off")
+        if number < len(shown):
+            each.imshow(shown[number], aspect="auto", origin="lower", cmap="magma")
+            each.set_title(f"map {number + 1}", fontsize=7, loc="left", pad=2)
+    return encoded(figure, about=f"feature maps of {name}")
+
+
+def draw_posteriors(levels: Array, posteriors: Array, phones: Sequence[str], seconds: float, highest: float) -> bytes:
+    """Draw a spectrogram, (rows, columns) in dB from the top, and the posteriors below it, (frames, 1 + phones)."""
+    figure = new_figure(12, 5)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.2))
+    finite = np.where(np.isfinite(levels), levels, levels[np.isfinite(levels)].min(initial=0.0))
+    upper.imshow(finite, cmap="Greys", vmin=finite.max() - 50, aspect="auto", extent=(0, seconds, 0, highest / 1000))
+    tidy(upper, "spectrogram", "", "kHz")
+    times = (np.arange(len(posteriors)) + 0.5) * seconds / max(len(posteriors), 1)
+    lower.fill_between(times, posteriors[:, 0], color="lightgrey", label="blank")
+    for number, k in enumerate(np.flatnonzero((posteriors > NAMED).any(0) & (np.arange(posteriors.shape[1]) > 0))):
+        colour, values = COLOURS[number % (len(COLOURS) - 1)], posteriors[:, k]
+        lower.plot(times, values, color=colour, linewidth=1)
+        peaks = (values > NAMED) & (values >= np.roll(values, 1)) & (values > np.roll(values, -1))
+        for at in np.flatnonzero(peaks):
+            lower.text(times[at], values[at] + 0.02, phones[k - 1], ha="center", fontsize=8, color=colour)
+    lower.set_ylim(0, 1.12)
+    tidy(lower, "posteriors of the phones; grey: the blank", "s", "probability")
+    return encoded(figure, about="posteriors of phones over time, under the spectrogram")
+
+
+def draw_saliency(features: Array, weight: Array, phone: str, at: float, seconds: float) -> bytes:
+    """Draw the static features, (bands, frames), and what matters in them for a phone at a moment."""
+    figure = new_figure(10, 4.6)
+    for each, values, title, colours in zip(
+        figure.subplots(2, 1, sharex=True),
+        (features, weight),
+        ("input: static features, normalised", f"what matters for [{phone}] at {at:.2f} s"),
+        ("Greys", "inferno"),
+        strict=True,
+    ):
+        each.imshow(values, cmap=colours, origin="lower", aspect="auto", extent=(0, seconds, 0, len(values)))
+        each.axvline(at, color=COLOURS[0], linewidth=1)
+        tidy(each, title, "", "band")
+    each.set_xlabel("s", fontsize=9)
+    return encoded(figure, about=f"saliency of the phone {phone}")

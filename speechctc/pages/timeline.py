@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio.resampling import resample
 from speechctc.pages.page import data_url
-from speechctc.pages.sound import MEDIA_TYPE, ogg_opus
 from speechctc.pages.spectrogram import SpectrogramSettings, spectrogram_png
 
 STYLE, SCRIPT = "timeline.css", "timeline.js"
@@ -21,6 +23,11 @@ LONGEST_STRIP = 10.0  # seconds in one line
 NARROWEST, WIDEST = 150, 400  # pixels for a second
 LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label
 FITTING = 0.8  # share of the labels that fit into their cells
+
+MEDIA_TYPE = "audio/ogg"
+RATES = (8000, 12000, 16000, 24000, 48000)  # Hz; those of Opus (RFC 6716)
+LEVEL = 0.93  # of libsndfile's compression, 0 to 1: about 24 kbit/s of speech
+BLOCK = 1 << 16  # samples to encode at a time
 
 
 @dataclass(frozen=True)
@@ -181,3 +188,22 @@ def _within(cells: Iterable[Cell], start: float, end: float) -> Iterator[Cell]:
 def _ticks(start: float, end: float) -> Iterator[float]:
     """Yield the half seconds of a strip."""
     yield from (k / 2 for k in range(int(np.ceil(2 * start)), int(np.floor(2 * end)) + 1))
+
+
+def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:
+    """Return a recording as Opus in an Ogg file, about 3 kB a second.
+
+    Parameters
+    ----------
+    samples : ndarray, float32, shape = (n,)
+        What exceeds [-1, 1] is clipped.
+    rate : int
+        Hz. Rates that Opus does not have are resampled to the next higher one.
+    """
+    chosen = next((each for each in RATES if each >= rate), RATES[-1])
+    wanted = np.clip(resample(samples, rate, chosen) if rate != chosen else samples, -1, 1)
+    out = io.BytesIO()
+    with soundfile.SoundFile(out, "w", chosen, 1, "OPUS", format="OGG", compression_level=LEVEL) as file:
+        for start in range(0, len(wanted), BLOCK):
+            file.write(wanted[start : start + BLOCK])
+    return out.getvalue()

@@ -13,7 +13,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.inference.inside import Array, Inside, first_filters, layers_of, look_inside, saliency
 from speechctc.inference.recogniser import Recogniser
-from speechctc.pages import inside as pictures
+from speechctc.pages import figures as pictures
 from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db

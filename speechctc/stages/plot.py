@@ -8,8 +8,7 @@ from typing import Any
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, some
-from speechctc.pages.curves import draw_curves
-from speechctc.pages.figures import FORMATS, require_matplotlib
+from speechctc.pages.figures import FORMATS, draw_curves, require_matplotlib
 from speechctc.training.runs import Run
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.pages.png import LEVELS, grey_png
-from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
+from speechctc.pages.spectrogram import LEVELS, SpectrogramSettings, grey_png, levels_db
 from speechctc.studio.sound import Sound
 
 COLUMNS, ROWS = 512, 256  # pixels of a tile

@@ -50,7 +50,7 @@ class CurvesFile:
         if began < self._next and not last:
             return
         try:
-            from speechctc.pages.curves import draw_curves
+            from speechctc.pages.figures import draw_curves
 
             files.write_bytes(self.path, draw_curves({str(self.path.parent): epochs}))
         except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to

@@ -11,8 +11,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.pages.sound import ogg_opus
-from speechctc.pages.timeline import LONGEST_STRIP, Cell, Tier, cuts, make_timeline, pixels_per_second
+from speechctc.pages.timeline import LONGEST_STRIP, Cell, Tier, cuts, make_timeline, ogg_opus, pixels_per_second
 
 RATE = 8000
 
