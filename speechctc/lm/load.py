@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.lm.lstm_files import find_lstm, load_lstm
+from speechctc.lm.lstm import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.ngram.arpa import read_arpa

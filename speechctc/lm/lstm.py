@@ -1,23 +1,47 @@
-"""A recurrent language model of phones: an LSTM."""
+"""A recurrent language model of phones, an LSTM: the net, its padded batches, and its files, without pickle.
+
+A trained LSTM in a folder, loaded without pickle.
+
+weights.safetensors    the net's tensors
+lm.json                format, phones, settings, epoch, dev perplexity, versions
+state.safetensors      only in ``last/``: the state to resume training from
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from speechctc.config.section import Section
-from speechctc.lm.lstm_batches import Stream, batches_by_length
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.model import Sequences
-from speechctc.ngram.trie import Reals
-from speechctc.phones.inventory import Inventory
+from speechctc.ngram.trie import Integers, Reals
+from speechctc.phones.inventory import Inventory, check_labels
 
 SCORED = 16_384  # events in a batch that is scored, padding included
+
+IGNORED = -100  # target of padding, as in torch's cross entropy
+WINDOW = 50  # batches whose utterances are sorted by length together
+AHEAD = 4
+
+FORMAT = 1
+ABOUT = "lm.json"
 
 
 class LstmConfig(Section):
@@ -125,3 +149,219 @@ class LstmModel:
         tokens = torch.zeros(state[0].shape[1]) if labels is None else torch.tensor(labels)
         logits, state = self.net(tokens.long()[:, None].to(self.device), state)
         return logits[:, 0].double().log_softmax(1).cpu().numpy(), state
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Concatenated utterances, each after a 0, and a 0 at the end; the target of a token is the token after it.
+
+    Attributes
+    ----------
+    tokens : ndarray, shape = (phones + utterances + 1,), int32
+    starts, lengths : ndarray, shape = (pieces,)
+        First token of each piece, and its number of tokens.
+    """
+
+    tokens: NDArray[np.int32]
+    starts: Integers
+    lengths: Integers
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]], longest: int | None = None) -> Stream:
+        """Concatenate utterances; those longer than `longest` are cut into pieces."""
+        lengths = np.array([len(sequence) + 1 for sequence in sequences], np.int64)
+        tokens = np.zeros(int(lengths.sum()) + 1, np.int32)
+        starts = np.cumsum(lengths) - lengths
+        for start, sequence in zip(starts.tolist(), sequences, strict=True):
+            tokens[start + 1 : start + 1 + len(sequence)] = sequence
+        if longest is not None:
+            pieces = -(-lengths // longest)
+            number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            starts, whole = np.repeat(starts, pieces) + longest * number, np.repeat(lengths, pieces)
+            lengths = np.minimum(whole - longest * number, longest)
+        return cls(tokens, starts, lengths)
+
+    def padded(self, members: Integers) -> tuple[Tensor, Tensor]:
+        """Return tokens and targets of some pieces, each (n_members, longest); targets of padding are `IGNORED`."""
+        lengths = self.lengths[members, None]
+        place = np.arange(lengths.max())[None]
+        inside = place < lengths
+        at = np.where(inside, self.starts[members, None] + place, 0)
+        tokens = np.where(inside, self.tokens[at], 0)
+        targets = np.where(inside, self.tokens[np.minimum(at + 1, len(self.tokens) - 1)], IGNORED)
+        return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(targets.astype(np.int64))
+
+
+def batches_by_length(lengths: Integers, most: int, most_tokens: int, order: Integers | None = None) -> list[Integers]:
+    """Cut pieces into batches of similar length.
+
+    Parameters
+    ----------
+    lengths : ndarray, shape = (pieces,)
+    most, most_tokens : int
+        Most pieces in a batch, and most tokens with padding.
+    order : ndarray, optional
+        The order of the pieces; None: all sorted by length.
+    """
+    order = np.argsort(lengths, kind="stable") if order is None else order
+    batches: list[Integers] = []
+    begin = 0
+    while begin < len(order):
+        size = 1
+        while begin + size < len(order) and size < most:
+            if (size + 1) * lengths[order[begin : begin + size + 1]].max() > most_tokens:
+                break
+            size += 1
+        batches.append(order[begin : begin + size])
+        begin += size
+    return batches
+
+
+def epoch_batches(lengths: Integers, most: int, most_tokens: int, seed: tuple[int, int]) -> list[Integers]:
+    """Return the batches of an epoch in random order; the members of each have similar lengths."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(lengths))
+    window = WINDOW * most
+    for begin in range(0, len(order), window):
+        part = order[begin : begin + window]
+        order[begin : begin + window] = part[np.argsort(lengths[part], kind="stable")]
+    batches = batches_by_length(lengths, most, most_tokens, order)
+    return [batches[k] for k in rng.permutation(len(batches))]
+
+
+def made_ahead(stream: Stream, batches: Iterable[Integers], pinned: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the padded batches, which a thread makes in advance.
+
+    Parameters
+    ----------
+    stream : Stream
+    batches : iterable of ndarray
+        The pieces of each batch.
+    pinned : bool
+        In pinned memory, from which a GPU copies while it computes.
+    """
+    made: queue.Queue[tuple[Tensor, Tensor] | BaseException | None] = queue.Queue(AHEAD)
+    left = threading.Event()
+
+    def put(item: tuple[Tensor, Tensor] | BaseException | None) -> None:
+        while not left.is_set():
+            with suppress(queue.Full):
+                made.put(item, timeout=0.1)
+                return
+
+    def make() -> None:
+        try:
+            for members in batches:
+                tokens, targets = stream.padded(members)
+                put((tokens.pin_memory(), targets.pin_memory()) if pinned else (tokens, targets))
+                if left.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=make, name="batches", daemon=True)
+    thread.start()
+    try:
+        while (batch := made.get()) is not None:
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+    finally:
+        left.set()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class SavedLstm:
+    """The contents of the folder of an LSTM.
+
+    Attributes
+    ----------
+    model : LstmModel
+    facts : dict
+        Epoch, dev perplexity, versions; plain values.
+    state : dict of str to Tensor
+        State of the optimiser; empty except in ``last/``.
+    """
+
+    model: LstmModel
+    facts: dict[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def save_lstm(folder: Path, saved: SavedLstm) -> None:
+    """Write a model, whole or not at all."""
+    model = saved.model
+    about = {
+        "format": FORMAT,
+        "kind": "lstm",
+        **saved.facts,
+        "phones": {"name": model.inventory.name, "list": list(model.inventory.phones)},
+        "settings": model.config.model_dump(mode="json"),
+    }
+
+    def write(beside: Path) -> None:
+        weights = {name: value.contiguous() for name, value in model.net.state_dict().items()}
+        save_tensors(beside / "weights.safetensors", weights)
+        if saved.state:
+            save_tensors(beside / "state.safetensors", saved.state)
+        (beside / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    files.write_folder(folder, write)
+
+
+def load_lstm(folder: Path, device: torch.device | None = None) -> SavedLstm:
+    """Read a model onto a device (the CPU by default).
+
+    Raises
+    ------
+    InputError
+        It is damaged or has another format version.
+    """
+    return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
+
+
+def _load(folder: Path, device: torch.device) -> SavedLstm:
+    try:
+        about = files.read_json(folder / ABOUT)
+        if about["format"] != FORMAT:
+            raise InputError(
+                f"{folder}: a language model of format {about['format']}; this version reads format {FORMAT}",
+                "use it with the version that made it, or train again",
+            )
+        config = LstmConfig.model_validate(about["settings"])
+        inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
+        check_labels(inventory.phones)
+        _check_weights(folder / "weights.safetensors", len(inventory.phones) + 1, config)
+        net = PhoneLstm(len(inventory.phones) + 1, config)
+        net.load_state_dict(load_weights(folder / "weights.safetensors"))
+        state = load_file(folder / "state.safetensors") if (folder / "state.safetensors").exists() else {}
+    except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None
+    facts = {key: value for key, value in about.items() if key not in ("format", "kind", "phones", "settings")}
+    return SavedLstm(LstmModel(net.to(device).eval(), inventory, config), facts, state)
+
+
+def _check_weights(path: Path, classes: int, config: LstmConfig) -> None:
+    """Compare the file's header with the largest tensors of the config's net, before memory is allocated for either.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
+    """
+    found, last = shapes(path), f"lstm.weight_hh_l{config.layers - 1}"
+    wanted = {"embedding.weight": (classes, config.embedding), last: (4 * config.hidden, config.hidden)}
+    for name, shape in wanted.items():
+        if found.get(name) != shape:
+            raise ValueError(f"{name} has the shape {found.get(name)}, the settings ask for {shape}")
+
+
+def find_lstm(path: Path) -> Path | None:
+    """Return the folder of the model in a folder of ``lm train``: itself, its ``best`` or its ``last``."""
+    for folder in (path, path / "best", path / "last"):
+        if (files.standing(folder) / ABOUT).is_file():
+            return folder
+    return None

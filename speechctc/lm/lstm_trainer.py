@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.core.devices import autocast, choose_precision
-from speechctc.lm.lstm import LstmModel
-from speechctc.lm.lstm_batches import IGNORED, Stream, epoch_batches, made_ahead
+from speechctc.lm.lstm import IGNORED, LstmModel, Stream, epoch_batches, made_ahead
 
 
 @dataclass

@@ -22,18 +22,21 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.nbest import log_posteriors
 from speechctc.inference.recogniser import Recogniser
-from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tuned
-from speechctc.lm.tuning import (
+from speechctc.lm.tuned import (
     SHARES,
     Counts,
     Point,
     Remembered,
     Speech,
     best_point,
+    check_untouched,
     coarse_points,
     errors_at,
     fine_points,
+    identity,
     interval,
+    read_tuned,
+    write_tuned,
 )
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding

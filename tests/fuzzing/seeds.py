@@ -26,8 +26,7 @@ from speechctc.core.progress import Reporter
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.calibration import Calibration
-from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.lm.lstm_files import SavedLstm, save_lstm
+from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.ngram.automaton import PhoneLM

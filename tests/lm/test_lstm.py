@@ -15,9 +15,19 @@ from safetensors.torch import load_file
 
 from speechctc.core.errors import InputError
 from speechctc.lm.load import load_lm
-from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.lm.lstm_batches import IGNORED, Stream, batches_by_length, epoch_batches, made_ahead
-from speechctc.lm.lstm_files import SavedLstm, load_lstm, save_lstm
+from speechctc.lm.lstm import (
+    IGNORED,
+    LstmConfig,
+    LstmModel,
+    PhoneLstm,
+    SavedLstm,
+    Stream,
+    batches_by_length,
+    epoch_batches,
+    load_lstm,
+    made_ahead,
+    save_lstm,
+)
 from speechctc.lm.lstm_trainer import LstmTrainer
 from speechctc.lm.model import sample
 from speechctc.phones.inventory import Inventory
