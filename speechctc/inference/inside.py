@@ -12,9 +12,8 @@ from torch import Tensor
 from speechctc.core.errors import InputError
 from speechctc.features.filterbank import frame_mask, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.maxout import Maxout
+from speechctc.model.maxout import Maxout, PieceWins
 from speechctc.model.net import Layer, output_frames
-from speechctc.model.piece_wins import PieceWins
 
 Array = NDArray[np.float32]
 FLAT = 0.1  # a piece is flat whose slope is less than this share of the other's

@@ -8,7 +8,11 @@ state.safetensors      the state to resume training from; only in a run's ``last
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import platform
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +24,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from speechctc import __version__
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.model.net import MaxoutNet
-from speechctc.model.provenance import provenance
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 
@@ -259,3 +263,39 @@ def _read_about(folder: Path) -> dict[str, Any]:
             f"{folder}: the checkpoint is damaged (checkpoint.json: {where}: {first['msg']})",
             "use another, or train again",
         ) from None
+
+
+def provenance() -> dict[str, Any]:
+    """Return the versions and, if the package runs from a git checkout of it, the revision."""
+    return {
+        "versions": {
+            "speechctc": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "git": git_revision(Path(__file__).resolve().parent.parent),
+    }
+
+
+@functools.cache
+def git_revision(root: Path) -> str | None:
+    """Return the git revision of this folder, with the suffix ``-dirty`` if files were changed since; None without git.
+
+    A repository in a parent folder is ignored: it is not the package's. No program that the repository's config names
+    is run, and nothing is written.
+    """
+    repository = root / ".git"
+    if not repository.exists():
+        return None
+    command = ["git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
+    command += [f"--git-dir={repository}", f"--work-tree={root}"]
+    command += ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment["GIT_OPTIONAL_LOCKS"] = "0"
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -24,7 +24,7 @@ from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.lm.lstm import ABOUT, LstmConfig, LstmModel, PhoneLstm, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.lstm_trainer import LstmTrainer
-from speechctc.model.provenance import provenance
+from speechctc.model.checkpoint import provenance
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.texts import encode
 from speechctc.stages.lm_texts import PhoneText

@@ -15,8 +15,8 @@ from speechctc.inference.forward import log_softmax
 from speechctc.inference.streaming import ActivityGate
 from speechctc.lm.rescore import choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.model.maxout import PieceWins, counted_wins
 from speechctc.model.net import output_frames
-from speechctc.model.piece_wins import PieceWins, counted_wins
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader

@@ -16,7 +16,7 @@ import torch
 from speechctc.config.schema import Config
 from speechctc.core.devices import total_memory
 from speechctc.features.shards import Shard
-from speechctc.model.provenance import provenance
+from speechctc.model.checkpoint import provenance
 
 PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")
 

@@ -11,7 +11,7 @@ import torch
 from speechctc.cli import app
 from speechctc.inference.inside import layers_of, look_inside, net_input_of, saliency
 from speechctc.inference.recogniser import Recogniser
-from speechctc.model.piece_wins import PieceWins
+from speechctc.model.maxout import PieceWins
 from tests.tiny_model import sing, write_song
 
 SAMPLES = sing(["low", "top", "mid"], np.random.default_rng(0))[0]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from speechctc.model.convolution import Convolution
+from speechctc.model.net import Convolution
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -78,7 +78,7 @@ def test_threads_never_share_an_utterance_in_bfloat16(utterances: int, threads: 
 
 POISONED = """
 import ctypes, torch
-from speechctc.model.convolution import Convolution
+from speechctc.model.net import Convolution
 libc = ctypes.CDLL(None)
 libc.mallopt(-3, 1 << 30), libc.mallopt(-1, 1 << 40)  # memory that was freed is used again
 torch.set_num_threads(2)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.model.provenance import git_revision
+from speechctc.model.checkpoint import git_revision
 
 
 def git(folder: Path, *arguments: str) -> str:
