@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from speechctc.metrics.confusions import DIMENSIONS, Confusions, phonetic_order
-from speechctc.metrics.edits import align
+from speechctc.metrics.edits import DIMENSIONS, Confusions, align, phonetic_order
 from speechctc.metrics.per import EditCounts, bootstrap
 from speechctc.pages.charts import Bar, Matrix, matrix
 from speechctc.phones.matching import is_arpabet

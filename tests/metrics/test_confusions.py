@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from speechctc.metrics.confusions import Confusions, phonetic_order
-from speechctc.metrics.edits import align
+from speechctc.metrics.edits import Confusions, align, phonetic_order
 from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import TIMIT61
 
