@@ -14,9 +14,8 @@ from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import ANY, Items, Unit, is_plain, units_of
 from speechctc.core.errors import InputError
 from speechctc.ctc.feasibility import frames_needed
-from speechctc.inference.result import Recognition
+from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.timed import Misfit, Word
 from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from speechctc.decoding.search import Hypothesis
-from speechctc.inference.forward import Logits, log_softmax
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
+from speechctc.inference.streaming import Logits, log_softmax
 from speechctc.lm.rescore import Ranker
 
 

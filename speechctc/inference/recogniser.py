@@ -20,13 +20,12 @@ from speechctc.core import files
 from speechctc.core.devices import choose_device
 from speechctc.inference.alignment import check_phones, recognition
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.forward import Forward, Logits, log_softmax
 from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.samples import SampleBlocks, Samples, Source, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.streaming import BLOCK_FRAMES
+from speechctc.inference.streaming import BLOCK_FRAMES, Forward, Logits, log_softmax
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import choose_search, method
 from speechctc.lm.tuned import lm_settings

@@ -1,21 +1,80 @@
-"""The phones recognised or aligned in one recording."""
+"""The phones and words recognised or aligned in one recording, and stretches where it and its transcript do not fit."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.timed import Misfit, Word
+
+WORDS_SHOWN = 6  # missing words to name
 
 SHOWN = 12  # phones in the repr of a result
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
+
+
+class Word(NamedTuple):
+    """A word in time.
+
+    Attributes
+    ----------
+    word : str
+        ``*`` for a stretch that the transcript leaves open.
+    start, end : float
+        Seconds from the recording's start.
+    score : float
+        How well the word fits: the log probability of its phones less that of the best classes, divided by the number
+        of phones; at most 0.
+    number : int
+        Its number in the transcript, from 0; those of all alternatives are counted. -1 for an open stretch.
+    """
+
+    word: str
+    start: float
+    end: float
+    score: float
+    number: int
+
+
+class Misfit(NamedTuple):
+    """A stretch where recording and transcript do not fit.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds; equal where words are missing and nothing is said instead.
+    kind : str
+        ``"extra"``: something is said that is not in the transcript. ``"missing"``: words of the transcript are not
+        said. ``"differs"``: something else is said.
+    text : str
+        The words of the transcript that are not said.
+    """
+
+    start: float
+    end: float
+    kind: str
+    text: str
+
+
+def misfits_text(misfits: Sequence[Misfit]) -> str:
+    """Return one line that counts the misfits and names the longest stretch and the first missing words."""
+    parts = []
+    if extra := [each for each in misfits if each.kind != "missing"]:
+        longest = max(extra, key=lambda each: each.end - each.start)
+        total = sum(each.end - each.start for each in extra)
+        count = "1 stretch is" if len(extra) == 1 else f"{len(extra)} stretches are"
+        span = f"{longest.start:.2f} to {longest.end:.2f} s"
+        parts.append(f"{count} not as in the transcript, {total:.1f} s in all (longest: {span})")
+    if texts := [text for each in misfits for text in each.text.split()]:
+        named = " ".join(texts[:WORDS_SHOWN]) + (" ..." if len(texts) > WORDS_SHOWN else "")
+        parts.append(f"not found, {len(texts)} of its words or phones: {named}")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, repr=False)

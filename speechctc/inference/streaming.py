@@ -4,25 +4,52 @@ The net sees a limited number of frames around each (`model.receptive_field`). A
 through the net as if it were a recording, and only the output at least half a receptive field away from a cut is kept.
 At the true ends of the recording, derivatives and convolutions pad as in one pass. In the same way sliding CMN
 (`features.sliding_cmn`) waits for the frames that its window needs.
+
+Detect where a recording may hold speech, by how much its level changes. After CMN, the level no longer separates noise
+from speech, and a search with an n-gram finds phones in any noise. Speech differs from noise by its modulation:
+syllables and pauses change the level of some frequency band by tens of dB within a second, while background noise, hum
+and digital silence are steady.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import local_cmn, sliding_cmn_one
-from speechctc.inference.activity import ActivityDetector, Flags, Rows, without_phones
+from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.inference.samples import Samples
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 
 BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
+
+Levels = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.float32]
+
+BEHIND, AHEAD = 1.0, 0.5
+"""Seconds before and after a frame in which levels are compared."""
+SHORTEST = 1.0
+"""Seconds. In a shorter recording only digital silence is inactive: a vowel cut from a word is steady too."""
+SMOOTHING = 0.09
+"""Seconds of the median filter, which removes clicks, and of the mean after it, which smooths the level of noise."""
+GROUPS = 5  # groups of mel bands: the mean over several bands is steady in noise, and speech changes at least one
+FLOOR = 5.0
+"""Smallest log mel energy; lower ones are raised to it. White noise in the last of 16 bits is above it."""
+DB = 10 / np.log(10)
+FAR_BELOW = 30.0  # distance of a phone's log probability below that of the blank, in an inactive frame
+
+Logits = NDArray[np.float32]
 
 
 def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
@@ -184,3 +211,190 @@ class ActivityGate:
 def _to_multiple(frames: int, stride: int) -> int:
     """Round up to a multiple of the stride, so that windows start at an output frame."""
     return -(-frames // stride) * stride
+
+
+class ActivityDetector:
+    """Finds the frames of a recording that may hold speech; they may come in blocks, cut anywhere.
+
+    Parameters
+    ----------
+    config : FeatureConfig
+    min_modulation_db : float
+        A frame is active where the smoothed level of any group of mel bands changes by more than this within 1.5 s:
+        1 s before it and 0.5 s after it, or the first or last 1.5 s of the recording.
+    """
+
+    def __init__(self, config: FeatureConfig, min_modulation_db: float) -> None:
+        step = config.shift_ms / 1000
+        bands = extractor(config).bands
+        self._bands = np.array_split(np.arange(bands), min(GROUPS, bands))
+        self._half = round(SMOOTHING / step) // 2
+        self._behind = round(BEHIND / step)
+        self._window = self._behind + round(AHEAD / step) + 1
+        self._shortest = round(SHORTEST / step)
+        self._threshold = min_modulation_db
+        self._first: Levels | None = None
+        self._raw: Levels = np.zeros((0, len(self._bands)))  # levels to be smoothed, and their context
+        self._smooth: Levels = np.zeros((0, len(self._bands)))  # smoothed levels that undecided frames need
+        self._start = 0  # frame of the first row of `_smooth`
+        self._decided = 0
+
+    def push(self, static: Rows) -> Flags:
+        """Process the next static features, (n, static_dims); return the flags of the frames now decided."""
+        levels = self._levels(static)
+        if len(levels) and self._first is None:
+            self._first = levels[0]
+            levels = np.concatenate([np.repeat(levels[:1], 2 * self._half, axis=0), levels])
+        self._take(levels)
+        windows = max(self._start + len(self._smooth) - self._window + 1, 0)
+        return self._decide(windows, windows + self._behind if windows else 0)
+
+    def finish(self) -> Flags:
+        """End the recording; return the flags of the remaining frames."""
+        if self._first is None:
+            return np.zeros(0, np.bool_)
+        self._take(np.repeat(self._raw[-1:], 2 * self._half, axis=0))
+        frames = self._start + len(self._smooth)
+        if frames < self._shortest:
+            self._threshold = 0.0
+        windows = max(frames - self._window, 0) + 1
+        return self._decide(windows, frames)
+
+    def _levels(self, static: Rows) -> Levels:
+        """Return the mean log energy of each group of mel bands, dB, shape (n, groups)."""
+        columns = static.astype(np.float64).T
+        groups = [sum(columns[band] for band in bands) / len(bands) for bands in self._bands]
+        levels: Levels = DB * np.maximum(np.stack(groups, axis=1), FLOOR)
+        return levels
+
+    def _take(self, levels: Levels) -> None:
+        """Append levels, and smooth those whose context is known."""
+        self._raw = np.concatenate([self._raw, levels])
+        width = 2 * self._half + 1
+        count = len(self._raw) - 2 * (width - 1)
+        if count <= 0:
+            return
+        median = np.median(_windows(self._raw, width), axis=-1)
+        # Not numpy's sum, whose rounding depends on the length of the block.
+        mean = sum(median[k : k + count] for k in range(width)) / width
+        self._smooth = np.concatenate([self._smooth, mean])
+        self._raw = self._raw[count:]
+
+    def _decide(self, windows: int, until: int) -> Flags:
+        """Return the flags of the undecided frames before `until`; `windows`: windows known since the start."""
+        if until <= self._decided:
+            return np.zeros(0, np.bool_)
+        begins = np.clip(np.arange(self._decided, until) - self._behind, 0, windows - 1) - self._start
+        levels = _windows(self._smooth[begins[0] :], min(self._window, len(self._smooth)))
+        modulation = (levels.max(axis=-1) - levels.min(axis=-1)).max(axis=-1)
+        self._decided = until
+        # The last window of the recording may start before the next frame's.
+        done = max(min(until - self._behind - self._start, len(self._smooth) - self._window), 0)
+        self._smooth, self._start = self._smooth[done:], self._start + done
+        return np.asarray(modulation[begins - begins[0]] > self._threshold)
+
+
+def _windows(values: Levels, width: int) -> Levels:
+    """Return all windows of `width` rows, shape (n - width + 1, columns, width)."""
+    return np.lib.stride_tricks.sliding_window_view(values, width, axis=0)
+
+
+def without_phones(logits: Rows, active: Flags, phones: NDArray[np.int64]) -> Rows:
+    """Return logits that leave only the blank and labels of silence in inactive frames.
+
+    Parameters
+    ----------
+    logits : ndarray, shape = (n_frames, classes)
+        Class 0 is the blank.
+    active : ndarray of bool, shape = (n_frames,)
+    phones : ndarray of int
+        Classes other than the blank and labels of silence.
+    """
+    if active.all():
+        return logits
+    ceiling = np.where(active, np.inf, logits[:, 0] - FAR_BELOW).astype(np.float32)
+    result = logits.copy()
+    result[:, phones] = np.minimum(logits[:, phones], ceiling[:, None])
+    return result
+
+
+class Forward:
+    """The net of a checkpoint with its features, on a device.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        Its net is put into evaluation mode.
+    device : torch.device
+        Where the net is. Features are computed on the CPU.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
+        self.checkpoint, self.device = checkpoint, device
+        self.config = checkpoint.config
+        self.phones = checkpoint.inventory.phones
+        self.net = checkpoint.net.eval()
+
+    def in_blocks(
+        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, local: bool = False
+    ) -> Iterator[Logits]:
+        """Yield the logits of one recording, each (n, classes), while its samples are read.
+
+        Parameters
+        ----------
+        samples : iterable of ndarray, shape = (n,)
+            Mono samples at the model's rate, cut anywhere.
+        block_frames : int
+            Input frames in one pass of the net.
+        gated : bool
+            Remove the phones where the recording holds no speech (see `ActivityGate`).
+        local : bool
+            Centre the frames of a long recording on the second around each (see `local_cmn_blocks`).
+        """
+        model, features = self.config.model, self.config.features
+        gate = ActivityGate(self.config, self.phones)
+        static = extractor(features).blocks(torch.from_numpy(block) for block in samples)
+        watched = gate.watch(static) if gated else static
+        centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
+        blocks = logit_blocks(centred, self._forward_one, model, features, block_frames)
+        logits = (block.numpy() for block in blocks)
+        return gate.apply(logits) if gated else logits
+
+    def batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
+        """Return the logits of several recordings, on the CPU, from static features, each (n_frames, static_dims)."""
+        return self._forward([sliding_cmn_one(static, self.config.features) for static in statics])
+
+    def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Tensor | None]:
+        """Return a recording's seconds and its static features; 0 and None if these exceed `most` frames.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read as audio.
+        """
+        config = self.config.features
+        if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
+            return 0.0, None
+        samples, seconds = sound_file.read(path, config.sample_rate, channel)
+        return seconds, static_features(torch.from_numpy(samples), config)
+
+    def _forward_one(self, features: Tensor) -> Tensor:
+        return self._forward([features])[0]
+
+    @torch.inference_mode()
+    def _forward(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """Map features after CMN, each (n_frames, static_dims), to logits on the CPU, in one pass of the net."""
+        if not any(map(len, features)):  # all are shorter than a window
+            return [torch.zeros(0, len(self.phones) + 1) for _ in features]
+        frames = torch.tensor([len(each) for each in features], device=self.device)
+        padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True).to(self.device)
+        mean, std = self.checkpoint.mean, self.checkpoint.std
+        logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
+        logits = logits.float().cpu()
+        return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
+
+
+def log_softmax(logits: Logits) -> Logits:
+    """Return log posteriors, (n, classes), of logits."""
+    result: Logits = torch.from_numpy(logits).log_softmax(1).numpy()
+    return result

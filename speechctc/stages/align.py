@@ -18,8 +18,7 @@ from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.result import Recognition
-from speechctc.inference.timed import misfits_text
+from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet

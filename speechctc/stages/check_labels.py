@@ -16,10 +16,10 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.batch_decode import map_in_threads
-from speechctc.inference.forward import Logits
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.streaming import Logits
 from speechctc.inference.suspects import Doubt, Place, doubt
 
 COLUMNS = (

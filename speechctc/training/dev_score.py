@@ -11,8 +11,7 @@ from torch import Tensor
 
 from speechctc.decoding.search import best_labels
 from speechctc.features.filterbank import frame_mask
-from speechctc.inference.forward import log_softmax
-from speechctc.inference.streaming import ActivityGate
+from speechctc.inference.streaming import ActivityGate, log_softmax
 from speechctc.lm.rescore import choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.maxout import PieceWins, counted_wins

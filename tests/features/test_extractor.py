@@ -13,9 +13,8 @@ from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
 from speechctc.features.extractor import FeatureExtractor, extractor
 from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features
-from speechctc.inference.forward import Forward
 from speechctc.inference.segmenter import FrameClock
-from speechctc.inference.streaming import ActivityGate
+from speechctc.inference.streaming import ActivityGate, Forward
 from speechctc.model.checkpoint import Checkpoint, build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.training.augment import Augmenter

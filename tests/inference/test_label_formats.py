@@ -17,8 +17,7 @@ from pympi import Elan
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
-from speechctc.inference.formats import WRITERS, RecordingName
-from speechctc.inference.label_formats import emu_text, par_text
+from speechctc.inference.formats import WRITERS, RecordingName, emu_text, par_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 
