@@ -48,7 +48,7 @@ def machine(device: str = "cpu") -> str:
     """Name the processor and the number of its cores, or the GPU."""
     if device == "cuda":
         return torch.cuda.get_device_name()
-    from speechctc.training.run_record import hardware  # late: a machine with a GPU may lack what it imports
+    from speechctc.training.run_state import hardware  # late: a machine with a GPU may lack what it imports
 
     return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
 

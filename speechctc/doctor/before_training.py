@@ -11,7 +11,7 @@ from speechctc.core.errors import some
 from speechctc.doctor.finding import Finding
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_disk, check_threads
-from speechctc.training.data import TrainingData
+from speechctc.training.batches import TrainingData
 
 NAMED = 4  # places in a line
 

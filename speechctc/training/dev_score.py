@@ -18,9 +18,8 @@ from speechctc.model.maxout import PieceWins, counted_wins
 from speechctc.model.net import output_frames
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
-from speechctc.training.batches import Loader
+from speechctc.training.batches import Loader, TrainingData
 from speechctc.training.chunks import Batch
-from speechctc.training.data import TrainingData
 from speechctc.training.train_step import Learner
 
 OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead

@@ -13,8 +13,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.features.shards import read_split
 from speechctc.training.optimise import stages
-from speechctc.training.run_record import fingerprint
-from speechctc.training.run_state import Progress
+from speechctc.training.run_state import Progress, fingerprint
 from speechctc.training.runs import Run
 
 

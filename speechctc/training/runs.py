@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,11 @@ from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
-from speechctc.training.curves_file import CurvesFile
+from speechctc.pages import figures
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
 
 MAY_CHANGE = (
     "run",
@@ -48,6 +50,9 @@ MAY_CHANGE = (
     "data.workers",
     "data.chunk_mib",
 )
+
+SHARE = 0.02  # of the time, at most, for drawing
+FEWEST = 2  # epochs
 
 
 class Run:
@@ -290,3 +295,49 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+class CurvesFile:
+    """Draws the epochs of a run; without matplotlib, or with ``train.curves=false``, it draws nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The picture.
+    wanted : bool
+    """
+
+    def __init__(self, path: Path, wanted: bool) -> None:
+        self.path = path
+        self.note = self._promise() if wanted else ""
+        self._draws = wanted and figures.is_available()
+        self._next = 0.0
+        self._drawn = 0
+
+    def _promise(self) -> str:
+        if figures.is_available():
+            return f"curves of this run: {self.path}, kept up to date"
+        return (
+            f"no {self.path.name} is drawn, because matplotlib is not installed ({figures.INSTALL}); speechctc plot"
+            f" {self.path.parent} draws it later"
+        )
+
+    def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
+        """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.
+
+        A picture must not end a training: if it cannot be drawn, it is not.
+        """
+        if not self._draws or len(epochs) < FEWEST or len(epochs) == self._drawn:
+            return
+        began = time.monotonic()
+        if began < self._next and not last:
+            return
+        try:
+            from speechctc.pages.figures import draw_curves
+
+            files.write_bytes(self.path, draw_curves({str(self.path.parent): epochs}))
+        except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to
+            self._draws = False
+            return
+        self._drawn, now = len(epochs), time.monotonic()
+        self._next = now + (now - began) / SHARE

@@ -1,26 +1,30 @@
-"""One optimiser step; splits the batch when memory runs out."""
+"""One optimiser step; splits the batch when memory runs out.
+
+Consistency regularisation for CTC: two masked views of an utterance should give the same posteriors. Z. Yao et al.,
+"CR-CTC: Consistency regularization on CTC for improved speech recognition", ICLR 2025, eq. 3.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from speechctc.config.schema import Config
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
-from speechctc.features.filterbank import net_input
+from speechctc.features.filterbank import frame_mask, net_input
 from speechctc.model.net import MaxoutNet
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
-from speechctc.training.consistency import consistency
 from speechctc.training.distributed import Ranks
-from speechctc.training.gradient_norms import GradientNorms
 from speechctc.training.optimise import (
     Stage,
     WeightEMA,
@@ -208,3 +212,77 @@ class Learner:
             )
         self._refused = min(self._refused, batch.padded_frames / parts)
         return parts * 2
+
+
+def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
+    """Return the symmetric divergence between the posteriors of two views.
+
+    Each view is the target of the other; no gradient flows through a target.
+
+    Parameters
+    ----------
+    logits, others : Tensor, shape = (n_batch, max_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+
+    Returns
+    -------
+    Tensor, shape = ()
+        Half the sum of both Kullback-Leibler divergences, over all frames of all utterances, nats.
+    """
+    inside = frame_mask(frames, logits.shape[1])[:, :, None]
+    first, second = (torch.where(inside, each, 0.0).log_softmax(2) for each in (logits, others))
+
+    def divergence(log_probs: Tensor, target: Tensor) -> Tensor:
+        return functional.kl_div(log_probs, target.detach(), reduction="sum", log_target=True)
+
+    # Padded frames are uniform in both views and contribute 0.
+    return 0.5 * (divergence(first, second) + divergence(second, first))
+
+
+class GradientNorms:
+    """Mean and largest norm of the gradient, and the share of steps whose gradient was clipped.
+
+    Parameters
+    ----------
+    device : torch.device
+    limit : float
+        Largest norm that is not clipped; 0: none is.
+
+    Attributes
+    ----------
+    totals : Tensor, shape = (5,), float64
+        Sum of the finite norms, their number, the number of clipped ones, the number of steps, the largest norm.
+    """
+
+    def __init__(self, device: torch.device, limit: float) -> None:
+        self.limit = limit or math.inf
+        self.totals = torch.zeros(5, dtype=torch.float64, device=device)
+
+    def clip(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Measure the norm of the gradients, and clip them to the limit, if there is one."""
+        with_gradient = [parameter for parameter in parameters if parameter.grad is not None]
+        if self.limit < math.inf:
+            norm = torch.nn.utils.clip_grad_norm_(with_gradient, self.limit)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in with_gradient if p.grad is not None])
+        self._add(norm.detach().double())
+
+    def _add(self, norm: Tensor) -> None:
+        finite = norm.isfinite()  # it is not in steps that the scaler of float16 skips
+        value = torch.where(finite, norm, 0.0)
+        one = torch.ones_like(value)
+        self.totals[:4] += torch.stack([value, finite.double(), (value > self.limit).double(), one])
+        self.totals[4] = torch.maximum(self.totals[4], value)
+
+    def summary(self) -> dict[str, float]:
+        """Return the values for ``metrics.jsonl``. On a GPU this waits for the device."""
+        total, finite, clipped, steps, largest = self.totals.tolist()
+        return {
+            "gradient_norm": total / max(finite, 1),
+            "gradient_norm_max": largest,
+            "clipped_share": clipped / max(steps, 1),
+        }
+
+    def reset(self) -> None:
+        """Begin an epoch."""
+        self.totals.zero_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,22 +14,23 @@ from speechctc.config.schema import Config
 from speechctc.core.devices import is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.net import parameter_count, receptive_field
+from speechctc.training.batches import TrainingData
 from speechctc.training.chunks import Batch
-from speechctc.training.data import TrainingData
 from speechctc.training.dev_score import DevScore, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices
 from speechctc.training.initialise import first_net
-from speechctc.training.loss_watch import LossWatch
 from speechctc.training.memory_estimate import estimate
 from speechctc.training.optimise import Stage, stages
-from speechctc.training.report import LEGEND, bar_text, epoch_record, epoch_text, introduction
-from speechctc.training.run_record import run_record
-from speechctc.training.run_state import Progress, ResumeState
+from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.sentinel import Net, news
 from speechctc.training.train_step import Learner
+
+EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
 
 
 class Stopped(Exception):
@@ -296,3 +298,158 @@ class Trainer:
         if self.progress.step and self.progress.epoch < self.last_epoch:
             where = f"epoch {self.progress.epoch + 1} of {self.last_epoch}, batch {self.progress.batch + 1}"
             self.reporter.note(f"going on from {self.run.last}: {where}")
+
+
+class LossWatch:
+    """Collects each step's loss; checks it at once on a CPU, some steps later on a GPU.
+
+    Parameters
+    ----------
+    ids : list of str
+        Names of the utterances.
+    device : torch.device
+    """
+
+    def __init__(self, ids: list[str], device: torch.device) -> None:
+        self.ids = ids
+        self._every = EVERY if device.type == "cuda" else 1
+        self._new: list[tuple[str, Indices, Tensor]] = []
+        self._sent: list[tuple[str, Indices, Tensor]] = []
+        self._values: Tensor | None = None
+        self._arrived: torch.cuda.Event | None = None
+
+    def add(self, where: str, batch: Batch | None, loss: Tensor) -> float:
+        """Add a step's loss; return the sum of the losses checked by this call.
+
+        Raises
+        ------
+        InputError
+            If a loss is infinite or NaN; the message names the batch and `where`.
+        """
+        if batch is None:
+            return 0.0
+        self._new.append((where, batch.indices, loss))
+        if len(self._new) < self._every:
+            return 0.0
+        if self._every == 1:
+            return self.flush()
+        checked = self._look()
+        self._send()
+        return checked
+
+    def flush(self) -> float:
+        """Check the remaining losses and return their sum. On a GPU this waits for the device.
+
+        Raises
+        ------
+        InputError
+            As `add`.
+        """
+        checked = self._look()
+        self._send()
+        return checked + self._look()
+
+    def _send(self) -> None:
+        self._sent, self._new = self._new, []
+        if not self._sent:
+            return
+        values = torch.stack([loss for _, _, loss in self._sent])
+        self._values = values
+        if values.device.type == "cuda":
+            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._values.copy_(values, non_blocking=True)
+            self._arrived = torch.cuda.Event()
+            self._arrived.record()
+
+    def _look(self) -> float:
+        if not self._sent or self._values is None:
+            return 0.0
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        total = 0.0
+        for (where, indices, _), value in zip(self._sent, self._values.tolist(), strict=True):
+            if not math.isfinite(value):
+                raise self._not_finite(where, indices, value)
+            total += value
+        self._sent = []
+        return total
+
+    def _not_finite(self, where: str, indices: Indices, value: float) -> InputError:
+        names = [self.ids[int(index)] for index in indices]
+        named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        return InputError(
+            f"the loss became {value} at {where}, in the batch of {named}",
+            "lower train.lr, or look at these recordings; last/ in the run's folder holds the last good state",
+        )
+
+
+def introduction(learner: Learner, data: TrainingData) -> str:
+    """Return one line on the net, the data and the device; a second on languages, if there are several."""
+    config, together = learner.config, learner.ranks.world_size
+    field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
+    hours = data.train.frames * config.features.shift_ms / 3.6e6
+    languages = data.languages.describe(data.train.members, config.train.balance)
+    return (
+        f"{parameter_count(learner.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
+        f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
+        f" {learner.device}{f', {together} processes' if together > 1 else ''}, {learner.precision}"
+        + (f"\n{languages}" if languages else "")
+    )
+
+
+LEGEND = (
+    f"{PER_MEANS}; dev: utterances that are not trained on and that tell which epoch is the best (*);"
+    " blank: frames of dev for which the net names no phone"
+)
+
+
+def bar_text(progress: Progress, rate: float) -> str:
+    """Return the text beside the progress bar: loss, PER, learning rate, speed."""
+    loss = progress.loss / max(progress.phones, 1)
+    per = f"  dev PER {progress.best_per:.1f} %" if math.isfinite(progress.best_per) else ""
+    return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
+
+
+def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learner) -> dict[str, Any]:
+    """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
+    mean = loss / max(progress.phones, 1)
+    return {
+        "epoch": progress.epoch + 1,
+        "step": progress.step,
+        "loss": mean,
+        "dev_loss": dev.loss,
+        "dev_gap": dev.loss - mean,
+        "dev_per": dev.counts.per,
+        "blank_share": dev.blank_share,
+        "entropy": dev.entropy,
+        "dead_phones": len(dev.dead_phones),
+        "dead_phone_names": " ".join(dev.dead_phones),
+        **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
+        **({"dev_per_of": dev.languages} if dev.languages else {}),
+        **learner.norms.summary(),
+        "lr": progress.rate or learner.optimizer.param_groups[0]["lr"],
+        "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
+        "seconds": progress.seconds,
+        "waited": progress.waited,
+        "minutes": progress.elapsed / 60,
+    }
+
+
+def _languages_text(record: dict[str, Any]) -> str:
+    """Return the mean PER of the languages of dev, and the best and the worst; ``""`` where there is one."""
+    rates = sorted((per, name or "no language") for name, per in record.get("dev_per_of", {}).items())
+    if not rates:
+        return ""
+    shown = [f"{name} {per:.1f}" for per, name in rates]
+    ends = shown if len(shown) <= 6 else [*shown[:3], "...", *shown[-3:]]
+    mean = sum(per for per, _ in rates) / len(rates)
+    return f"\n  dev PER of {len(rates)} languages: mean {mean:.1f} %: {', '.join(ends)}"
+
+
+def epoch_text(record: dict[str, Any], last: int, better: bool) -> str:
+    """Return an epoch's line for the terminal, with a second one if dev has several languages."""
+    return (
+        f"epoch {record['epoch']:>3} of {last}  loss {record['loss']:.3f}  dev loss {record['dev_loss']:.3f}"
+        f"  dev PER {record['dev_per']:.2f} %{' *' if better else '  '}  blank {100 * record['blank_share']:.0f} %"
+        f"  {record['seconds']:.1f} s  {record['frames_per_second']:,.0f} frames/s" + _languages_text(record)
+    )

@@ -50,10 +50,10 @@ from speechctc.studio.document import Document
 from speechctc.studio.edits import edit
 from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.phones import check_order
+from speechctc.training.chunks import Split
 from speechctc.training.distributed import Ranks
 from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run
-from speechctc.training.splits import Split
 from speechctc.training.trainer import Trainer
 from tests.fuzzing import seeds
 from tests.fuzzing.lines import check_line

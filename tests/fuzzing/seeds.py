@@ -33,8 +33,7 @@ from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks
-from speechctc.training.run_record import run_record
-from speechctc.training.run_state import ResumeState
+from speechctc.training.run_state import ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 from tests.audio.test_textgrids import BINARY, CHRONOLOGICAL, SHORT

@@ -12,7 +12,7 @@ from speechctc.core.errors import InputError
 from speechctc.pages import figures
 from speechctc.stages.plot import plot
 from speechctc.stages.train import train_net
-from speechctc.training.curves_file import CurvesFile
+from speechctc.training.runs import CurvesFile
 from tests.train_helpers import Recorder
 from tests.training.test_sentinel import record
 

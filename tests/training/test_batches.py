@@ -18,9 +18,8 @@ from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training import batches as training_batches
 from speechctc.training.batches import Loader
-from speechctc.training.chunks import Batch, Slot
+from speechctc.training.chunks import Batch, Slot, Split
 from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
-from speechctc.training.splits import Split
 
 CONFIG = FeatureConfig(mels=4)
 RNG = np.random.default_rng(3)

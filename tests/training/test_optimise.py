@@ -5,9 +5,17 @@ import torch
 from torch import Tensor, nn
 
 from speechctc.config.schema import FinetuneConfig, TrainConfig
-from speechctc.training import optimizers
-from speechctc.training.optimise import build_optimizer, optimizer_tensors, restore_optimizer, set_rate, stages
-from speechctc.training.optimizers import SGD, AdamW, Optimizer
+from speechctc.training import optimise
+from speechctc.training.optimise import (
+    SGD,
+    AdamW,
+    Optimizer,
+    build_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+    stages,
+)
 
 
 def test_the_rate_rises_and_falls() -> None:
@@ -164,14 +172,14 @@ def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch:
     """Also of axes of length 1, where a convolution may leave any: on a GPU the fused functions refuse the rest."""
     net, stage = Narrow(), stages(TrainConfig(optimizer=name, lr=0.1))[0]
     seen: list[list[tuple[int, ...]]] = []
-    function = getattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name])
+    function = getattr(optimise, {"adam": "adamw", "sgd": "sgd"}[name])
 
     def looking(weights: list[Tensor], *lists: list[Tensor | None], **options: object) -> None:
         for several in zip(weights, *(each for each in lists if len(each) == len(weights)), strict=True):
             seen.append([each.stride() for each in several if each is not None and each.dim()])
         function(weights, *lists, **options)
 
-    monkeypatch.setattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name], looking)
+    monkeypatch.setattr(optimise, {"adam": "adamw", "sgd": "sgd"}[name], looking)
     first = build_optimizer(net, stage)
     second = build_optimizer(net, stage)
     for k, optimizer in enumerate((first, second)):

@@ -14,8 +14,8 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
-from speechctc.training.gradient_norms import GradientNorms
 from speechctc.training.sentinel import Net, judge, news
+from speechctc.training.train_step import GradientNorms
 from tests.tones import RATE, write_config
 from tests.train_helpers import Recorder
 

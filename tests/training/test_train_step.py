@@ -15,8 +15,7 @@ from speechctc.core.errors import InputError
 from speechctc.ctc import autograd
 from speechctc.training import train_step
 from speechctc.training.chunks import Batch
-from speechctc.training.consistency import consistency
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import Learner, consistency
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import Recorder, trainer_of
 
