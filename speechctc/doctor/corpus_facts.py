@@ -10,8 +10,7 @@ import numpy as np
 
 from speechctc.core.errors import counted, some
 from speechctc.corpora.corpus import Corpus
-from speechctc.doctor.listening import Heard, Place
-from speechctc.doctor.sound_checks import Sounds
+from speechctc.doctor.sound_checks import Heard, Place, Sounds
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
 WIDTH = 40  # signs of its longest bar

@@ -13,8 +13,7 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.doctor.finding import Finding
-from speechctc.doctor.listening import Heard, Place
-from speechctc.doctor.sound_checks import SILENT_DB, Sounds
+from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.filterbank import frame_count
 from speechctc.model.net import output_frames
 from speechctc.phones.inventory import FOUND

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import doubtful_labels
 from speechctc.doctor.finding import Finding
-from speechctc.doctor.listening import Heard, Place
-from speechctc.doctor.sound_checks import Sounds
+from speechctc.doctor.sound_checks import Heard, Place, Sounds
 
 Member = tuple[str, Utterance]
 """A split, and an utterance of it."""

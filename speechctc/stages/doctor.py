@@ -15,9 +15,8 @@ from speechctc.doctor.corpus_facts import corpus_facts
 from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
 from speechctc.doctor.finding import Diagnosis, Finding
 from speechctc.doctor.label_checks import check_labels
-from speechctc.doctor.listening import Heard, Place, listen_to_all
 from speechctc.doctor.machine import check_machine, cores
-from speechctc.doctor.sound_checks import Sounds, check_sounds
+from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to_all
 from speechctc.doctor.split_checks import check_splits
 from speechctc.features.filterbank import frame_count
 
