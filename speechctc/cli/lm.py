@@ -126,8 +126,8 @@ def train(
     if config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
     from speechctc.core.progress import Reporter
+    from speechctc.stages.lm_lstm import check_free, train_ngram
     from speechctc.stages.lm_texts import Sources, phone_text
-    from speechctc.stages.lm_train import check_free, train_ngram
 
     if kind is Kind.ngram:
         check_free(out)
@@ -159,8 +159,7 @@ def perplexity(
     from speechctc.core import written
     from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.lm.perplexity import table
-    from speechctc.stages.lm_perplexity import score_texts
+    from speechctc.stages.lm_perplexity import score_texts, table
     from speechctc.stages.lm_texts import phone_text, split_texts
 
     if config is None and not text:
@@ -237,7 +236,7 @@ def tune(
     from speechctc.lm.tuned import FILE
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
-    from speechctc.stages.own_model import make_own, own_folder
+    from speechctc.stages.used_model import make_own, own_folder
 
     reporter, folder = Reporter(), find_model(model)
     own = folder if out else own_folder(folder)

@@ -146,9 +146,9 @@ def align_command(
     if all failed.
     """
     from speechctc.core.progress import Reporter
+    from speechctc.corpora.transcripts import find_tasks
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
-    from speechctc.stages.align_tasks import find_tasks
 
     if words is not None and (phones is not None or transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")

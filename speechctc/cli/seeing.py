@@ -131,7 +131,7 @@ def check_labels_command(
     written.write_text(out, checked.to_tsv(), overwrite)
     show(f"wrote {out}")
     if page:
-        from speechctc.stages.suspects_page import suspects_page
+        from speechctc.stages.check_labels import suspects_page
 
         html = suspects_page(checked, recogniser, recogniser.about, examples, Reporter())
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -207,7 +207,7 @@ def draw_wins(wins: Mapping[str, Array]) -> bytes:
 
 
 def draw_functions(units: Sequence[Any], name: str) -> bytes:
-    """Draw units of `speechctc.inference.inside` as functions, with the inputs that occurred as a grey histogram."""
+    """Draw units of `speechctc.stages.inspect` as functions, with the inputs that occurred as a grey histogram."""
     shapes = ("rectifier", "leaky rectifier", "valley")
     by_shape = [[unit for unit in units if unit.shape == shape] for shape in shapes]
     chosen = [unit for part in by_shape for unit in part[: MOST_UNITS // 3]]

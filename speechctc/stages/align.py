@@ -13,7 +13,7 @@ from speechctc.alignment.transcript import Items, Unit, parse_phones, parse_word
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
-from speechctc.corpora.transcripts import Labels, Transcript
+from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, check_out
@@ -23,7 +23,6 @@ from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibr
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
-from speechctc.stages.align_tasks import Task
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
 EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation

@@ -15,9 +15,8 @@ from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import find_checkpoint
-from speechctc.stages.own_model import make_own, own_folder
-from speechctc.stages.split_scoring import score_split
-from speechctc.stages.utterance_sound import sound_of
+from speechctc.stages.split_scoring import score_split, sound_of
+from speechctc.stages.used_model import make_own, own_folder
 
 FEWEST = 50  # phones, to estimate two numbers from
 

@@ -1,4 +1,10 @@
-"""Rank the utterances of a corpus by how far their labels' score lies under that of what a model hears instead."""
+"""Rank the utterances of a corpus by how far their labels' score lies under that of what a model hears instead.
+
+How far the labels of an utterance score under what the model heard instead, and where. Both scores are the log
+probabilities of CTC, summed over all paths (Graves et al. 2006, eq. 3), so that neither depends on an alignment. Where
+the labels and what was heard differ, the labels are replaced by what was heard, one place at a time: the gain is by how
+much the log probability rises.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +15,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
 
+from speechctc.audio import sound_file
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
+from speechctc.ctc import ctc_loss
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
-from speechctc.inference.suspects import Doubt, Place, doubt
+from speechctc.pages import timeline
+from speechctc.pages.page import render_page
+from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
+from speechctc.stages.report import studio_command
+
+Classes = Sequence[int]
 
 COLUMNS = (
     *("rank", "id", "split", "speaker", "audio", "channel", "score", "per_phone", "start", "end"),
@@ -28,6 +45,101 @@ COLUMNS = (
 )
 SHOWN = 6  # phones of a place, in the lines for people
 AROUND = 0.15  # s; shown before and after a place where something is missing
+
+RATE = 16000  # Hz, of the sound on the page
+CLEAR = 3.0  # nats; the model says clearly that a place is not as labelled
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place where the labels and what was heard differ.
+
+    Attributes
+    ----------
+    start, end : int
+        The labels ``[start, end)``; empty where something was heard between labels.
+    heard_start, heard_end : int
+        What was heard there.
+    gain : float
+        By how much the log probability of the labels rises if they are replaced here by what was heard, nats.
+    """
+
+    start: int
+    end: int
+    heard_start: int
+    heard_end: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How doubtful the labels of an utterance are.
+
+    Attributes
+    ----------
+    labels, heard : float
+        Log probabilities of the labels, and of what was heard, nats; -inf where the labels do not fit into the frames.
+    phones : int
+        The larger number of phones of both.
+    places : tuple of Place
+        The places where they differ, the greatest gain first.
+    """
+
+    labels: float
+    heard: float
+    phones: int
+    places: tuple[Place, ...]
+
+    @property
+    def per_phone(self) -> float:
+        """Return by how much what was heard is more probable, nats per phone; inf for labels that do not fit."""
+        return (self.heard - self.labels) / max(self.phones, 1)
+
+
+def doubt(logits: NDArray[np.float32], labels: Classes, heard: Classes) -> Doubt:
+    """Compare labels with what was heard.
+
+    Parameters
+    ----------
+    logits : ndarray, shape = (n_frames, classes)
+        At least one frame.
+    labels, heard : sequence of int
+        Classes of the phones; what was heard fits into the frames.
+    """
+    regions = _differences(labels, heard)
+    versions = [list(labels), list(heard)]
+    versions += [[*labels[:a], *heard[c:d], *labels[b:]] for a, b, c, d in regions]
+    scores = _log_probabilities(logits, versions)
+    places = [
+        Place(*region, gain=score - scores[0] if np.isfinite(scores[0]) else float(score > scores[0]))
+        for region, score in zip(regions, scores[2:], strict=True)
+    ]
+    ranked = sorted(places, key=lambda place: -place.gain)
+    return Doubt(scores[0], scores[1], max(len(labels), len(heard)), tuple(ranked))
+
+
+def _differences(labels: Classes, heard: Classes) -> list[tuple[int, int, int, int]]:
+    """Return the places that differ in an alignment with the fewest edits; neighbouring edits are one place."""
+    regions: list[tuple[int, int, int, int]] = []
+    for edit in Levenshtein.opcodes(list(labels), list(heard)):
+        if edit.tag == "equal":
+            continue
+        if regions and regions[-1][1] == edit.src_start and regions[-1][3] == edit.dest_start:
+            start, _, heard_start, _ = regions.pop()
+            regions.append((start, edit.src_end, heard_start, edit.dest_end))
+        else:
+            regions.append((edit.src_start, edit.src_end, edit.dest_start, edit.dest_end))
+    return regions
+
+
+def _log_probabilities(logits: NDArray[np.float32], versions: Sequence[Classes]) -> list[float]:
+    """Return the log probability of each sequence of classes; -inf where it does not fit."""
+    counts = torch.tensor([len(version) for version in versions])
+    labels = torch.tensor([label for version in versions for label in version], dtype=torch.int64)
+    fits = frames_needed(labels, counts) <= len(logits)
+    frames = torch.from_numpy(logits)[:, None].expand(-1, len(versions), -1)
+    losses = ctc_loss(frames, labels, [len(logits)] * len(versions), counts, reduction="none")
+    return torch.where(fits, -losses.double(), -torch.inf).tolist()
 
 
 @dataclass(frozen=True)
@@ -169,3 +281,56 @@ def _suspect(recogniser: Recogniser, split: str, utterance: Utterance) -> Suspec
     logits, heard, seconds = listen(recogniser, utterance)
     classes = recogniser.inventory.encode(segment.phone for segment in heard)
     return Suspect(utterance, split, doubt(logits, labels, classes), heard, seconds)
+
+
+def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: int, reporter: Reporter) -> str:
+    """Return a page with the `most` doubtful utterances, as HTML; `model` describes the model in a line."""
+    shown = []
+    chosen = [suspect for suspect in checked.suspects if suspect.doubt.places][:most]
+    with reporter.progress("writing the page", len(chosen)) as advance:
+        for number, suspect in enumerate(chosen):
+            shown.append((suspect, _timeline(f"s{number}", suspect, recogniser)))
+            advance(1)
+    values = {"suspects": shown, "model": model, "checked": len(checked.suspects), "clear": CLEAR, "infinity": math.inf}
+    values["studio_command"] = studio_command
+    return render_page("suspects.html", "Doubtful labels", values, [timeline.STYLE], [timeline.SCRIPT])
+
+
+def _timeline(id: str, suspect: Suspect, recogniser: Recogniser) -> Timeline:
+    one = suspect.utterance
+    samples, _ = sound_file.read(one.audio, RATE, one.channel)
+    labels = _label_cells(suspect, recogniser)
+    tiers = [Tier("labels", labels)] if labels else []
+    return make_timeline(id, one.id, samples, RATE, [*tiers, Tier("heard", _heard_cells(suspect))])
+
+
+def _label_cells(suspect: Suspect, recogniser: Recogniser) -> tuple[Cell, ...]:
+    """Return the labels in time: by the corpus, else by alignment; none if they cannot be aligned."""
+    one = suspect.utterance
+    times = one.times
+    if times is None:
+        try:
+            found = recogniser.align(one.audio, one.phones, channel=one.channel)
+        except InputError:
+            return ()
+        times = tuple((segment.start, segment.end) for segment in found.segments)
+    if len(times) != len(one.phones):
+        return ()
+    doubts = {k: place for place in suspect.doubt.places for k in range(place.start, place.end)}
+    return tuple(
+        _cell(start, end, phone, doubts.get(k))
+        for k, (phone, (start, end)) in enumerate(zip(one.phones, times, strict=True))
+    )
+
+
+def _heard_cells(suspect: Suspect) -> tuple[Cell, ...]:
+    doubts = {k: place for place in suspect.doubt.places for k in range(place.heard_start, place.heard_end)}
+    return tuple(_cell(each.start, each.end, each.phone, doubts.get(k)) for k, each in enumerate(suspect.heard))
+
+
+def _cell(start: float, end: float, phone: str, place: Place | None) -> Cell:
+    about = f"{phone}, {start:.2f} to {end:.2f} s"
+    if place is None:
+        return Cell(start, end, phone, "plain", about)
+    about += f"; labels and what was heard differ here, by {place.gain:.1f} nats"
+    return Cell(start, end, phone, "substituted" if place.gain >= CLEAR else "doubtful", about)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.stream import Blocks
+from speechctc.core import workers
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.inference.batch_decode import decode_files
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.output import OutputOptions, check_out
@@ -22,7 +27,6 @@ from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES
 from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import STDIN, ResultWriter, left_to_do, say_if_uncalibrated, write_results
-from speechctc.stages.decode_cluster import decoded_on
 
 LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
 
@@ -143,3 +147,62 @@ def _while_read(
 def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
     phones = tuple(segments)  # first: the length is known at the end
     return Recognition(str(STDIN.path), blocks.seconds, phones)
+
+
+@contextmanager
+def decoded_on(
+    address: str,
+    recogniser: Recogniser,
+    paths: Sequence[Path],
+    alternatives: int = 0,
+    channel: int | None = None,
+) -> Iterator[Iterator[Recognition | InputError]]:
+    """Offer the result of each recording, in order, or the error of one that cannot be decoded.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler: ``tcp://host:8786``.
+    recogniser : Recogniser
+        On the CPU; each worker gets a copy.
+    paths : sequence of Path
+        Relative ones from the working folder, which has the same path on each worker.
+    alternatives, channel
+        As for `Recogniser.decode`.
+
+    Raises
+    ------
+    InputError
+        As `on_cluster`; or a recording is not on a worker.
+    """
+    work = _OnSharedFiles(Path.cwd(), alternatives, channel)
+    try:
+        with on_cluster(address, work, paths, versions, shared=recogniser) as results:
+            yield results
+    except WorkerEnded:
+        raise InputError(
+            "a worker was ended from outside", "run it again with --skip-existing, when the cluster is up"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _OnSharedFiles:
+    """Decoding on another machine, which has the recordings under the same path; relative ones from `folder`."""
+
+    folder: Path
+    alternatives: int
+    channel: int | None
+
+    def __call__(self, recogniser: Recogniser, given: Path) -> Recognition | InputError:
+        torch.set_num_threads(1)
+        path = shared_recording(self.folder, given, "recordings")
+        try:
+            result = recogniser.decode(path, alternatives=self.alternatives, channel=self.channel)
+        except InputError as error:
+            return InputError(error.what.replace(str(path), str(given)), error.fix)
+        return replace(result, file=str(given))
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their results to be."""
+    return {**workers.versions(), "numba": version("numba")}

@@ -1,7 +1,13 @@
-"""Features of many utterances: made here, in worker processes, or by the workers of a Dask cluster."""
+"""Features of many utterances: made here, in worker processes, or by the workers of a Dask cluster.
+
+Plan the shards of a corpus: which utterances go into each, and the recipe it is made from. A split is cut by the
+lengths in the files' headers, so that the same corpus always gives the same shards.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +23,97 @@ from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
-from speechctc.features.filterbank import Moments, static_features
-from speechctc.stages.shard_plan import Job
+from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.features.filterbank import Moments, frame_count, static_features
+from speechctc.features.shards import Recipe, shard_path
+from speechctc.phones.inventory import Inventory
 
 FEW = 64  # utterances; fewer than this take less time than the start of a worker process
 AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 Result = tuple[NDArray[np.float32], Moments, float] | str
+
+
+@dataclass(frozen=True)
+class Job:
+    """An utterance to extract.
+
+    Attributes
+    ----------
+    utterance : Utterance
+    labels : tuple of int
+        Its phones as numbers.
+    frames : int
+        Its number of frames, by the header of its file.
+    problem : str or None
+        Why it cannot be extracted.
+    """
+
+    utterance: Utterance
+    labels: tuple[int, ...]
+    frames: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """A shard to write: its file, its utterances, and its recipe."""
+
+    path: Path
+    jobs: tuple[Job, ...]
+    recipe: Recipe
+
+
+def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[ShardPlan]:
+    """Cut a split into shards of at most ``data.shard_mib``, at least one."""
+    jobs = [_job(utterance, phones, config.features) for utterance in corpus.splits[split]]
+    width = 2 if config.data.dtype == "float16" else 4
+    limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
+    groups: list[list[Job]] = [[]]
+    frames = 0
+    for job in jobs:
+        if groups[-1] and frames + job.frames > limit:
+            groups.append([])
+            frames = 0
+        groups[-1].append(job)
+        frames += job.frames
+    folder, total = config.data.dir / split, len(groups)
+    return [
+        ShardPlan(shard_path(folder, number, total), tuple(group), _recipe(group, phones, config))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
+    try:
+        labels = tuple(phones.encode(utterance.phones))
+        samples, rate, _ = sound_file.info(utterance.audio)
+    except InputError as error:
+        return Job(utterance, (), 0, error.what)
+    if utterance.stretch is not None:
+        start, end = utterance.stretch
+        samples = max(min(round(end * rate), samples) - round(start * rate), 0)
+    return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
+
+
+def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config) -> Recipe:
+    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, source_digest(jobs, config))
+
+
+def source_digest(jobs: Sequence[Job], config: Config) -> str:
+    """Hash what a shard is made from, so that a changed recording or label is noticed."""
+    digest = hashlib.sha256(
+        f"{config.data.dtype} 0".encode()
+    )  # as in all shards: without the 0, they would be made again
+    for job in jobs:
+        try:
+            status = job.utterance.audio.stat()
+            stamp = [status.st_size, status.st_mtime_ns]
+        except OSError:
+            stamp = []
+        channel = [] if job.utterance.channel is None else [job.utterance.channel]
+        stretch = job.utterance.stretch or ()
+        digest.update(json.dumps([job.utterance.id, *job.utterance.phones, stamp, *channel, *stretch]).encode())
+    return digest.hexdigest()
 
 
 def extract_one(job: Job, config: FeatureConfig) -> Result:

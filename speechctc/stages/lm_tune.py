@@ -20,7 +20,6 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.batch_decode import map_in_threads
-from speechctc.inference.nbest import log_posteriors
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.tuned import (
     SHARES,
@@ -40,7 +39,8 @@ from speechctc.lm.tuned import (
 )
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding
-from speechctc.stages.utterance_sound import sound_of
+from speechctc.stages.nbest import log_posteriors
+from speechctc.stages.split_scoring import sound_of
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,33 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
+from pathlib import Path
 from typing import NamedTuple
+
+import torch
 
 from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
-from speechctc.doctor.before_training import check_before_training, in_a_line
+from speechctc.doctor.finding import Finding
+from speechctc.doctor.label_checks import check_counts
+from speechctc.doctor.machine import check_disk, check_threads
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
+from speechctc.training.batches import TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
 __all__ = ["Stopped", "Trained", "train", "train_net"]
+
+NAMED = 4  # places in a line
 
 
 class Trained(NamedTuple):
@@ -113,3 +122,24 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
         raise InputError(
             f"out of memory ({str(error).splitlines()[0]})", "lower data.chunk_mib and train.batch_frames"
         ) from None
+
+
+def check_before_training(data: TrainingData, run: Path, on_cpu: bool) -> list[Finding]:
+    """Check what can be checked at once."""
+    counts = {split: _counts(data, split) for split in ("train", "dev")}
+    return [*check_counts(counts), *check_disk((run,)), *(check_threads() if on_cpu else [])]
+
+
+def _counts(data: TrainingData, split: str) -> Counter[str]:
+    """Count the phones of a split."""
+    total = torch.zeros(1 + len(data.inventory.phones), dtype=torch.int64)
+    for shard in data.shards[split]:
+        total += torch.bincount(shard.labels, minlength=len(total))
+        shard.release()
+    named = zip(data.inventory.phones, total[1:].tolist(), strict=True)
+    return Counter({phone: count for phone, count in named if count})
+
+
+def in_a_line(finding: Finding) -> str:
+    """Return a finding in a line: what and where."""
+    return finding.what + (f" ({some(finding.where, NAMED)})" if finding.where else "")

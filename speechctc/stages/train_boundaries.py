@@ -26,8 +26,8 @@ from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
-from speechctc.stages.own_model import make_own, own_folder
-from speechctc.stages.utterance_sound import sound_of
+from speechctc.stages.split_scoring import sound_of
+from speechctc.stages.used_model import make_own, own_folder
 
 MOST_MEASURED = 100  # utterances of dev to align
 

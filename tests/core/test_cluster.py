@@ -22,11 +22,9 @@ from speechctc.core.workers import WorkFailed, on_cluster
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.output import OutputOptions
 from speechctc.stages import extract_work
-from speechctc.stages.decode import decode
-from speechctc.stages.decode_cluster import decoded_on
+from speechctc.stages.decode import decode, decoded_on
 from speechctc.stages.extract import extract
-from speechctc.stages.extract_work import extracted
-from speechctc.stages.shard_plan import Job
+from speechctc.stages.extract_work import Job, extracted
 from tests.tones import write_config
 from tests.train_helpers import Recorder
 

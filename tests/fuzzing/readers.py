@@ -45,6 +45,7 @@ from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.texts import read_text
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
+from speechctc.stages.sweep import is_finished
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.edits import edit
@@ -52,7 +53,6 @@ from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.phones import check_order
 from speechctc.training.chunks import Split
 from speechctc.training.distributed import Ranks
-from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 from tests.fuzzing import seeds

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from speechctc.cli import app
-from speechctc.inference.inside import layers_of, look_inside, net_input_of, saliency
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.maxout import PieceWins
+from speechctc.stages.inspect import layers_of, look_inside, net_input_of, saliency
 from tests.tiny_model import sing, write_song
 
 SAMPLES = sing(["low", "top", "mid"], np.random.default_rng(0))[0]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.inference.nbest import log_posteriors, nbest
 from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.nbest import log_posteriors, nbest
 from tests.tiny_model import sing, write_song
 from tests.tones import HERTZ, RATE
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from speechctc.lm.model import NgramModel, sample
-from speechctc.lm.perplexity import perplexity, table
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
+from speechctc.stages.lm_perplexity import perplexity, table
 
 ABC = Inventory("found", ("a", "b", "c"))
 

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from speechctc.cli import app
-from speechctc.inference.suspects import doubt
+from speechctc.stages.check_labels import doubt
 from tests.tiny_model import write_song
 
 SONG = ["low", "top", "mid", "high", "low"]

@@ -13,7 +13,7 @@ from speechctc.core.errors import InputError
 from speechctc.decoding.search import GreedySearch, best_labels
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
-from speechctc.stages import export_onnx
+from speechctc.stages import export as export_onnx
 from speechctc.stages.export import export
 
 

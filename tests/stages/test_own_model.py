@@ -12,7 +12,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.stages import calibrate as calibration
-from speechctc.stages.own_model import make_own, own_folder
+from speechctc.stages.used_model import make_own, own_folder
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song

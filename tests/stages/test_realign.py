@@ -10,9 +10,8 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.variants import choose_variants
 from speechctc.stages.extract import extract
-from speechctc.stages.realign import realign
+from speechctc.stages.realign import choose_variants, realign
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
 

@@ -18,11 +18,11 @@ import pytest
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import edit_counts
 from speechctc.pages.charts import matrix, reliability_bins
-from speechctc.stages import report_examples, report_tables
+from speechctc.stages import report
+from speechctc.stages import report as report_tables
 from speechctc.stages.evaluate import evaluation_of, score
-from speechctc.stages.report import write_report
+from speechctc.stages.report import studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
-from speechctc.stages.studio_command import studio_command
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
@@ -99,14 +99,14 @@ def test_the_matrix_has_every_phone_once(scored: ScoredSplit) -> None:
 
 
 def test_examples_are_the_worst_the_best_and_those_between(scored: ScoredSplit) -> None:
-    chosen = report_examples.choose(scored, 3)
+    chosen = report.choose(scored, 3)
     numbers = [result.number for results in chosen.values() for result in results]
     assert len(set(numbers)) == len(numbers) == 9
     rates = {key: [result.counts.per for result in results] for key, results in chosen.items()}
     others = [result.counts.per for result in scored.results if result.number not in numbers]
     assert min(rates["worst"]) >= max([*others, *rates["typical"], *rates["best"]])
     assert max(rates["best"]) <= min([*others, *rates["typical"]])
-    assert all(len(results) == 8 for results in report_examples.choose(scored, 100).values())
+    assert all(len(results) == 8 for results in report.choose(scored, 100).values())
 
 
 def test_confidences_in_bins() -> None:
@@ -140,8 +140,8 @@ def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_t
 ) -> None:
     good = scored.results[0]
     gone = good._replace(utterance=good.utterance.__class__("gone", tmp_path / "gone.wav", good.utterance.phones))
-    example, error = report_examples.show([good, gone], model, scored.folding)
-    assert "gone.wav" in str(error) and isinstance(example, report_examples.Example)
+    example, error = report.show([good, gone], model, scored.folding)
+    assert "gone.wav" in str(error) and isinstance(example, report.Example)
     reference, recognised = example.timeline.strips[0].tiers
     assert [cell.label for cell in reference.cells] == list(good.utterance.phones)
     assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(reference.cells))

@@ -16,7 +16,7 @@ from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import Evaluation
-from speechctc.stages.scored_corpus import in_notation_of
+from speechctc.stages.split_scoring import in_notation_of
 from tests.corpora.timit_layout import write_corpus
 from tests.tiny_model import write_song
 

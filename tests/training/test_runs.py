@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import LATEST, latest_run
+from speechctc.stages.sweep import is_finished
 from speechctc.stages.train import train_net
-from speechctc.training.finished import is_finished
 from speechctc.training.runs import Run, point_latest
 from tests.train_helpers import Recorder, Weights, run_once, trainer_of
 
