@@ -16,8 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
-from speechctc.studio.sound import Sound
-from speechctc.studio.tiles import loudest
+from speechctc.studio.sound import Sound, loudest
 
 OPEN = 8  # documents and sounds that stay in memory
 SOON = 0.4  # seconds after a change in which further ones join the same writing of the TextGrid

@@ -48,9 +48,8 @@ from speechctc.stages.start import start as run_start
 from speechctc.stages.sweep import is_finished
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
-from speechctc.studio.edits import edit
 from speechctc.studio.elan import read_parameters, read_spans
-from speechctc.studio.phones import check_order
+from speechctc.studio.phones import check_order, edit
 from speechctc.training.chunks import Split
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run

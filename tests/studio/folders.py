@@ -12,9 +12,9 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.studio.guard import Guard
 from speechctc.studio.microphone import Microphone
 from speechctc.studio.phones import Phone
+from speechctc.studio.serve import Guard
 from speechctc.studio.server import build_app
 from speechctc.studio.studio import Studio
 from speechctc.studio.worker import serve

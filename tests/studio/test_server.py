@@ -315,7 +315,7 @@ def test_a_problem_in_writing_is_never_silent(folder: Path, monkeypatch: pytest.
         raise RuntimeError("no such luck")
 
     with client_of(folder) as (client, studio):
-        monkeypatch.setattr("speechctc.studio.grids.long_text", broken)
+        monkeypatch.setattr("speechctc.studio.document.long_text", broken)
         assert post(client, "edit", "ann/a b.wav", revision=1, what="relabel", phone=0, label="z")[0] == 200
         studio.folder.settle()
         row = next(row for row in studio.folder.rows() if row["name"] == "ann/a b.wav")

@@ -13,11 +13,10 @@ from speechctc.core.errors import InputError
 from speechctc.core.files import write_json
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
-from speechctc.studio.corpus import ENOUGH, choose_held_out, pieces, write_corpus
 from speechctc.studio.document import Document
 from speechctc.studio.phones import Phone
 from speechctc.studio.round import NGRAM, STATE, Round
-from speechctc.studio.training import Training
+from speechctc.studio.training import ENOUGH, Training, choose_held_out, pieces, write_corpus
 from tests.studio.folders import SONG, write_labelled
 from tests.tiny_model import write_song
 
