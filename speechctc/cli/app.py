@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, plugins, recognition, scoring, seeing, studio, training
+from speechctc.cli import lm, models, recognition, scoring, seeing, studio, training
+from speechctc.cli import studio as plugins
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, advice_on
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from speechctc.cli.find_model import find_model
 from speechctc.cli.options import (
     DictionaryOption,
     JsonOption,
@@ -17,6 +16,7 @@ from speechctc.cli.options import (
     OverwriteOption,
     SettingsArgument,
     Split,
+    find_model,
 )
 from speechctc.cli.streams import show
 from speechctc.core.errors import InputError

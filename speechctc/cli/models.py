@@ -7,8 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.find_model import find_model
-from speechctc.cli.options import ConfigOption, ModelOption, SettingsArgument
+from speechctc.cli.options import ConfigOption, ModelOption, SettingsArgument, find_model
 from speechctc.cli.streams import show
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from speechctc.cli.find_model import load_recogniser
 from speechctc.cli.options import (
     AlternativesOption,
     BeamOption,
@@ -38,6 +37,7 @@ from speechctc.cli.options import (
     TierOption,
     TranscriptsOption,
     WordsOption,
+    load_recogniser,
 )
 from speechctc.core.errors import InputError
 

@@ -7,7 +7,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.find_model import find_model, load_recogniser
 from speechctc.cli.options import (
     BeamOption,
     Device,
@@ -20,6 +19,8 @@ from speechctc.cli.options import (
     SettingsArgument,
     Split,
     SymbolsOption,
+    find_model,
+    load_recogniser,
 )
 from speechctc.cli.streams import show
 

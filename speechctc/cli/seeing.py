@@ -112,7 +112,7 @@ def check_labels_command(
     A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
     more probable that is. Nothing in the corpus is changed.
     """
-    from speechctc.cli.find_model import load_recogniser
+    from speechctc.cli.options import load_recogniser
     from speechctc.config.load import load_config
     from speechctc.core import written
     from speechctc.core.progress import Reporter
@@ -164,7 +164,7 @@ def inspect_command(
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.
     """
-    from speechctc.cli.find_model import load_recogniser
+    from speechctc.cli.options import load_recogniser
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = load_recogniser(model, Device.cpu)

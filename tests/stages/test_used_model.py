@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from speechctc.cli.find_model import load_recogniser
-from speechctc.cli.options import Device
+from speechctc.cli.options import Device, load_recogniser
 from speechctc.stages.used_model import find_and_describe
 
 
