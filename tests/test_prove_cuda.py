@@ -19,7 +19,7 @@ import torch
 from speechctc.ctc import nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "scripts"
+SCRIPTS = ROOT / "benchmarks"
 BLOCKED = ("pydantic", "pydantic_core", "rapidfuzz", "soundfile")
 BLOCKER = f"""
 import sys

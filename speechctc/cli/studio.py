@@ -52,5 +52,5 @@ def plugins_command(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: a file, not a folder", "name a folder")
     install(folder, "english" if model is None else str(model.resolve()), overwrite)
-    show(f"{folder / ELAN}: copy it into the folder 'extensions' of ELAN; see docs/elan.md")
-    show(f"{folder / PRAAT}: copy it into the preferences folder of Praat; see docs/praat.md")
+    show(f"{folder / ELAN}: copy it into the folder 'extensions' of ELAN; see docs/guide/elan.md")
+    show(f"{folder / PRAAT}: copy it into the preferences folder of Praat; see docs/guide/praat.md")

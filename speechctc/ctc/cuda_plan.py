@@ -2,7 +2,7 @@
 
 Nothing here needs a GPU. `kernels/sweep.cu` says what the kernels do; what tells their variants apart are the macros.
 
-The choices in the CUDA kernels that only measurements can make. `scripts/bench_ctc --device cuda --tuning "..."`
+The choices in the CUDA kernels that only measurements can make. `benchmarks/bench_ctc --device cuda --tuning "..."`
 measures one, and SPEECHCTC_CUDA_TUNING sets one for a process, so that the tests can be run with it too.
 
 Where the buffers of the CUDA kernels lie: in a block's shared memory, or in a workspace from torch's allocator.

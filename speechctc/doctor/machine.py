@@ -21,7 +21,7 @@ ROUNDS = 7  # steps that are timed with each number of threads
 CLEARLY = 1.25  # times as long, before other threads are advised
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
-INSTALL = "install speechctc again, or run scripts/install; docs/training.md names the versions"
+INSTALL = "install speechctc again, or run scripts/install; docs/guide/training.md names the versions"
 
 
 def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:

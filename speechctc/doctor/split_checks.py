@@ -33,7 +33,14 @@ def _warned(corpus: Corpus) -> list[Finding]:
     phones = Counter(phone for part in corpus.splits.values() for each in part for phone in each.phones)
     known = doubtful_labels(phones)
     return [
-        Finding("reading", "warning", warning, (), "the corpus may not be read as you meant it", "see docs/training.md")
+        Finding(
+            "reading",
+            "warning",
+            warning,
+            (),
+            "the corpus may not be read as you meant it",
+            "see docs/guide/training.md",
+        )
         for warning in corpus.warnings
         if warning not in known and "left out" not in warning and not warning.startswith("recordings longer than")
     ]

@@ -1,6 +1,6 @@
 """Tells when a model is less sure of its phones than of the speech it learned: it may be another language.
 
-The two limits were chosen by ``scripts/bench_foreign`` (``benchmarks/foreign.csv``), in groups of 6 recordings.
+The two limits were chosen by ``benchmarks/bench_foreign`` (``benchmarks/foreign.csv``), in groups of 6 recordings.
 With the n-gram the mean confidence of the bundled model is at least 0.716 for all 24 groups of English, and at most
 0.711 for 37 other languages but Dutch (0.722); without, at least 0.773, and at most 0.769 but for Irish (0.775).
 """

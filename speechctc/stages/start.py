@@ -68,7 +68,7 @@ class Start:
             lines += ["There are no labels to train on. The bundled model can write labels to correct in Praat:", ""]
         lines += [f"    {command}" for command in self.commands]
         if self.of_words:
-            lines += ["", "or a pronunciation dictionary: corpus.dictionary=FILE. docs/languages.md says more."]
+            lines += ["", "or a pronunciation dictionary: corpus.dictionary=FILE. docs/guide/languages.md says more."]
         elif not self.config:
             lines += [
                 "",

@@ -108,7 +108,8 @@ def _blanks(epochs: Sequence[Record], net: Net) -> Alarm | None:
             )
     return Alarm(
         "blanks",
-        "blank nearly everywhere: expected in the first epochs, and it ends when the loss falls on (docs/blank.md)",
+        "blank nearly everywhere: expected in the first epochs, and it ends when the loss falls on"
+        " (docs/explain/blank.md)",
         expected=True,
     )
 
@@ -203,8 +204,8 @@ def _dead_pieces(epochs: Sequence[Record], net: Net) -> Alarm | None:
         return None
     return Alarm(
         "dead-pieces",
-        f"{_percent(share)} of the maxout pieces never win: those units are linear (docs/maxout.md). Usually train.lr"
-        " is too high or model.init does not fit; try a third of train.lr, model.init=he, or model.pieces=2",
+        f"{_percent(share)} of the maxout pieces never win: those units are linear (docs/explain/maxout.md). Usually"
+        " train.lr is too high or model.init does not fit; try a third of train.lr, model.init=he, or model.pieces=2",
     )
 
 

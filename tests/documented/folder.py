@@ -76,7 +76,7 @@ Hoffwn i baned o de os gwelwch yn dda""".splitlines()
 
 
 def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
-    """Write a text, tables of words, and the config that docs/languages.md shows."""
+    """Write a text, tables of words, and the config that docs/guide/languages.md shows."""
     more = [f"{a} a {b}" for a in WELSH for b in WELSH[:4] if a != b]
     (folder / "sentences.txt").write_text("\n".join(WELSH + more), encoding="utf-8")
     (folder / "phones.txt").write_text("p t k b d g m n s a e i o u ʈ aɪ\n", encoding="utf-8")
@@ -86,7 +86,9 @@ def write_welsh(folder: Path, train: list[Path], test: list[Path]) -> None:
             audio, words = recording.relative_to(folder), WELSH[number % len(WELSH)]
             rows.append(f"{name}{number}\t{recording.parent.name}\t{audio}\t{words}")
         (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    shown = re.search(r"```text\n(base: finetune\n.*?)```", (ROOT / "docs" / "languages.md").read_text("utf-8"), re.S)
+    shown = re.search(
+        r"```text\n(base: finetune\n.*?)```", (ROOT / "docs" / "guide" / "languages.md").read_text("utf-8"), re.S
+    )
     assert shown is not None
     (folder / "welsh.yaml").write_text(shown[1], encoding="utf-8")
 

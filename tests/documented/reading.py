@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-SHELL = ("speechctc", "pip", "mv", "cp", "mkdir", "arecord", "torchrun", "srun", "python")  # and scripts/
-COMMAND = re.compile(rf"(?:{'|'.join(SHELL)}|scripts/\w+)(?: |$)")
+SHELL = ("speechctc", "pip", "mv", "cp", "mkdir", "arecord", "torchrun", "srun", "python")  # and scripts/, benchmarks/
+COMMAND = re.compile(rf"(?:{'|'.join(SHELL)}|(?:scripts|benchmarks)/\w+)(?: |$)")
 
 
 class Block(NamedTuple):
@@ -22,7 +22,7 @@ class Block(NamedTuple):
 def documents() -> list[str]:
     """Return the documents whose commands are run, by their paths from the root."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md"]
-    found += [*(ROOT / "docs").glob("*.md"), *(ROOT / "configs").glob("*.yaml")]
+    found += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "configs").glob("*.yaml")]
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
@@ -62,5 +62,5 @@ def _commands(lines: list[str]) -> Iterator[str]:
 def named(document: str) -> Iterator[str]:
     """Yield the commands and scripts that sentences and tables name between backticks."""
     text = (ROOT / document).read_text(encoding="utf-8")
-    for span in re.findall(r"`((?:speechctc|scripts/\w+)(?: [^`]*)?)`", text):
+    for span in re.findall(r"`((?:speechctc|(?:scripts|benchmarks)/\w+)(?: [^`]*)?)`", text):
         yield " ".join(span.replace("\n#", "\n").split())

@@ -47,9 +47,9 @@ NOT_RUN = {
     r"scripts/(demo|demo_pythons|install|test|check)\b.*": "it installs an environment; continuous integration runs it",
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
-    r"scripts/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
+    r"benchmarks/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
-    r"scripts/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
+    r"(scripts|benchmarks)/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",
     r"speechctc decode .*--cluster .*": "tests/core/test_cluster.py decodes on a cluster",
     r"speechctc evaluate .*\bunseen\b.*": "tests/stages/test_scored_corpus.py scores a corpus that is only a test",
@@ -154,7 +154,7 @@ def test_what_a_document_names_exists(document: str) -> None:
     commands = typer.main.get_command(app.app)
     for span in named(document):
         words = shlex.split(span)
-        if words[0].startswith("scripts/"):
+        if words[0].startswith(("scripts/", "benchmarks/")):
             assert (ROOT / words[0]).exists(), f"{document}: {span}"
         elif len(words) > 1 and words[1] != "COMMAND" and not words[1].startswith("-"):
             command = commands.commands[words[1]]  # type: ignore[attr-defined]

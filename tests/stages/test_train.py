@@ -386,7 +386,7 @@ def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
 @pytest.mark.slow
 def test_killed_at_a_random_instant_it_goes_on_to_the_bit() -> None:
-    proof = Path(__file__).parent.parent.parent / "scripts" / "prove_resume"
+    proof = Path(__file__).parent.parent.parent / "benchmarks" / "prove_resume"
     done = subprocess.run([sys.executable, proof, "--kills", "1"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "to the bit" in done.stdout

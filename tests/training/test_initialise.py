@@ -121,7 +121,7 @@ def test_another_corpus_of_the_model_begun_with_is_said(extracted: Path, here: P
     ],
 )
 def test_which_configs_can_begin_with_the_bundled_model(config: str, settings: list[str], fits: bool) -> None:
-    """As docs/languages.md says."""
+    """As docs/guide/languages.md says."""
     corpus = ["corpus.language=cy"] if config == "start" else []
     loaded, inventory = load_config(config, [*settings, *corpus]), Inventory("found", ("a", "b", "ɬ"))
     recorder = Recorder()

@@ -1,0 +1,58 @@
+"""Rows of figures, kept in benchmarks/ with what they were measured on."""
+
+from __future__ import annotations
+
+import csv
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from speechctc import __version__
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, or none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write rows that have the same columns, in place of what is there."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def append(path: Path | None, row: dict[str, object]) -> None:
+    """Add a row to a CSV file, with the names of the columns where it begins."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
+        if fresh:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def machine(device: str = "cpu") -> str:
+    """Name the processor and the number of its cores, or the GPU."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    from speechctc.training.run_state import hardware  # late: a machine with a GPU may lack what it imports
+
+    return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
+
+
+def versions() -> str:
+    """Name what was measured."""
+    return f"speechctc {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
