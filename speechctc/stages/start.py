@@ -15,7 +15,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
-from speechctc.phones.marks import apply_marks
+from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
@@ -155,7 +155,7 @@ def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
 
     A phone is known by name or by the table of notations; its length, tone and diacritics are left aside.
     """
-    strip = dict.fromkeys(("tone", "length", "diacritics", "stress"), "strip")
+    strip = dict.fromkeys(KINDS, "strip")
     labels = {(apply_marks(phone, strip) or (phone,))[0] for phone in phones}
     known = {}
     for name, model in MODELS.items():
