@@ -18,9 +18,9 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     Parameters
     ----------
     model : str or Path, optional
-        The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"``: the bundled model, unless a
-        folder of that name in the working directory has a model, of which a warning tells. Default: the latest run in
-        the working directory, or else the bundled model.
+        The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"`` or
+        ``"ipa"``: a bundled model, unless a folder of that name in the working directory has a model, of which a
+        warning tells. Default: the latest run in the working directory, or else ``"english"``.
     device : {"auto", "cpu", "cuda"}
 
     Returns
@@ -43,9 +43,11 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     >>> model.decode(np.zeros(16000), 16000)
     <Recognition of 'samples', 1.00 s, 0 phones: >
     """
+    from speechctc.bundled import bundled_folder
     from speechctc.inference.recogniser import Recogniser  # late: it loads torch
-    from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
+    from speechctc.model.checkpoint import find_checkpoint
 
-    if model is not None and str(model) == BUILT_IN.name and (own := find_checkpoint(Path(model))) != BUILT_IN:
+    bundled = bundled_folder(model)
+    if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
     return Recogniser.load(model, device)

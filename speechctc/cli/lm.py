@@ -228,7 +228,7 @@ def tune(
 ) -> None:
     """Find the weight and the bonus with the fewest errors on dev, and save them in the model's folder.
 
-    For the bundled model, which is not changed, that is a copy of it, english/, in the working directory.
+    For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
     from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_lms

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from speechctc.bundled import NAMES
 from speechctc.cli.streams import show
 from speechctc.inference.formats import help_text
 
@@ -45,8 +46,8 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint. Default: the latest run"
-        " in runs/, which is named on standard error.",
+        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a"
+        f" bundled model: {NAMES}. Default: the latest run in runs/, which is named on standard error.",
     ),
 ]
 ModelOrBundledOption = Annotated[
@@ -54,8 +55,8 @@ ModelOrBundledOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
-        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint. Default: the latest run"
-        " in runs/, or else the bundled model; standard error names it.",
+        help="The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a"
+        f" bundled model: {NAMES}. Default: the latest run in runs/, or else english; standard error names it.",
     ),
 ]
 FormatOption = Annotated[

@@ -124,7 +124,7 @@ def calibrate_command(
 
     Also corrects its boundaries. After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries
     are moved by the median error of the model's boundaries. Both are estimated on dev, which is never trained on, and
-    saved in the model's folder; for the bundled model, in a copy of it, english/, in the working directory.
+    saved in the model's folder; for a bundled model, in a copy of it, such as english/, in the working directory.
     """
     from speechctc.core.progress import Reporter
     from speechctc.stages.calibrate import calibrate
@@ -146,8 +146,8 @@ def train_boundaries_command(
     """Teach a model where phones begin and end.
 
     A small net learns it from a corpus with times (corpus.kind=timit, textgrid, elan, or speech made by eSpeak NG) and
-    is saved in the model's folder, where align finds it; for the bundled model, in a copy of it, english/, in the
-    working directory. On dev the boundaries are compared with those before.
+    is saved in the model's folder, where align finds it; for a bundled model, in a copy of it, such as english/, in
+    the working directory. On dev the boundaries are compared with those before.
     """
     from speechctc.core.progress import Reporter
     from speechctc.stages.train_boundaries import train_boundaries

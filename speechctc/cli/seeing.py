@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from speechctc.bundled import NAMES
 from speechctc.cli.options import (
     ChannelOption,
     ConfigOption,
@@ -86,8 +87,8 @@ def check_labels_command(
         typer.Option(
             "--model",
             metavar="DIR",
-            help="The model that listens. Default: that of the config's run, else the latest run in runs/, or else the"
-            " bundled model; standard error names it.",
+            help="The model that listens. Default: that of the config's run, else the latest run in runs/, or else"
+            f" english; bundled are {NAMES}. Standard error names it.",
         ),
     ] = None,
     splits: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from speechctc.bundled import NAMES, bundled_folder
 from speechctc.cli.options import ModelOrBundledOption, OverwriteOption
 from speechctc.cli.streams import say, show
 from speechctc.core.errors import InputError
@@ -37,7 +38,7 @@ def plugins_command(
     folder: Annotated[Path, typer.Argument(help="The folder to write the plugins into.")],
     model: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--model", metavar="DIR", help="The model that they use. Default: the bundled model."),
+        typer.Option("--model", metavar="DIR", help=f"The model that they use; bundled are {NAMES}. Default: english."),
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -47,10 +48,11 @@ def plugins_command(
     """
     from speechctc.studio.plugins import ELAN, PRAAT, install
 
-    if model is not None and not model.exists():
+    own = model is not None and model.exists()
+    if model is not None and not own and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of an exported model")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: a file, not a folder", "name a folder")
-    install(folder, "english" if model is None else str(model.resolve()), overwrite)
+    install(folder, str(model.resolve()) if model is not None and own else str(model or "english"), overwrite)
     show(f"{folder / ELAN}: copy it into the folder 'extensions' of ELAN; see docs/guide/elan.md")
     show(f"{folder / PRAAT}: copy it into the preferences folder of Praat; see docs/guide/praat.md")

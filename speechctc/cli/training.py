@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from speechctc.bundled import NAMES
 from speechctc.cli.options import ConfigOption, SettingsArgument
 from speechctc.cli.streams import show
 
@@ -38,7 +39,7 @@ def extract_command(
             "--realign",
             metavar="MODEL",
             help="Let a model choose among the pronunciations of each word, and place silences between words where the"
-            " phone set has them: the folder of a run, or english.",
+            f" phone set has them: the folder of a run, {NAMES}.",
         ),
     ] = None,
 ) -> None:

@@ -84,7 +84,9 @@ class TrainConfig(Section):
     """How the net is trained."""
 
     init_from: Path | None = Field(
-        None, description="start from the weights of this run or checkpoint, whose phones may differ; null: at random"
+        None,
+        description="start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may"
+        " differ; null: at random",
     )
     epochs: int = Field(10, ge=1, description="passes over the training split")
     minutes: float = Field(0.0, ge=0, description="most minutes of training; 0: no limit")

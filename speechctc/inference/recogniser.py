@@ -85,7 +85,7 @@ class Recogniser:
         lm_weight: float | None = None,
         min_modulation_db: float | None = None,
     ) -> Recogniser:
-        """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled model.
+        """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled English.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Tells when a model is less sure of its phones than of the speech it learned: it may be another language.
 
 The two limits were chosen by ``benchmarks/bench_foreign`` (``benchmarks/foreign.csv``), in groups of 6 recordings.
-With the n-gram the mean confidence of the bundled model is at least 0.716 for all 24 groups of English, and at most
+With the n-gram the mean confidence of the bundled English is at least 0.716 for all 24 groups of English, and at most
 0.711 for 37 other languages but Dutch (0.722); without, at least 0.773, and at most 0.769 but for Irish (0.775).
 """
 
@@ -19,7 +19,7 @@ from speechctc.inference.segmenter import Segment
 FEWEST = 50
 """Phones, with fewer of which nothing is said."""
 LEAST = 0.713
-"""Mean confidence of the bundled model's phones below which most speech is not English."""
+"""Mean confidence of its phones below which most speech is not English."""
 LEAST_WITHOUT = 0.77
 """The same of the best path, without the n-gram."""
 
@@ -30,7 +30,7 @@ class Doubt:
     Parameters
     ----------
     recogniser : Recogniser
-        The bundled model.
+        The bundled model of English.
     """
 
     def __init__(self, recogniser: Recogniser) -> None:
@@ -68,5 +68,6 @@ class Doubt:
         )
         return (
             f"the model of English is less sure of these phones than of English (mean confidence "
-            f"{self._sum / self._count:.2f}, below {self._least}): this may be another language, or noisy speech{ngram}"
+            f"{self._sum / self._count:.2f}, below {self._least}): this may be noisy speech, or another language, for"
+            f" which there is --model ipa{ngram}"
         )

@@ -8,18 +8,18 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from speechctc.bundled import bundled_folder
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.lm.lstm import find_lstm, load_lstm
 from speechctc.lm.model import LanguageModel, NgramModel
-from speechctc.model.checkpoint import BUILT_IN
 from speechctc.ngram.arpa import read_arpa
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
-    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of the bundled one.
+    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of that bundled one.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device
     InputError
         There is no language model, it is damaged, or it has another phone set.
     """
-    if not path.exists() and path == Path(BUILT_IN.name):
-        path = BUILT_IN
+    if not path.exists():
+        path = bundled_folder(path) or path
     if not path.exists():
         raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
     if path.is_file():

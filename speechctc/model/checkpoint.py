@@ -25,6 +25,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from speechctc import __version__
+from speechctc.bundled import MODELS, NAMES, bundled_folder
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
@@ -37,8 +38,8 @@ from speechctc.phones.inventory import Inventory, check_labels
 FORMAT = 1
 LATEST = Path("runs/latest")
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
-BUILT_IN = Path(__file__).parent.parent / "bundled" / "english"
-"""The bundled model; see the README.md in it."""
+BUILT_IN = MODELS["english"].folder
+"""The bundled model that is used where none is named and there is no run."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,10 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     Parameters
     ----------
     model : Path or None
-        A checkpoint folder; a run's folder (its ``best``, or ``last`` if there is no best yet); ``english`` for the
-        bundled model, unless a folder of that name has a model; or None for the latest run.
+        A checkpoint folder; a run's folder (its ``best``, or ``last`` if there is no best yet); the name of a bundled
+        model, unless a folder of that name has a model; or None for the latest run.
     or_built_in : bool
-        If `model` is None and there is no latest run, return the bundled model.
+        If `model` is None and there is no latest run, return `BUILT_IN`.
 
     Raises
     ------
@@ -216,10 +217,10 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     for folder in (place, place / "best", place / "last"):
         if (files.standing(folder) / "checkpoint.json").is_file():
             return folder
-    if place == Path(BUILT_IN.name) and BUILT_IN.is_dir():
-        return BUILT_IN
+    if (bundled := bundled_folder(model)) is not None:
+        return bundled
     what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
-    raise InputError(f"{place}: {what}", "name a run's folder or one of its checkpoints with --model DIR")
+    raise InputError(f"{place}: {what}", f"name a run's folder, one of its checkpoints, {NAMES} with --model DIR")
 
 
 def _checked(labels: tuple[str, ...]) -> tuple[str, ...]:

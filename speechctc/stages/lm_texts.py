@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc.bundled import bundled_folder
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.model.checkpoint import BUILT_IN, find_checkpoint, read_inventory
+from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.phones.texts import read_text, read_unpacked
@@ -118,7 +119,7 @@ def phone_set(name: str) -> Inventory | None:
     """
     if name == FOUND:
         return None
-    if name not in NAMED and Path(name).exists() or name == BUILT_IN.name:
+    if name not in NAMED and Path(name).exists() or bundled_folder(name) is not None:
         return read_inventory(find_checkpoint(Path(name)))
     return named_inventory(name)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from speechctc.bundled import MODELS
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
+from speechctc.phones.marks import KINDS, apply_marks
+from speechctc.phones.matching import match_phones
 
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
@@ -65,15 +68,16 @@ class Start:
         elif self.of_words:
             lines += ["The labels are words. Name their language (English: en-us, Welsh: cy, or a name: Welsh),", ""]
         else:
-            lines += ["There are no labels to train on. The bundled model can write labels to correct in Praat:", ""]
+            lines += ["There are no labels to train on. A bundled model can write labels to correct in Praat:", ""]
         lines += [f"    {command}" for command in self.commands]
         if self.of_words:
             lines += ["", "or a pronunciation dictionary: corpus.dictionary=FILE. docs/guide/languages.md says more."]
         elif not self.config:
             lines += [
                 "",
-                "It is a model of English and makes many errors. Correct the tier 'phones'. Then run the last command:",
-                "it takes the TextGrids that you have changed, and leaves out those that are as they were written.",
+                "It is a model of English; for another language, add --model ipa to that command. Both make many",
+                "errors. Correct the tier 'phones'. Then run the last command: it takes the TextGrids that you",
+                "have changed, and leaves out those that are as they were written.",
             ]
         return "\n".join(lines)
 
@@ -105,7 +109,8 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         decode = f"speechctc decode {name} --format textgrid --out {name}"
         return Start(describe(found), None, (decode, f"speechctc start {name}"))
     config = out or _free_name(folder)
-    files.write_text(config, config_text(found, config.stem))
+    begin = fitting_model({phone for utterance in found.utterances for phone in utterance.phones})
+    files.write_text(config, config_text(found, config.stem, begin))
     split = "test" if found.corpus.splits["test"] else "dev"
     name, run = shlex.quote(str(config)), shlex.quote(f"runs/{config.stem}")
     commands = (
@@ -113,7 +118,8 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         f"speechctc train --config {name}",
         f"speechctc evaluate --model {run} --split {split}",
     )
-    return Start(describe(found), config, commands)
+    description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
+    return Start(description, config, commands)
 
 
 def _divided(found: Survey) -> Survey:
@@ -144,8 +150,34 @@ def advise(minutes: float, speakers: int | None) -> Advice:
     return Advice(amount, round(dev_share, 2), epochs, limit, lr)
 
 
-def config_text(found: Survey, name: str) -> str:
-    """Return the text of a config for the recordings found, with the reasons of the settings as comments."""
+def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
+    """Return the name of the bundled model that knows most of these phones, the first of equals; and why, in words.
+
+    A phone is known by name or by the table of notations; its length, tone and diacritics are left aside.
+    """
+    strip = dict.fromkeys(KINDS, "strip")
+    labels = {(apply_marks(phone, strip) or (phone,))[0] for phone in phones}
+    known = {}
+    for name, model in MODELS.items():
+        about = model.folder / "checkpoint.json"
+        own = files.read_json(about)["phones"]["list"] if about.is_file() else []
+        known[name] = sum(match.how != "nearness" for match in match_phones(sorted(labels), own).values())
+    best, *others = sorted(known, key=lambda name: -known[name])
+    less = ", ".join(f"{name} {known[name]}" for name in others)
+    return best, f"it knows {known[best]} of the {len(labels)} phones here, marks aside; {less}"
+
+
+def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
+    """Return the text of a config for the recordings found, with the reasons of the settings as comments.
+
+    Parameters
+    ----------
+    found : Survey
+    name : str
+        Of the run and its features.
+    begin : tuple of str
+        The model to begin with, and why.
+    """
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
     known = _known_speakers(found)
@@ -157,7 +189,7 @@ def config_text(found: Survey, name: str) -> str:
         f"# for {minutes:.1f} minutes of labelled speech{of}.",
         "# Paths are relative to the folder where you run the commands.",
         "",
-        "base: finetune          # training starts from the bundled model, with its net and its features",
+        "base: finetune          # the net and the features of the bundled models",
         f"run: {_quoted(f'runs/{name}')}",
         "",
         "corpus:",
@@ -180,12 +212,16 @@ def config_text(found: Survey, name: str) -> str:
         why = f"share of the {what} for dev, which chooses the best epoch and is not trained on"
         lines += [f"  dev_share: {config.dev_share}        # {why}"]
     lines += [*_given_lines(found.given), "", "data:", f"  dir: {_quoted(f'data/features/{name}')}", "", "train:"]
-    lines += [
+    return "\n".join([*lines, *_train_lines(advice, begin)]) + "\n"
+
+
+def _train_lines(advice: Advice, begin: tuple[str, str]) -> list[str]:
+    return [
+        f"  init_from: {begin[0]}   # the bundled model that fits: {begin[1]}",
         f"  epochs: {advice.epochs}            # for {advice.amount} of labelled speech",
         f"  minutes: {advice.minutes}           # longest training; the learning rate falls to 0 by its end",
         f"  lr: {advice.lr}             # the learning rate of the recipe for little data",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _given_lines(given: Mapping[str, Any]) -> list[str]:

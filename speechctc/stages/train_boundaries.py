@@ -41,7 +41,7 @@ def train_boundaries(
 ) -> str:
     """Train on the training split of a corpus, compare on dev, and write the model into the checkpoint's folder.
 
-    That of the bundled model is the user's own copy.
+    That of a bundled model is the user's own copy.
 
     It is written if on dev its boundaries are not worse than those of the boundary model that it replaces, nor than
     those between the net's spikes.

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from speechctc.bundled import MODELS, bundled_folder
 from speechctc.core import files
 from speechctc.core.errors import InputError, printable, shortened
 from speechctc.core.progress import Reporter
 from speechctc.model import checkpoint
-from speechctc.model.checkpoint import BUILT_IN
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -36,7 +36,10 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
         why = "no --model and no run here: using the bundled small English model"
         return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
     why = " (the latest run, as no --model was given)" if model is None else ""
-    if model == Path(checkpoint.BUILT_IN.name) and folder != checkpoint.BUILT_IN:
+    bundled = bundled_folder(model)
+    if bundled == folder:
+        return folder, f"using the bundled model {model} ({MODELS[str(model)].about}): {facts}"
+    if bundled is not None:
         why = " (in this folder; not the bundled model)"
     return folder, f"using {_short(folder)}{why}" + (f": {facts}" if facts else "")
 
@@ -104,5 +107,5 @@ def make_own(folder: Path, own: Path, reporter: Reporter) -> None:
     files.write_folder(own, copy)
     reporter.note(
         f"the bundled model is part of the installation and stays as it is; its copy is {own}/: in this folder,"
-        f" --model {BUILT_IN.name} means the copy from now on"
+        f" --model {own.name} means the copy from now on"
     )

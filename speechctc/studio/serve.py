@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from speechctc.bundled import bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.studio.folder import readable
 
@@ -84,7 +85,7 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
     from speechctc.studio.studio import Studio
 
     folder, opened = _folder(place, at)
-    if model is not None and not model.exists() and str(model) != "english":
+    if model is not None and not model.exists() and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
     listening = listen(port)
     _answer_quickly()

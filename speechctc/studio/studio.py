@@ -29,7 +29,7 @@ class Studio:
     path : Path
         The folder of recordings.
     model : Path, optional
-        As ``--model``; by default that of the last round of training, or else the latest run or the bundled model.
+        As ``--model``; by default that of the last round of training, or else the latest run or the bundled English.
     launch : callable
     say : callable
         Called with lines for standard error.

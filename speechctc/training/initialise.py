@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 
+from speechctc.bundled import MODELS, bundled_folder
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, find_checkpoint, load_checkpoint
+from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.model.net import MaxoutNet
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
@@ -27,7 +28,7 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
     config : Config
     inventory : Inventory
     model : Path or None
-        As ``train.init_from``: a run, a checkpoint, or the name of the bundled model.
+        As ``train.init_from``: a run, a checkpoint, or the name of a bundled model.
     reporter : Reporter
         Is told what was taken, and how many of the phones it knows.
 
@@ -42,11 +43,12 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
         folder = find_pretrained(model, reporter)
         source = load_checkpoint(folder)
         matches = load_pretrained(net, config, inventory, source)
-        name = "the bundled model" if folder == BUILT_IN else "the weights of"
+        is_bundled = any(folder == each.folder for each in MODELS.values())
+        name = "the bundled model" if is_bundled else "the weights of"
         known = f"{len(source.inventory.phones)} phones, {source.inventory.name}"
         reporter.note(f"begins with {name} {model} ({known}); {_said(inventory, matches)}")
         of_people = source.config.corpus.kind not in SYNTHETIC or config.corpus.kind in SYNTHETIC
-        if folder != BUILT_IN and of_people and source.config.corpus != config.corpus:
+        if not is_bundled and of_people and source.config.corpus != config.corpus:
             reporter.note(
                 f"{model} was trained on another corpus, or on other splits of this one: speakers of this dev and test"
                 " may have been among its training speakers, and PER would then be too low"
@@ -57,7 +59,7 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
 def find_pretrained(model: Path, reporter: Reporter) -> Path:
     """Return the checkpoint folder that ``train.init_from`` means.
 
-    A run or checkpoint in the working directory goes before the bundled model of the same name; where there is a folder
+    A run or checkpoint in the working directory goes before a bundled model of the same name; where there is a folder
     of that name, what was taken is said.
 
     Raises
@@ -65,15 +67,10 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
     InputError
         There is none.
     """
-    if str(model) != BUILT_IN.name or not BUILT_IN.is_dir():
-        return find_checkpoint(model)
-    if not model.exists():
-        return BUILT_IN
-    try:
-        folder = find_checkpoint(model)
-    except InputError:
-        folder = BUILT_IN
-    if folder == BUILT_IN:
+    folder, bundled = find_checkpoint(model), bundled_folder(model)
+    if bundled is None or not model.exists():
+        return folder
+    if folder == bundled:
         reporter.note(f"train.init_from={model} is the bundled model; the folder {model} here holds no model")
         return folder
     reporter.note(f"train.init_from={model} is the folder {model} here, not the bundled model of that name")

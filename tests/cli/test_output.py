@@ -379,5 +379,8 @@ def test_plugins_are_written_once_and_for_a_model_that_exists(speechctc: Command
     done = speechctc("plugins", "out")
     assert done.status == 0 and "out/elan-speechctc: copy it into the folder 'extensions' of ELAN" in done.out
     assert "no such model" in one_line_error(speechctc("plugins", "out", "--model", "none"))
+    assert speechctc("plugins", "bundled", "--model", "ipa").status == 0
+    (script,) = Path("bundled").rglob("recognise.praat")
+    assert "sentence Model ipa\n" in script.read_text(encoding="utf-8")
     Path("file").touch()
     assert "file: a file, not a folder" in one_line_error(speechctc("plugins", "file"))

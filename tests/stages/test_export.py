@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from typer.testing import CliRunner
 
 import speechctc
+from speechctc.bundled import MODELS, NAMES
 from speechctc.cli.app import app
 from speechctc.core import files
 from speechctc.core.errors import InputError
@@ -120,13 +122,31 @@ def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
     assert isinstance(asked.exception, InputError) and "no model to use" in str(asked.exception)
 
 
-def test_the_model_that_comes_along_is_whole_and_small() -> None:
-    if not checkpoints.BUILT_IN.is_dir():
-        pytest.skip("this checkout has none")
-    assert sum(file.stat().st_size for file in checkpoints.BUILT_IN.iterdir()) <= 12_000_000
-    model = load_checkpoint(checkpoints.BUILT_IN)
-    assert model.lm is not None and model.inventory.name == "cmu39"
-    assert (checkpoints.BUILT_IN / "README.md").is_file()
+@pytest.mark.parametrize(("name", "phones", "with_ngram"), [("english", "aa", True), ("ipa", "ɲ", False)])
+def test_a_model_that_comes_along_is_whole(name: str, phones: str, with_ngram: bool, here: Path) -> None:
+    folder = MODELS[name].folder
+    model = load_checkpoint(folder)
+    assert (model.lm is not None) == with_ngram and phones in model.inventory.phones
+    assert {"README.md", "calibration.json"} <= {path.name for path in folder.iterdir()}
+    assert speechctc.load(name, "cpu").phones == model.inventory.phones
+    soundfile.write("a.wav", np.random.default_rng(0).normal(0, 0.01, 16000), 16000)
+    asked = CliRunner().invoke(app, ["decode", "a.wav", "--model", name])
+    assert asked.exit_code == 0 and f"using the bundled model {name} ({MODELS[name].about}): " in asked.stderr
+
+
+def test_the_models_that_come_along_are_small_and_in_the_wheel() -> None:
+    root = Path(checkpoints.__file__).parents[2]
+    sizes = [file.stat().st_size for model in MODELS.values() for file in model.folder.iterdir()]
+    assert sum(sizes) <= 25_000_000
+    wheel = (root / "pyproject.toml").read_text(encoding="utf-8").partition("[tool.hatch.build.targets.wheel]")[2]
+    assert wheel.startswith('\npackages = ["speechctc"]\n')  # all that is in the package's folder
+    assert all(model.folder.is_relative_to(root / "speechctc") for model in MODELS.values())
+
+
+def test_help_and_the_guide_name_each_model_that_comes_along() -> None:
+    said = " ".join(CliRunner().invoke(app, ["decode", "--help"]).output.replace("│", " ").split())
+    guide = (Path(checkpoints.__file__).parents[2] / "docs/guide/decoding.md").read_text(encoding="utf-8")
+    assert NAMES in said and all(f"--model {name}" in guide for name in MODELS)
 
 
 def test_weights_and_calibration_are_of_one_model(

@@ -8,14 +8,16 @@ import pytest
 
 import speechctc as package
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.stages import calibrate as calibration
-from speechctc.stages.used_model import make_own, own_folder
+from speechctc.stages.used_model import find_and_describe, make_own, own_folder
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import write_song
+from tests.train_helpers import Recorder
 
 speechctc = test_commands.speechctc
 
@@ -68,6 +70,19 @@ def test_the_copy_is_named_where_it_is_used(
         package.load("english", "cpu")
     done = speechctc("calibrate", "--model", "english", *CORPUS)
     assert done.status == 0 and "its copy" not in done.err
+
+
+def test_a_copy_of_each_bundled_model_has_its_name(here: Path) -> None:
+    recorder = Recorder()
+    make_own(MODELS["ipa"].folder, own_folder(MODELS["ipa"].folder), recorder)
+    assert recorder.said == [
+        "the bundled model is part of the installation and stays as it is; its copy is ipa/: in this folder,"
+        " --model ipa means the copy from now on"
+    ]
+    assert find_and_describe(Path("ipa"))[1].startswith("using ipa (in this folder; not the bundled model)")
+    assert find_and_describe(Path("english"))[1].startswith("using the bundled model english (")
+    with pytest.warns(UserWarning, match=r"ipa: the model in the folder .*ipa, not the bundled one"):
+        package.load("ipa", "cpu")
 
 
 def test_weights_written_elsewhere_need_no_copy(speechctc: Command, corpus: Path, here: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,8 @@ from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.stages.start import advise, start
+from speechctc.phones.inventory import CMU39, TIMIT61
+from speechctc.stages.start import advise, fitting_model, start
 from tests.tones import write_table
 
 RATE = 8000
@@ -64,13 +67,43 @@ def test_textgrids_become_a_config_that_extraction_reads(here: Path) -> None:
         assert part in said, (part, said)
     assert made.config == Path("Ñandú-und-Strauß.yaml") and made.config.is_file()
     config = load_config(made.config)
-    assert (config.corpus.tier, config.train.init_from, config.corpus.dev_share) == ("seg", Path("english"), 0.3)
+    assert (config.corpus.tier, config.train.init_from, config.corpus.dev_share) == ("seg", Path("ipa"), 0.3)
     assert len(read_corpus(config.corpus).splits["train"]) in (4, 5)
     assert [shlex.split(command)[:4] for command in made.commands[:2]] == [
         ["speechctc", "extract", "--config", str(made.config)],
         ["speechctc", "train", "--config", str(made.config)],
     ]
     assert shlex.split(made.commands[2])[2:] == ["--model", str(config.run), "--split", "dev"]
+
+
+SPOKEN = {  # of sentences that eSpeak NG read
+    "english": "aɪ aʊ b d dʒ eɪ f h i iː j k l m n oʊ oːɹ p s t tʃ u uː v w z"
+    " æ ð ŋ ɐ ɑː ɑːɹ ɔ ɔː ɔɪ ə əl ɚ ɛ ɛɹ ɜː ɡ ɪ ɹ ɾ ʃ ʊ ʌ",
+    "ipa": "a aː b c d e eː f h i iː j k l m n o oː p r s t u uː v x y yː z ø øː ŋ œ ɛ ɡ ɟ ɲ ʃ ʒ",
+}
+
+
+@pytest.mark.parametrize(
+    ("phones", "fits"),
+    [(CMU39, "english"), (TIMIT61, "english"), *((text.split(), name) for name, text in SPOKEN.items())],
+)
+def test_the_bundled_model_that_knows_most_of_the_phones_is_proposed(phones: Sequence[str], fits: str) -> None:
+    chosen, why = fitting_model(phones)
+    assert chosen == fits
+    assert re.search(
+        rf"knows \d+ of the \d+ phones here, marks aside; {'ipa' if fits == 'english' else 'english'} \d", why
+    )
+
+
+def test_the_proposal_and_its_reason_are_in_the_report_and_in_the_config(here: Path) -> None:
+    for folder, labels, fits in (("field", "q ɲ a ɬ", "ipa"), ("lab", "aa iy jh th", "english")):
+        for name in "ab":
+            record(Path(folder), f"{name}/x", labels)
+        made = start(Path(folder))
+        assert made.config is not None and load_config(made.config).train.init_from == Path(fits)
+        said = f"{fits}: it knows 4 of the 4 phones here" if fits == "english" else f"{fits}: it knows 4 of the 4"
+        assert f"training begins with the bundled model {said}" in made.to_text()
+        assert "it knows 4 of the 4 phones here" in made.config.read_text(encoding="utf-8")
 
 
 def test_a_config_is_never_overwritten(here: Path) -> None:
