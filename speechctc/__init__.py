@@ -66,7 +66,7 @@ def extract(
 ) -> list[SplitSummary]:
     """Compute the features of a corpus, as ``speechctc extract`` does; called again after an interruption, go on.
 
-    Several processes work on it. Where the system starts new ones (Windows, macOS), a script calls this under
+    Several processes work on it, and they import the script that calls this: it does so under
     ``if __name__ == "__main__":``.
 
     Parameters

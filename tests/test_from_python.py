@@ -38,7 +38,7 @@ def test_a_config_in_memory_may_be_given_and_changed(extracted: Path, here: Path
 
 
 def test_errors_are_those_of_the_commands(extracted: Path, here: Path) -> None:
-    with pytest.raises(InputError, match="no such config|does not exist|no config"):
+    with pytest.raises(InputError, match="no such config file"):
         speechctc.train("nowhere.yaml")
     with pytest.raises(InputError, match="train.epoch=3"):
         speechctc.train(extracted, ["train.epoch=3"])

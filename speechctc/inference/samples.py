@@ -48,7 +48,7 @@ def is_several(recording: Any) -> bool:
         return isinstance(recording, Iterator)
 
     def is_one(each: Any) -> bool:
-        shape = getattr(each, "shape", ())
+        shape: tuple[int, ...] = tuple(getattr(each, "shape", ()))
         return isinstance(each, (str, Path)) or len(shape) == 2 or (len(shape) == 1 and shape[0] > MOST_CHANNELS)
 
     return any(map(is_one, recording))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from numpy.typing import NDArray
 
 import speechctc
 from speechctc.audio import sound_file, stream
@@ -92,7 +93,7 @@ def test_decoding_in_small_blocks_is_decoding(
         assert ours.alternatives[0][0] == expected.alternatives[0][0]
 
 
-def pushed(model: Recogniser, samples: np.ndarray, rate: int, sizes: list[int]) -> list[list[Segment]]:
+def pushed(model: Recogniser, samples: NDArray[np.float32], rate: int, sizes: list[int]) -> list[list[Segment]]:
     """Push samples in blocks of these sizes, over and over; return the phones of each call."""
     stream, found, start = model.stream(rate, alternatives=1), [], 0
     for size in itertools.cycle(sizes):
@@ -232,8 +233,8 @@ def test_numbers_and_moments_in_a_list_are_one_recording(model: Recogniser) -> N
     one = model.decode(sound, 16000)
     assert model.decode(sound.tolist(), 16000) == one
     assert model.decode(list(sound), 16000) == one
-    assert model.decode(list(np.stack([sound, sound], axis=1)), 16000).phones == one.phones  # type: ignore[union-attr]
-    assert model.decode([], 16000).segments == ()  # type: ignore[union-attr]
+    assert model.decode(list(np.stack([sound, sound], axis=1)), 16000) == one
+    assert isinstance(empty := model.decode([], 16000), Recognition) and empty.phones == ()
 
 
 def test_on_a_gpu_samples_go_one_by_one(model: Recogniser, tmp_path: Path) -> None:
