@@ -6,9 +6,19 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from speechctc.inference.recogniser import Recogniser
+from speechctc.core.errors import InputError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from speechctc.config.schema import Config
+    from speechctc.core.progress import Reporter
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.stages.evaluate import Evaluation
+    from speechctc.stages.extract import SplitSummary
+    from speechctc.stages.train import Trained
+
+__all__ = ["InputError", "__version__", "evaluate", "extract", "load", "train"]
 __version__ = "0.1.0"
 
 
@@ -51,3 +61,115 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
     return Recogniser.load(model, device)
+
+
+def extract(
+    config: str | Path | Config, settings: Sequence[str] = (), reporter: Reporter | None = None
+) -> list[SplitSummary]:
+    """Compute the features of a corpus, as ``speechctc extract`` does; called again after an interruption, go on.
+
+    Several processes work on it, and they import the script that calls this: it does so under
+    ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    config : str, Path or Config
+        A YAML file, or the name of a config of the package (``"demo"``).
+    settings : sequence of str
+        Replace keys of the config: ``["corpus.root=recordings"]``.
+    reporter : Reporter, optional
+        Receives notes, warnings and progress; by default they go to standard error.
+
+    Returns
+    -------
+    list of SplitSummary
+        What was extracted from each split, and what was skipped and why. The features are in ``data.dir``.
+
+    Raises
+    ------
+    InputError
+        As the command says: no such config or corpus, nothing in it can be used, features of another config.
+    """
+    from speechctc.stages.extract import extract as run
+
+    return run(_config(config, settings), _reporter(reporter))
+
+
+def train(
+    config: str | Path | Config, settings: Sequence[str] = (), resume: bool = False, reporter: Reporter | None = None
+) -> Trained:
+    """Train a net on extracted features, as ``speechctc train`` does.
+
+    Parameters
+    ----------
+    config, settings, reporter
+        As for `extract`.
+    resume : bool
+        Go on with the run, if there is one.
+
+    Returns
+    -------
+    Trained
+        Its `run` is the folder of the run, for `load`.
+
+    Raises
+    ------
+    InputError
+        As the command says: there are no features, the run's folder is in use, the loss became NaN.
+    speechctc.stages.train.Stopped
+        Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
+    """
+    from speechctc.stages.train import train as run
+
+    return run(_config(config, settings), resume, _reporter(reporter))
+
+
+def evaluate(
+    model: str | Path | Recogniser | None = None,
+    split: str = "test",
+    settings: Sequence[str] = (),
+    reporter: Reporter | None = None,
+) -> Evaluation:
+    """Score a model on a split of its corpus, as ``speechctc evaluate`` does.
+
+    Parameters
+    ----------
+    model : str, Path or Recogniser, optional
+        A run's folder or a checkpoint's, or what `load` returned. Default: the latest run in the working directory.
+    split : {"train", "dev", "test"}
+    settings : sequence of str
+        Replace keys of the model's config: ``["corpus.kind=textgrid", "corpus.root=unseen"]`` scores another corpus.
+    reporter : Reporter, optional
+        As for `extract`.
+
+    Returns
+    -------
+    Evaluation
+        ``counts.per`` is the phone error rate in per cent.
+
+    Raises
+    ------
+    InputError
+        As the command says: there is no such model or split, or no utterance of it can be scored.
+    """
+    from speechctc.inference.recogniser import Recogniser
+    from speechctc.model.checkpoint import find_checkpoint
+    from speechctc.stages.evaluate import evaluate as run
+
+    if not isinstance(model, Recogniser):
+        model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
+    return run(model, split, settings, _reporter(reporter))
+
+
+def _config(config: str | Path | Config, settings: Sequence[str]) -> Config:
+    from speechctc.config.load import load_config, override, parse_config
+
+    if isinstance(config, (str, Path)):
+        return load_config(config, settings)
+    return parse_config(override(config.to_dict(), settings), "the config", settings) if settings else config
+
+
+def _reporter(reporter: Reporter | None) -> Reporter:
+    from speechctc.core.progress import Reporter
+
+    return reporter or Reporter()

@@ -44,6 +44,9 @@ def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np
 def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
     """Resample blocks of mono samples; the result is the same to the bit for all ways to cut them into blocks.
 
+    An empty block gives an empty block at once, before more are asked for: so does everything that works in blocks of
+    a recording, up to its logits. A source that has no samples yet gives one (`speechctc.inference.samples`).
+
     torchaudio's filter turns each `step` input samples, with `context` on either side, into `group` output samples. The
     input is filtered in pieces of a fixed number of steps, counted from its start, with the context on either side,
     whose output is discarded. Pieces as long as the blocks would be summed in another order, and rounded differently.
@@ -61,6 +64,9 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
     waiting: NDArray[np.float32] = np.zeros(0, np.float32)
     before = 0  # samples at the start of `waiting` that are done and serve as context
     for block in blocks:
+        if not len(block):
+            yield block
+            continue
         waiting = np.concatenate([waiting, block])
         start = 0
         while len(waiting) - start >= before + piece + context:
@@ -161,6 +167,9 @@ def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iter
     offset, done = -sinc.width, 0
     waiting: Samples = np.zeros(sinc.width, np.float32)
     for block in blocks:
+        if not len(block):
+            yield block
+            continue
         waiting = np.concatenate([waiting, block])
         while offset + len(waiting) >= sinc.begin(done + piece) + sinc.taps:
             yield sinc.apply(waiting, offset, done, piece)

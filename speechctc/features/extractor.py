@@ -72,7 +72,7 @@ class FeatureExtractor(ABC):
         Parameters
         ----------
         samples : iterable of Tensor, shape = (n,)
-            A recording, as for `static`, cut anywhere.
+            A recording, as for `static`, cut anywhere. An empty block gives an empty one at once.
 
         Yields
         ------
@@ -81,6 +81,9 @@ class FeatureExtractor(ABC):
         """
         waiting = torch.zeros(0)
         for block in samples:
+            if not len(block):
+                yield torch.zeros(0, self.config.static_dims)
+                continue
             waiting = torch.cat([waiting, block])
             if frames := self.frames(len(waiting)):
                 yield self.static(waiting)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -18,19 +19,24 @@ from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.devices import choose_device
+from speechctc.core.errors import InputError
 from speechctc.inference.alignment import check_phones, recognition
+from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
-from speechctc.inference.result import Recognition
-from speechctc.inference.samples import SampleBlocks, Samples, Source, opened
+from speechctc.inference.result import Candidate, Recognition
+from speechctc.inference.samples import PushedSamples, SampleBlocks, Samples, Source, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.streaming import BLOCK_FRAMES, Forward, Logits, log_softmax
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream, log_softmax
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.rescore import choose_search, method
+from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.net import receptive_field
+
+Several = list[str] | list[Path] | list[NDArray[Any]] | list[torch.Tensor] | tuple[Any, ...] | Iterator[Any]
+"""Recordings: files, or samples."""
 
 
 class Recogniser:
@@ -175,20 +181,32 @@ class Recogniser:
         blocks = list(self.logit_blocks(SampleBlocks(samples, rate, self.config.features.sample_rate)))
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.phones) + 1), dtype=np.float32)
 
+    @overload
     def decode(
-        self,
-        recording: str | Path | Any,
-        rate: int | None = None,
-        alternatives: int = 0,
-        channel: int | None = None,
-    ) -> Recognition:
-        """Recognise one recording, of any length.
+        self, recording: str | Path, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Recognition: ...
+
+    @overload
+    def decode(
+        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Iterator[Recognition | InputError]: ...
+
+    @overload
+    def decode(
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Recognition: ...
+
+    def decode(
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Recognition | Iterator[Recognition | InputError]:
+        """Recognise a recording of any length, or each of several.
 
         Parameters
         ----------
         recording : str, Path, array_like or Tensor
             A file, which is read in blocks: memory grows only with the number of its phones. Or samples of shape (n,)
-            or (n, channels), which are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8.
+            or (n, channels), which are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8. Or a
+            list, a tuple or an iterator of these: several recordings.
         rate : int, optional
             Hz, of samples; a file names its rate itself.
         alternatives : int
@@ -201,6 +219,9 @@ class Recogniser:
         Recognition
             Phones with times and confidences. Samples give the result that a file of these samples gives, with
             ``"samples"`` as its name.
+        iterator of Recognition or InputError
+            Of several recordings: the result of each in order, while others are decoded, as many at a time as torch
+            has threads. A recording that cannot be decoded gives the error in its place, as the command goes on too.
 
         Raises
         ------
@@ -214,15 +235,101 @@ class Recogniser:
         >>> model = speechctc.load("english", "cpu")
         >>> model.decode(np.zeros(16000), 16000).phones
         ()
+        >>> [result.seconds for result in model.decode([np.zeros(16000), np.zeros(8000)], 16000)]
+        [1.0, 0.5]
         """
+        if is_several(recording):
+            return decode_all(self, recording, 0, alternatives, channel, rate)
+        return self.decode_one(recording, rate, alternatives, channel)
+
+    def decode_one(
+        self, recording: str | Path | Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Recognition:
+        """As `decode`, for one recording."""
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(name, blocks.seconds, segments)
 
+    def stream(self, rate: int, alternatives: int = 0) -> Stream:
+        """Recognise samples while they come, from a microphone for example, without a thread.
+
+        Parameters
+        ----------
+        rate : int
+            Hz.
+        alternatives : int
+            As for `decode`.
+
+        Returns
+        -------
+        Stream
+            ``push(samples)`` returns the phones that became known, ``finish()`` the last. Phones are known about as
+            late as those of ``speechctc decode -``.
+
+        Raises
+        ------
+        InputError
+            The rate cannot be that of a recording.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import speechctc
+        >>> stream = speechctc.load("english", "cpu").stream(16000)
+        >>> stream.push(np.zeros(1600)), stream.push(np.zeros(1600)), stream.finish()
+        ([], [], [])
+        """
+        source = PushedSamples(rate, self.config.features.sample_rate)
+        logits = self.logit_blocks(source, LIVE_FRAMES, gated=True)
+        return Stream(source, self._found(logits, lambda: source.seconds, alternatives))
+
+    def nbest(
+        self, recording: str | Path | Any, count: int = 5, rate: int | None = None, channel: int | None = None
+    ) -> list[Candidate]:
+        """Return the best sequences of phones that a prefix search keeps, as ``speechctc decode --nbest``.
+
+        Parameters
+        ----------
+        recording, rate, channel
+            As for `decode`; one recording.
+        count : int
+            Most sequences; of each piece of a recording that is longer than half a minute, which is cut in pauses.
+
+        Returns
+        -------
+        list of Candidate
+            By piece, best first; at most as many for a piece as ``decode.beam``.
+
+        Raises
+        ------
+        InputError
+            As `decode`; or the count is below 1.
+        """
+        if count < 1:
+            raise InputError(f"the {count} best sequences", "ask for at least 1")
+        ranker, frame, found = Ranker(self.checkpoint.lm, self.lstm, self.config), 0, list[Candidate]()
+        for piece in ranker.pieces(self.log_posteriors(recording, rate, channel)):
+            for rank, each in enumerate(ranker.rank(piece)[:count], start=1):
+                phones = tuple(self.inventory.decode(each.labels))
+                found.append(Candidate(frame * self.clock.step, rank, each.total, each.acoustic, each.lm, phones))
+            frame += len(piece)
+        return found
+
+    def log_posteriors(
+        self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
+    ) -> Logits:
+        """Return the log posteriors that decoding uses, (n_output_frames, classes): no phones where none speaks.
+
+        The arguments and errors are those of `decode`.
+        """
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
+            rows = [log_softmax(block) for block in self.logit_blocks(blocks, gated=True)]
+        return np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
+
     def align(
         self,
         recording: str | Path | Any,
-        phones: Sequence[str],
+        phones: str | Sequence[str],
         rate: int | None = None,
         channel: int | None = None,
     ) -> Recognition:
@@ -232,15 +339,17 @@ class Recogniser:
         ----------
         recording, rate, channel
             As for `decode`.
-        phones : sequence of str
-            Phones of the model. ``*`` is any stretch of sound, ``(a|b c)`` alternatives, ``(a|)`` may be missing.
+        phones : str or sequence of str
+            Phones of the model; a text is divided at white space. ``*`` is any stretch of sound, ``(a|b c)``
+            alternatives, ``(a|)`` may be missing.
 
         Raises
         ------
         InputError
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
-        return self.place(recording, parse_phones(phones, self.phones), rate, channel)
+        labels = phones.split() if isinstance(phones, str) else phones
+        return self.place(recording, parse_phones(labels, self.phones), rate, channel)
 
     def place(
         self,
@@ -285,17 +394,19 @@ class Recogniser:
 
     def segments(self, blocks: Source, alternatives: int = 0, block_frames: int = BLOCK_FRAMES) -> Iterator[Segment]:
         """Yield the phones of an opened recording as soon as they are known; a search with an n-gram delays them."""
-        return self._segment(self.logit_blocks(blocks, block_frames, True), lambda: blocks.seconds, alternatives)
+        logits = self.logit_blocks(blocks, block_frames, True)
+        return chain.from_iterable(self._found(logits, lambda: blocks.seconds, alternatives))
 
     def segments_of(self, logits: Logits, seconds: float, alternatives: int = 0) -> Iterator[Segment]:
         """Yield the phones of a whole recording from its logits, (n_output_frames, classes), and its length."""
-        return self._segment([logits], lambda: seconds, alternatives)
+        return chain.from_iterable(self._found([logits], lambda: seconds, alternatives))
 
-    def _segment(self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int) -> Iterator[Segment]:
-        """Yield the phones of logits in blocks; `seconds` is called after the last block."""
+    def _found(
+        self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int
+    ) -> Iterator[list[Segment]]:
+        """Yield the phones found by each block of logits, and the last; `seconds` is called after the last block."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
         search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1)
         for block in logits:
-            yield from segmenter.push(*search.push(log_softmax(block)))
-        yield from segmenter.push(*search.finish())
-        yield from segmenter.finish(seconds())
+            yield list(segmenter.push(*search.push(log_softmax(block))))
+        yield [*segmenter.push(*search.finish()), *segmenter.finish(seconds())]

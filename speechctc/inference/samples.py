@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,21 @@ class Source(Protocol):
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield mono samples at the model's rate."""
+
+
+def is_several(recording: Any) -> bool:
+    """Return whether this is several recordings: an iterator, or a list or tuple of files or arrays.
+
+    Arrays of at most `MOST_CHANNELS` numbers are the channels of single moments, and a list of them is one recording.
+    """
+    if not isinstance(recording, (list, tuple)):
+        return isinstance(recording, Iterator)
+
+    def is_one(each: Any) -> bool:
+        shape: tuple[int, ...] = tuple(getattr(each, "shape", ()))
+        return isinstance(each, (str, Path)) or len(shape) == 2 or (len(shape) == 1 and shape[0] > MOST_CHANNELS)
+
+    return any(map(is_one, recording))
 
 
 @contextmanager
@@ -106,12 +122,74 @@ class SampleBlocks:
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield mono samples at the model's rate."""
-        return resample_blocks(self._blocks(), self._rate, self._model_rate)
+        return resample_blocks(mono_blocks(self._samples), self._rate, self._model_rate)
 
-    def _blocks(self) -> Iterator[Samples]:
-        for start in range(0, len(self._samples), BLOCK):
-            block = self._samples[start : start + BLOCK]
-            yield np.ascontiguousarray(block) if block.ndim == 1 else block.mean(axis=1, dtype=np.float32)
+
+class PushedSamples:
+    """Samples that are put in while they are read. Where there are none yet, it yields an empty block.
+
+    Parameters
+    ----------
+    rate : int
+        Hz.
+    model_rate : int
+        Rate of the blocks, Hz.
+
+    Attributes
+    ----------
+    seconds : float
+        Length of what was put in.
+    waits : bool
+        Whether the last block was empty, as all others had been read.
+    ended : bool
+        Whether no more will come.
+
+    Raises
+    ------
+    InputError
+        The rate cannot be that of a recording.
+    """
+
+    def __init__(self, rate: Any, model_rate: int) -> None:
+        self._rate, self._model_rate = checked_rate(rate), model_rate
+        self._blocks: deque[Samples] = deque()
+        self._count = 0
+        self.waits = self.ended = False
+
+    @property
+    def seconds(self) -> float:
+        """Length of what was put in."""
+        return self._count / self._rate
+
+    def put(self, samples: Any) -> None:
+        """Append samples as of `SampleBlocks`.
+
+        Raises
+        ------
+        InputError
+            These are no samples, or the recording has ended.
+        """
+        if self.ended:
+            raise InputError("samples for a stream that was finished", "begin another: model.stream(rate)")
+        wave = checked_samples(samples)
+        self._count += len(wave)
+        self._blocks += mono_blocks(wave)
+
+    def __iter__(self) -> Iterator[Samples]:
+        """Yield mono samples at the model's rate, and empty blocks."""
+        return resample_blocks(self._taken(), self._rate, self._model_rate)
+
+    def _taken(self) -> Iterator[Samples]:
+        while self._blocks or not self.ended:
+            self.waits = not self._blocks
+            yield np.zeros(0, np.float32) if self.waits else self._blocks.popleft()
+
+
+def mono_blocks(wave: Samples) -> Iterator[Samples]:
+    """Cut samples, shape = (n,) or (n, channels), into blocks; average the channels."""
+    for start in range(0, len(wave), BLOCK):
+        block = wave[start : start + BLOCK]
+        yield np.ascontiguousarray(block) if block.ndim == 1 else block.mean(axis=1, dtype=np.float32)
 
 
 def checked_rate(rate: Any) -> int:

@@ -3,7 +3,8 @@
 The net sees a limited number of frames around each (`model.receptive_field`). A window of frames therefore passes
 through the net as if it were a recording, and only the output at least half a receptive field away from a cut is kept.
 At the true ends of the recording, derivatives and convolutions pad as in one pass. In the same way sliding CMN
-(`features.sliding_cmn`) waits for the frames that its window needs.
+(`features.sliding_cmn`) waits for the frames that its window needs. An empty block of samples passes through all of
+this at once, as an empty block: `Stream` learns by it that all samples given so far have been worked on.
 
 Detect where a recording may hold speech, by how much its level changes. After CMN, the level no longer separates noise
 from speech, and a search with an n-gram finds phones in any noise. Speech differs from noise by its modulation:
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +28,14 @@ from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one, static_features
-from speechctc.inference.samples import Samples
+from speechctc.inference.samples import PushedSamples, Samples
+from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.net import receptive_field
 from speechctc.phones.inventory import SILENCES
 
 BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
+LIVE_FRAMES = 50  # the same while samples come: delays phones by half a second
 
 Levels = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -98,6 +102,9 @@ def _in_windows(
     waiting = torch.zeros(0)
     before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in static:
+        if not len(piece):
+            yield piece
+            continue
         waiting = torch.cat([waiting, piece]) if len(waiting) else piece
         done = len(waiting) - ahead
         if done > before:
@@ -140,6 +147,9 @@ def logit_blocks(
     waiting = torch.zeros(0, features.static_dims)
     before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in centred:
+        if not len(piece):
+            yield apply(piece)
+            continue
         waiting = torch.cat([waiting, piece])
         while len(waiting) >= before + block + context:
             logits = apply(waiting[: before + block + context])
@@ -392,6 +402,53 @@ class Forward:
         logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
         logits = logits.float().cpu()
         return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
+
+
+class Stream:
+    """Recognises samples while they come; `Recogniser.stream` makes one.
+
+    The phones are those of decoding the whole, for any way to cut it into blocks. Memory does not grow.
+
+    Parameters
+    ----------
+    source : PushedSamples
+    phones : iterator of list of Segment
+        What is recognised in each block that is made of the source, an empty one too.
+    """
+
+    def __init__(self, source: PushedSamples, phones: Iterator[list[Segment]]) -> None:
+        self._source, self._phones = source, phones
+
+    @property
+    def seconds(self) -> float:
+        """Length of the samples so far."""
+        return self._source.seconds
+
+    def push(self, samples: Any) -> list[Segment]:
+        """Take the next samples; return the phones that are known by now and were not before.
+
+        Parameters
+        ----------
+        samples : array_like or Tensor, shape = (n,) or (n, channels)
+            As for `Recogniser.decode`; any number.
+
+        Raises
+        ------
+        InputError
+            These are no samples, and nothing is changed; or `finish` was called.
+        """
+        self._source.put(samples)
+        found: list[Segment] = []
+        for phones in self._phones:
+            found += phones
+            if self._source.waits:
+                break
+        return found
+
+    def finish(self) -> list[Segment]:
+        """End the recording; return the phones that were not returned yet, none if it was ended before."""
+        self._source.ended = True
+        return [segment for phones in self._phones for segment in phones]
 
 
 def log_softmax(logits: Logits) -> Logits:

@@ -18,17 +18,15 @@ from speechctc.core import workers
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
-from speechctc.inference.batch_decode import decode_files
+from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import BLOCK_FRAMES
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES
 from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import STDIN, ResultWriter, left_to_do, say_if_uncalibrated, write_results
-
-LIVE_FRAMES = 50  # static frames at a time from standard input: delays phones by half a second
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def _results(
         return decoded_on(cluster, recogniser, paths, options.alternatives, options.channel)
     if len(paths) == 1 and options.folder is None and WRITERS[options.form].is_live:
         return _while_read(recogniser, stream.opened(paths[0], rate, options.channel), options, BLOCK_FRAMES)
-    return nullcontext(decode_files(recogniser, paths, options.jobs, options.alternatives, options.channel))
+    return nullcontext(decode_all(recogniser, paths, options.jobs, options.alternatives, options.channel))
 
 
 @contextmanager

@@ -39,7 +39,6 @@ from speechctc.lm.tuned import (
 )
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding
-from speechctc.stages.nbest import log_posteriors
 from speechctc.stages.split_scoring import sound_of
 
 
@@ -202,7 +201,7 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
     if not utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
     speech, phones = [], []
-    results = map_in_threads(lambda each: log_posteriors(recogniser, **sound_of(each, recogniser)), utterances)
+    results = map_in_threads(lambda each: recogniser.log_posteriors(**sound_of(each, recogniser)), utterances)
     with reporter.progress(f"reading {split}", len(utterances)) as advance:
         for utterance, result in zip(utterances, results, strict=True):
             advance(1)

@@ -8,20 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.decoding.search import Hypothesis
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.samples import opened
-from speechctc.inference.streaming import Logits, log_softmax
 from speechctc.inference.writer import ResultWriter, write_results
-from speechctc.lm.rescore import Ranker
 
 COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
 FORMATS = ("text", "tsv", "json")
@@ -104,54 +98,8 @@ class _Table(Writer):
 def _rows(recogniser: Recogniser, count: int, options: OutputOptions, recording: Recording) -> list[Row]:
     (name,) = options.names([recording])
     rows = []
-    for start, ranked in nbest(recogniser, recording.path, recording.channel or options.channel):
-        for rank, each in enumerate(ranked[:count], start=1):
-            scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
-            phones = " ".join(recogniser.inventory.decode(each.labels))
-            rows.append(dict(zip(COLUMNS, (name.file, round(start, 4), rank, *scores, phones), strict=True)))
+    for each in recogniser.nbest(recording.path, count, channel=recording.channel or options.channel):
+        scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
+        values = (name.file, round(each.start, 4), each.rank, *scores, " ".join(each.phones))
+        rows.append(dict(zip(COLUMNS, values, strict=True)))
     return rows
-
-
-def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Iterator[tuple[float, list[Hypothesis]]]:
-    """Yield the best sequences of phones that a prefix search keeps; a long recording is cut in pauses.
-
-    Parameters
-    ----------
-    recogniser : Recogniser
-    path : Path
-    channel : int, optional
-        The channel to read, from 1; None: the mean of all.
-
-    Yields
-    ------
-    start : float
-        Start of the piece, seconds.
-    ranked : list of Hypothesis
-        Best first, at most as many as the beam.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read as audio.
-    """
-    ranker, frame = Ranker(recogniser.checkpoint.lm, recogniser.lstm, recogniser.config), 0
-    for piece in ranker.pieces(log_posteriors(recogniser, path, channel)):
-        yield frame * recogniser.clock.step, ranker.rank(piece)
-        frame += len(piece)
-
-
-def log_posteriors(
-    recogniser: Recogniser, recording: Path | Any, channel: int | None = None, rate: int | None = None
-) -> Logits:
-    """Return the log posteriors that decoding uses, shape (n_output_frames, classes): no phones where none speaks.
-
-    The recording is a file, or samples at a rate, as for `Recogniser.decode`.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read as audio.
-    """
-    with opened(recording, rate, channel, recogniser.config.features.sample_rate) as (_, blocks):
-        rows = [log_softmax(block) for block in recogniser.logit_blocks(blocks, gated=True)]
-    return np.concatenate([np.zeros((0, len(recogniser.phones) + 1), np.float32), *rows])

@@ -18,7 +18,7 @@ from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.batch_decode import decode_files, map_in_threads
+from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -203,7 +203,7 @@ def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator
     """Decode utterances in order, each from its channel and its stretch of the recording."""
     channels = {utterance.channel for utterance in utterances}
     if len(channels) == 1 and not any(utterance.stretch for utterance in utterances):
-        return decode_files(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
+        return decode_all(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
     return map_in_threads(lambda utterance: recogniser.decode(**sound_of(utterance, recogniser)), utterances)
 
 

@@ -45,10 +45,13 @@ class Trained(NamedTuple):
     calibration : Calibration or None
         The new calibration of ``best/``; None if there was one already, dev is too small, or another process of several
         computes it.
+    run : Path
+        The folder of the run.
     """
 
     dev: DevScore | None
     calibration: Calibration | None
+    run: Path
 
 
 def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
@@ -63,7 +66,7 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
     dev, is_main = _train(config, resume, reporter)
-    return Trained(dev, calibrate_run(config.run, reporter) if is_main else None)
+    return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
 
 
 def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:

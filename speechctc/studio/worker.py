@@ -7,10 +7,8 @@ process ends when the other end of the pipe is closed.
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -20,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.audio.resampling import resample_blocks
 from speechctc.core.errors import InputError
 from speechctc.studio.sound import Sound
 
@@ -28,9 +25,9 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.inference.result import Recognition
     from speechctc.inference.segmenter import Segment
+    from speechctc.inference.streaming import Stream
 
 ALTERNATIVES = 5  # other phones to name for each phone
-LIVE_FRAMES = 50  # static frames at a time from the microphone
 SLOWLY = 5  # how much less important than the server the process is
 
 
@@ -74,7 +71,7 @@ class Worker:
         self._pipe = pipe
         self._recogniser: Recogniser | None = None
         self._sound: Sound | None = None
-        self._live: Live | None = None
+        self._live: Stream | None = None
 
     def answer(self, request: int, name: str, arguments: Sequence[Any]) -> None:
         """Do what is asked, and send the result or the error."""
@@ -125,24 +122,20 @@ class Worker:
 
     def do_live_start(self, rate: int, request: int) -> None:
         """Begin to recognise what a microphone records at a rate, Hz."""
-        if self._live is not None:
-            self._live.finish()
-        self._live = Live(self._loaded(), rate)
+        self._live = self._loaded().stream(rate)
 
     def do_live_block(self, samples: NDArray[np.float32], request: int) -> list[Segment]:
         """Take samples of the microphone; return the phones that became known since the last call."""
         if self._live is None:
             raise InputError("no recording is being made", "begin one")
-        self._live.put(samples)
-        return self._live.take()
+        return self._live.push(samples)
 
     def do_live_stop(self, request: int) -> list[Segment]:
         """End the recording; return the phones that were not returned yet."""
         if self._live is None:
             return []
         live, self._live = self._live, None
-        live.finish()
-        return live.take()
+        return live.finish()
 
     def _loaded(self) -> Recogniser:
         if self._recogniser is None:
@@ -175,52 +168,3 @@ class _Source:
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return self._blocks
-
-
-class Live:
-    """Phones of a microphone, recognised in a thread while one speaks.
-
-    Parameters
-    ----------
-    recogniser : Recogniser
-    rate : int
-        Hz.
-    """
-
-    def __init__(self, recogniser: Recogniser, rate: int) -> None:
-        self.seconds = 0.0
-        self._rate, self._model_rate = rate, recogniser.config.features.sample_rate
-        self._samples: queue.Queue[NDArray[np.float32] | None] = queue.Queue()
-        self._phones: queue.Queue[Segment] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, args=(recogniser,), daemon=True)
-        self._thread.start()
-
-    def _run(self, recogniser: Recogniser) -> None:
-        for segment in recogniser.segments(self, 0, LIVE_FRAMES):
-            self._phones.put(segment)
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        """Yield the samples at the model's rate, when they come."""
-        return resample_blocks(self._blocks(), self._rate, self._model_rate)
-
-    def _blocks(self) -> Iterator[NDArray[np.float32]]:
-        while (samples := self._samples.get()) is not None:
-            yield samples
-
-    def put(self, samples: NDArray[np.float32]) -> None:
-        """Take the next samples."""
-        self.seconds += len(samples) / self._rate
-        self._samples.put(samples)
-
-    def take(self) -> list[Segment]:
-        """Return the phones that became known since the last call."""
-        found = []
-        with suppress(queue.Empty):
-            while True:
-                found.append(self._phones.get_nowait())
-        return found
-
-    def finish(self) -> None:
-        """Wait until all samples are recognised."""
-        self._samples.put(None)
-        self._thread.join()

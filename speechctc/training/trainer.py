@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
-from speechctc.core.devices import is_out_of_memory
+from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
@@ -23,7 +23,7 @@ from speechctc.training.dev_score import DevScore, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices
 from speechctc.training.initialise import first_net
-from speechctc.training.memory_estimate import estimate
+from speechctc.training.memory_estimate import MemoryEstimate, estimate
 from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
@@ -82,6 +82,7 @@ class Trainer:
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
+        self._said: MemoryEstimate | None = None
         if resumed:
             self._restore()
 
@@ -145,7 +146,11 @@ class Trainer:
         self.learner.check_labels()
 
     def _step(self, batch: Batch | None, phones: int, rate: float) -> tuple[Batch | None, Tensor]:
-        return batch, self.learner.step(batch, phones, rate, self.progress.step)
+        """Take a step; give back the heap's holes where they exceed what was said, as they grow for hours."""
+        loss = self.learner.step(batch, phones, rate, self.progress.step)
+        if self._said and self.device.type == "cpu" and resident_memory() > self._said.host:
+            give_back_memory()
+        return batch, loss
 
     def _between_steps(self, watch: LossWatch) -> bool:
         """Save or stop if it is time, at the same step on all ranks; return whether the run is out of time."""
@@ -292,7 +297,8 @@ class Trainer:
     def _introduce(self) -> None:
         self.reporter.note(introduction(self.learner, self.data))
         largest = self.data.largest_batch(self.plan(), self.ranks.rank)
-        self.reporter.note(estimate(self.learner, largest, self.data.bytes_held).to_text())
+        self._said = estimate(self.learner, largest, self.data.bytes_held)
+        self.reporter.note(self._said.to_text())
         if not self.reporter.quiet:
             self.reporter.note(LEGEND)
         if self.progress.step and self.progress.epoch < self.last_epoch:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import subprocess
 import sys
 import threading
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import torch
+from numpy.typing import NDArray
 
 import speechctc
 from speechctc.audio import sound_file, stream
 from speechctc.core.errors import InputError
-from speechctc.inference.batch_decode import decode_files, decode_in_batches, map_in_threads
+from speechctc.inference.batch_decode import decode_all, decode_in_batches, map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -88,6 +93,76 @@ def test_decoding_in_small_blocks_is_decoding(
         assert ours.alternatives[0][0] == expected.alternatives[0][0]
 
 
+def pushed(model: Recogniser, samples: NDArray[np.float32], rate: int, sizes: list[int]) -> list[list[Segment]]:
+    """Push samples in blocks of these sizes, over and over; return the phones of each call."""
+    stream, found, start = model.stream(rate, alternatives=1), [], 0
+    for size in itertools.cycle(sizes):
+        if start >= len(samples):
+            break
+        found.append(stream.push(samples[start : start + size]))
+        start += size
+    assert stream.seconds == len(samples) / rate
+    return [*found, stream.finish()]
+
+
+@pytest.mark.parametrize("rate", [16000, 44100, 22254])
+@pytest.mark.parametrize("which", ["tiny", "bundled"])
+def test_pushed_blocks_give_what_the_whole_gives(model: Recogniser, rate: int, which: str) -> None:
+    """Of a net without and with a sliding mean and an n-gram, at rates that both resamplers take."""
+    one = model if which == "tiny" else speechctc.load("english", "cpu")
+    song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
+    samples, _ = sing(song, np.random.default_rng(4), rate)
+    whole = one.decode(samples, rate, alternatives=1)
+    calls = pushed(one, samples, rate, [1, 333, 0, 4410, 20_000])
+    found = [segment for call in calls for segment in call]
+    assert found and [segment.phone for segment in found] == list(whole.phones)
+    for ours, expected in zip(found, whole.segments, strict=True):
+        np.testing.assert_allclose(ours[1:4], expected[1:4], atol=1e-4)
+        assert [phone for phone, _ in ours.alternatives] == [phone for phone, _ in expected.alternatives]
+
+
+def test_phones_are_known_soon_after_they_are_pushed(model: Recogniser) -> None:
+    samples, times = sing(SONG * 10, np.random.default_rng(0))
+    calls = pushed(model, samples, 16000, [800])
+    for number, call in enumerate(calls[:-1], start=1):
+        assert all(number * 0.05 - segment.end < 2.5 for segment in call)
+    assert len(calls[-1]) < 8
+
+
+def test_a_stream_takes_what_a_microphone_gives_and_says_what_it_cannot_take(model: Recogniser) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(0))
+    ints = (samples * 32767).astype(np.int16)[:, None]
+    stream = model.stream(16000)
+    found = stream.push(ints[:9000])
+    with pytest.raises(InputError, match="finite"):
+        stream.push(np.full(100, np.nan))
+    found += stream.push(torch.from_numpy(ints[9000:])) + stream.finish()
+    assert [segment.phone for segment in found] == SONG and stream.seconds == len(samples) / 16000
+    assert stream.finish() == []
+    with pytest.raises(InputError, match="finished"):
+        stream.push(ints)
+    assert model.stream(16000).finish() == []
+    with pytest.raises(InputError, match="rate in Hz"):
+        model.stream(16)
+
+
+def test_a_stream_needs_no_more_memory_as_it_goes_on(model: Recogniser) -> None:
+    """What is kept of a song does not grow with the length of the song, in numpy's arrays or in torch's tensors."""
+    one, rng, held = speechctc.load("english", "cpu"), np.random.default_rng(0), []
+    stream = one.stream(16000)
+    tracemalloc.start()
+    try:
+        for number in range(100):  # 50 s; the sliding mean needs 15 s
+            stream.push(sing(SONG[:4], rng)[0][:8000])
+            if number % 25 == 24:
+                gc.collect()
+                tensors = sum(each.nbytes for each in gc.get_objects() if type(each) is torch.Tensor)
+                held.append(tracemalloc.get_traced_memory()[0] + tensors)
+    finally:
+        tracemalloc.stop()
+    assert held[-1] < held[1] + 200_000, held  # a second of samples has 64,000 bytes
+
+
 def test_align_places_known_phones(model: Recogniser, tmp_path: Path) -> None:
     times = write_song(tmp_path / "a.wav", SONG)
     result = model.align(tmp_path / "a.wav", SONG)
@@ -117,8 +192,8 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
     paths[4].write_bytes(b"")
     soundfile.write(paths[6], np.zeros(100, np.float32), 16000)
     for results in (
-        decode_files(model, paths, jobs=1),
-        decode_files(model, paths, 3),
+        decode_all(model, paths, jobs=1),
+        decode_all(model, paths, 3),
         decode_in_batches(model, paths, 2),
     ):
         for k, result in enumerate(results):
@@ -130,6 +205,56 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
                 assert result.seconds == sound_file.info(paths[k]).seconds
 
 
+def test_a_list_of_files_or_samples_is_decoded_in_order(model: Recogniser, tmp_path: Path) -> None:
+    songs = [SONG[: k + 1] for k in range(5)]
+    for k, song in enumerate(songs):
+        write_song(tmp_path / f"{k}.wav", song, seed=k)
+    (tmp_path / "2.wav").write_bytes(b"")
+    paths = sorted(tmp_path.glob("*.wav"))
+    for several in (paths, [str(path) for path in paths], tuple(paths), iter(paths)):
+        found = list(model.decode(several, alternatives=1))
+        assert isinstance(found.pop(2), InputError)
+        assert found == [model.decode(path, alternatives=1) for path in paths if path.name != "2.wav"]
+    sounds = [sing(song, np.random.default_rng(k))[0] for k, song in enumerate(songs)]
+    tensors = [torch.from_numpy(sound) for sound in sounds]
+    columns = [np.stack([sound, sound], axis=1) for sound in sounds]
+    for samples in (sounds, tensors, columns):
+        results = list(model.decode(samples, 16000))
+        assert [each.phones for each in results if isinstance(each, Recognition)] == [tuple(song) for song in songs]
+    (no_rate,) = model.decode([sounds[0]])
+    assert isinstance(no_rate, InputError) and "without a rate" in no_rate.what
+    (odd,) = model.decode([paths[0]], 16000)
+    assert isinstance(odd, InputError) and "leave rate out" in odd.fix
+    assert list(model.decode(tmp_path.glob("*.none"))) == []
+
+
+def test_numbers_and_moments_in_a_list_are_one_recording(model: Recogniser) -> None:
+    sound = sing(SONG, np.random.default_rng(0))[0]
+    one = model.decode(sound, 16000)
+    assert model.decode(sound.tolist(), 16000) == one
+    assert model.decode(list(sound), 16000) == one
+    assert model.decode(list(np.stack([sound, sound], axis=1)), 16000) == one
+    assert isinstance(empty := model.decode([], 16000), Recognition) and empty.phones == ()
+
+
+def test_on_a_gpu_samples_go_one_by_one(model: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    sound = sing(SONG, np.random.default_rng(0))[0]
+    (result,) = decode_in_batches(model, [sound], rate=16000)
+    assert result == model.decode(sound, 16000)
+    (refused,) = decode_in_batches(model, [tmp_path / "a.wav"], rate=16000)
+    assert isinstance(refused, InputError)
+    (by_name,) = decode_in_batches(model, [str(tmp_path / "a.wav")])
+    assert isinstance(by_name, Recognition) and by_name.phones == tuple(SONG)
+
+
+def test_a_transcript_may_be_a_text(model: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    assert model.align(tmp_path / "a.wav", " ".join(SONG)) == model.align(tmp_path / "a.wav", SONG)
+    with pytest.raises(InputError, match="'lwo' is not in the phone set"):
+        model.align(tmp_path / "a.wav", "low lwo")
+
+
 def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_path: Path) -> None:
     songs = [SONG, list(reversed(SONG))]
     left, right = (sing(song, np.random.default_rng(k))[0] for k, song in enumerate(songs))
@@ -138,14 +263,14 @@ def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_
     soundfile.write(tmp_path / "a.wav", both, 16000)
     for channel, song in enumerate(songs, start=1):
         for results in (
-            decode_files(model, [tmp_path / "a.wav"], 1, 0, channel),
+            decode_all(model, [tmp_path / "a.wav"], 1, 0, channel),
             decode_in_batches(model, [tmp_path / "a.wav"], 1, 0, channel),
         ):
             (result,) = results
             assert isinstance(result, Recognition) and list(result.phones) == song
         score = model.align(tmp_path / "a.wav", song, channel=channel).score
         assert score is not None and score > -1
-    (result,) = decode_files(model, [tmp_path / "a.wav"], 1, 0, 3)
+    (result,) = decode_all(model, [tmp_path / "a.wav"], 1, 0, 3)
     assert isinstance(result, InputError) and "no channel 3, it has 2 channels" in result.what
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from speechctc.core.devices import held_by_others
+from speechctc.training import trainer as training
 from speechctc.training.memory_estimate import estimate, pinned
 from tests.train_helpers import trainer_of
 
@@ -84,6 +85,18 @@ def test_a_start_of_training_does_not_load_torchs_compiler(extracted: Path, here
 
 def test_pinned_memory_comes_in_powers_of_two() -> None:
     assert [pinned(count) for count in (0, 1, 4096, 4097, 3 * 2**20)] == [0, 1, 4096, 8192, 2**22]
+
+
+def test_holes_of_the_heap_are_given_back_where_more_is_held_than_was_said(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(extracted, here / "r", "train.epochs=1")
+    given: list[int] = []
+    held = iter([2**20, 2**50, 2**20] + [0] * 100)
+    monkeypatch.setattr(training, "resident_memory", lambda: next(held))
+    monkeypatch.setattr(training, "give_back_memory", lambda: given.append(trainer.progress.batch))
+    trainer.train()
+    assert given == [1]
 
 
 def test_what_a_gpu_holds_beside_tensors_counts(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

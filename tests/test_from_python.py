@@ -1,0 +1,58 @@
+"""Extraction, training and scoring called from Python do what the commands do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import speechctc
+from speechctc.config.load import load_config
+from speechctc.core.errors import InputError
+from tests.tones import write_config
+from tests.train_helpers import Recorder
+
+
+def test_a_corpus_becomes_a_scored_model(here: Path) -> None:
+    config, recorder = write_config(here, 24, 6), Recorder()
+    summaries = speechctc.extract(config, reporter=recorder)
+    assert [(each.split, each.utterances) for each in summaries] == [("train", 24), ("dev", 6), ("test", 6)]
+    trained = speechctc.train(config, ["train.epochs=8", "run=r"], reporter=recorder)
+    assert trained.run == Path("r") and trained.dev is not None
+    again = speechctc.train(str(config), ["train.epochs=8", "run=r"], resume=True, reporter=recorder)
+    assert again.dev is None and any("done already" in line for line in recorder.said)
+    model = speechctc.load(trained.run, "cpu")
+    of_model, of_folder, of_latest = (
+        speechctc.evaluate(each, reporter=recorder) for each in (model, trained.run, None)
+    )
+    assert of_model == of_folder == of_latest and of_model.split == "test" and of_model.counts.utterances == 6
+    on_dev = speechctc.evaluate(model, "dev", ["decode.beam=4"], recorder)
+    assert on_dev.counts.per == trained.dev.counts.per
+
+
+def test_a_config_in_memory_may_be_given_and_changed(extracted: Path, here: Path) -> None:
+    config = load_config(extracted, ["run=r"])
+    trained = speechctc.train(config, ["train.epochs=1"], reporter=Recorder())
+    assert trained.run == Path("r")
+    assert load_config("r/config.yaml").train.epochs == 1 and config.train.epochs == 12
+
+
+def test_errors_are_those_of_the_commands(extracted: Path, here: Path) -> None:
+    with pytest.raises(InputError, match="no such config file"):
+        speechctc.train("nowhere.yaml")
+    with pytest.raises(InputError, match="train.epoch=3"):
+        speechctc.train(extracted, ["train.epoch=3"])
+    with pytest.raises(InputError, match="train.epoch=3"):
+        speechctc.train(load_config(extracted), ["train.epoch=3"])
+    with pytest.raises(InputError, match="speechctc extract"):
+        speechctc.train(extracted, ["data.dir=empty"], reporter=Recorder())
+    with pytest.raises(InputError):
+        speechctc.extract("demo", ["corpus.kind=textgrid", "corpus.root=nowhere"], Recorder())
+    with pytest.raises(InputError, match="nothing: no such folder"):
+        speechctc.evaluate("nothing")
+
+
+def test_the_public_names_are_there() -> None:
+    assert all(hasattr(speechctc, name) for name in speechctc.__all__)
+    assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"}
+    assert speechctc.InputError is InputError
