@@ -278,14 +278,16 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
         raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(WRITERS)}")
     result = recognition(name, document)
     if form == "textgrid":
-        text = document.text()
+        content = document.text().encode("utf-8", "backslashreplace")
     elif form == "eaf":
         others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
         text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
+        content = text.encode("utf-8", "backslashreplace")
     else:
+        writer.check()
         place = str(document.recording) if writer.holds_one or writer.shows_sound else name
-        text = writer.whole(RecordingName(place, Path(name).stem), result)
-    return Path(name).stem + writer.ending, text.encode("utf-8", "backslashreplace")
+        content = writer.content(RecordingName(place, Path(name).stem), result)
+    return Path(name).stem + writer.ending, content
 
 
 def _intervals(tier: Tier) -> list[Interval]:
