@@ -105,10 +105,10 @@ def decode_command(
 
         recogniser = restrict(recogniser, inventory, Reporter())
     options = _with_symbols(options, recogniser, symbols)
+    doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser, by_best_path=bool(nbest))
     if nbest:
-        status = decode_nbest(recogniser, audio, nbest, options, Reporter())
+        status = decode_nbest(recogniser, audio, nbest, options, Reporter(), doubt)
     else:
-        doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser)
         status = decode(recogniser, audio, options, Reporter(), cluster, raw, doubt)
     if status:
         raise typer.Exit(status)

@@ -20,6 +20,7 @@ from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.streaming import Logits, log_softmax
+from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import ResultWriter, write_results
 from speechctc.lm.rescore import Ranker
 
@@ -30,7 +31,12 @@ Row = dict[str, Any]
 
 
 def decode_nbest(
-    recogniser: Recogniser, arguments: Sequence[Path], count: int, options: OutputOptions, reporter: Reporter
+    recogniser: Recogniser,
+    arguments: Sequence[Path],
+    count: int,
+    options: OutputOptions,
+    reporter: Reporter,
+    doubt: Doubt | None = None,
 ) -> int:
     """Write a table of the best sequences; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
@@ -45,6 +51,8 @@ def decode_nbest(
         ``"text"`` and ``"tsv"`` give a table with a header, ``"json"`` a list.
     reporter : Reporter
         Receives the failures, at the end.
+    doubt : Doubt, optional
+        Hears the best paths, and its note is given to the reporter.
 
     Raises
     ------
@@ -57,8 +65,12 @@ def decode_nbest(
     check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
-    results = map_in_threads(partial(_rows, recogniser, count, options), recordings, options.jobs)
-    return write_results(ResultWriter(recordings, results, options, _Table(options.form, "")), "decoding", reporter)
+    results = map_in_threads(partial(_rows, recogniser, count, options, doubt), recordings, options.jobs)
+    writer = ResultWriter(recordings, results, options, _Table(options.form, ""))
+    status = write_results(writer, "decoding", reporter)
+    if doubt and (note := doubt.note()):
+        reporter.warn(note)
+    return status
 
 
 def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
@@ -101,10 +113,12 @@ class _Table(Writer):
             out.write("\t".join(map(str, row.values())) + "\n")
 
 
-def _rows(recogniser: Recogniser, count: int, options: OutputOptions, recording: Recording) -> list[Row]:
+def _rows(
+    recogniser: Recogniser, count: int, options: OutputOptions, doubt: Doubt | None, recording: Recording
+) -> list[Row]:
     (name,) = options.names([recording])
     rows = []
-    for start, ranked in nbest(recogniser, recording.path, recording.channel or options.channel):
+    for start, ranked in nbest(recogniser, recording.path, recording.channel or options.channel, doubt):
         for rank, each in enumerate(ranked[:count], start=1):
             scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
             phones = " ".join(recogniser.inventory.decode(each.labels))
@@ -112,7 +126,9 @@ def _rows(recogniser: Recogniser, count: int, options: OutputOptions, recording:
     return rows
 
 
-def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Iterator[tuple[float, list[Hypothesis]]]:
+def nbest(
+    recogniser: Recogniser, path: Path, channel: int | None = None, doubt: Doubt | None = None
+) -> Iterator[tuple[float, list[Hypothesis]]]:
     """Yield the best sequences of phones that a prefix search keeps; a long recording is cut in pauses.
 
     Parameters
@@ -121,6 +137,8 @@ def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Ite
     path : Path
     channel : int, optional
         The channel to read, from 1; None: the mean of all.
+    doubt : Doubt, optional
+        Hears the best path.
 
     Yields
     ------
@@ -135,7 +153,10 @@ def nbest(recogniser: Recogniser, path: Path, channel: int | None = None) -> Ite
         The file cannot be read as audio.
     """
     ranker, frame = Ranker(recogniser.checkpoint.lm, recogniser.lstm, recogniser.config), 0
-    for piece in ranker.pieces(log_posteriors(recogniser, path, channel)):
+    log_probs = log_posteriors(recogniser, path, channel)
+    if doubt:
+        doubt.hear(log_probs)
+    for piece in ranker.pieces(log_probs):
         yield frame * recogniser.clock.step, ranker.rank(piece)
         frame += len(piece)
 

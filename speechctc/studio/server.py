@@ -152,6 +152,7 @@ class Routes:
             "train": lambda request, body: _done(studio.train, _number(body.get("minutes"))),
             "stop": lambda request, body: _done(studio.training.stop),
             "model": lambda request, body: _done(studio.choose_model, int(_number(body.get("round")))),
+            "ngram": lambda request, body: _done(studio.use_ngram, body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
             "microphone/block": lambda request, body: microphone.block(body),
             "microphone/stop": lambda request, body: microphone.stop(),
