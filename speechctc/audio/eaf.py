@@ -50,6 +50,11 @@ class Media(NamedTuple):
     relative: str
     origin: float
 
+    @property
+    def stem(self) -> str:
+        """The name of the recording without its ending."""
+        return Path(_name(self.url) or _name(self.relative)).stem
+
 
 class Eaf(NamedTuple):
     """The tiers and the linked recordings of a file."""
