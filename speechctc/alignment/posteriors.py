@@ -84,6 +84,13 @@ class Posteriors:
         read = np.frombuffer(self._file.read((stop - start) * self.classes * 4), np.float32)
         return read.reshape(-1, self.classes)
 
+    def part(self, start: int, stop: int) -> Posteriors:
+        """Return frames ``start`` to ``stop - 1``, as far as there are any, as posteriors of their own."""
+        part = Posteriors(self.classes)
+        for at in range(start, min(stop, self.frames), BLOCK):
+            part.append(self.read(at, min(at + BLOCK, stop, self.frames)))
+        return part
+
     def blocks(self) -> Iterator[Rows]:
         """Yield all frames in blocks."""
         for start in range(0, self.frames, BLOCK):

@@ -39,6 +39,14 @@ Item = Unit | AnyStretch | Choice
 Items = tuple[Item, ...]
 
 
+class Phrase(NamedTuple):
+    """A part of a transcript, and the times between which it lies, in seconds."""
+
+    start: float
+    end: float
+    items: Items
+
+
 def phone_units(labels: Sequence[str]) -> Items:
     """Return each label as a unit."""
     return tuple(Unit(label, ((label,),)) for label in labels)

@@ -33,12 +33,27 @@ _CONSTRAINTS = {
 """The stereotypes of ELAN, in its own words and spelling, which it compares."""
 
 
+_TYPES = (
+    ("default-lt", "true", ""),
+    ("attached", "false", "Symbolic_Association"),
+    ("inside", "true", "Included_In"),
+)
+_PARENT, _CHILD = "words", "phones"
+
+_Span = tuple[int, int, str]  # milliseconds, and the label
+
+
 class Media(NamedTuple):
     """A linked recording: its address, that relative to the .eaf file, and its time in seconds where 0 s is in ELAN."""
 
     url: str
     relative: str
     origin: float
+
+    @property
+    def stem(self) -> str:
+        """The name of the recording without its ending."""
+        return Path(_name(self.url) or _name(self.relative)).stem
 
 
 class Eaf(NamedTuple):
@@ -239,7 +254,9 @@ def eaf_text(tiers: Mapping[str, Sequence[Interval]], audio: Path | None, place:
     """Return a file of ELAN.
 
     A tier whose intervals are those of an earlier one becomes its child (a symbolic association), so that its labels
-    stay with the labels of the earlier one when a person moves or deletes those. Times are in milliseconds.
+    stay with the labels of the earlier one when a person moves or deletes those. Phones become children of words
+    (ELAN's "Included In"), if each lies within one or outside of all; those outside, pauses for example, get an
+    annotation without a label among the words, because a child needs a parent. Times are in milliseconds.
 
     Parameters
     ----------
@@ -258,22 +275,41 @@ def eaf_text(tiers: Mapping[str, Sequence[Interval]], audio: Path | None, place:
     if audio is not None:
         ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", _media_attributes(audio, place))
     annotations = _Annotations(ElementTree.SubElement(root, "TIME_ORDER"))
-    for name, intervals in tiers.items():
-        root.append(annotations.tier(name, [each for each in map(_in_ms, intervals) if each[1] > each[0]]))
+    spans = {name: [each for each in map(_in_ms, found) if each[1] > each[0]] for name, found in tiers.items()}
+    parents = _parents(spans.get(_PARENT, ()), spans.get(_CHILD, ()))
+    for name in sorted(spans, key=lambda name: name != _PARENT) if parents else spans:
+        root.append(annotations.tier(name, parents if parents and name == _PARENT else spans[name], bool(parents)))
     ElementTree.SubElement(header, "PROPERTY", {"NAME": "lastUsedAnnotationId"}).text = str(annotations.last)
     annotations.add_slots()
-    for name, aligned in (("default-lt", "true"), ("attached", "false")):
+    for name, aligned, constraint in _TYPES:
         values = {"LINGUISTIC_TYPE_ID": name, "TIME_ALIGNABLE": aligned, "GRAPHIC_REFERENCES": "false"}
-        extra = {} if name == "default-lt" else {"CONSTRAINTS": "Symbolic_Association"}
-        ElementTree.SubElement(root, "LINGUISTIC_TYPE", values | extra)
+        ElementTree.SubElement(root, "LINGUISTIC_TYPE", values | ({"CONSTRAINTS": constraint} if constraint else {}))
     for stereotype, words in _CONSTRAINTS.items():
         ElementTree.SubElement(root, "CONSTRAINT", {"STEREOTYPE": stereotype, "DESCRIPTION": words})
     ElementTree.indent(root, "    ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _in_ms(interval: Interval) -> tuple[int, int, str]:
+def _in_ms(interval: Interval) -> _Span:
     return round(1000 * interval.start), round(1000 * interval.end), interval.label
+
+
+def _parents(words: Sequence[_Span], phones: Sequence[_Span]) -> list[_Span]:
+    """Return words, and stretches without a label for phones outside of them; none if a phone crosses an edge."""
+    if not words or not phones:
+        return []
+    ordered, outside, number = sorted(words), list[_Span](), 0
+    for start, end, _ in sorted(phones):
+        while number < len(ordered) and ordered[number][1] <= start:
+            number += 1
+        if number < len(ordered) and ordered[number][0] < end:
+            if start < ordered[number][0] or ordered[number][1] < end:
+                return []
+        elif outside and outside[-1][1] == start:
+            outside[-1] = (outside[-1][0], end, "")
+        else:
+            outside.append((start, end, ""))
+    return sorted([*words, *outside])
 
 
 def _media_attributes(audio: Path, place: Path | None) -> dict[str, str]:
@@ -297,11 +333,15 @@ class _Annotations:
         self._parents: dict[tuple[tuple[int, int], ...], tuple[str, list[str]]] = {}
         self.last = 0
 
-    def tier(self, name: str, labels: Sequence[tuple[int, int, str]]) -> ElementTree.Element:
-        """Return the element of a tier."""
+    def tier(self, name: str, labels: Sequence[_Span], nested: bool) -> ElementTree.Element:
+        """Return the element of a tier; nested: phones lie in words."""
         spans = tuple((start, end) for start, end, _ in labels)
-        parent = self._parents.get(spans) if labels else None
+        inside = nested and name == _CHILD
+        parent = self._parents.get(spans) if labels and not inside else None
         element = ElementTree.Element("TIER", {"TIER_ID": name, "LINGUISTIC_TYPE_REF": "default-lt"})
+        if inside:
+            element.set("LINGUISTIC_TYPE_REF", "inside")
+            element.set("PARENT_REF", _PARENT)
         if parent is not None:
             element.set("LINGUISTIC_TYPE_REF", "attached")
             element.set("PARENT_REF", parent[0])
@@ -318,7 +358,8 @@ class _Annotations:
             first, last = self._slot(start), self._slot(end)
             values = {"ANNOTATION_ID": ids[-1], "TIME_SLOT_REF1": first, "TIME_SLOT_REF2": last}
             self._add(element, "ALIGNABLE_ANNOTATION", values, label)
-        self._parents.setdefault(spans, (name, ids))
+        if parent is None:  # of two tiers with the same intervals the child, phones rather than words
+            self._parents[spans] = name, ids
         return element
 
     def _slot(self, time: int) -> str:

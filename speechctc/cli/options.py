@@ -203,8 +203,8 @@ TranscriptsOption = Annotated[
         "--transcripts",
         metavar="PLACE",
         help="The phones: a table with the columns id, audio and phones; a folder of files named like the recordings;"
-        " or the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt or"
-        " .TextGrid, in this order.",
+        " or the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt,"
+        " .TextGrid or .eaf, in this order.",
     ),
 ]
 WordsOption = Annotated[
@@ -212,8 +212,8 @@ WordsOption = Annotated[
     typer.Option(
         "--words",
         metavar="PLACE",
-        help="Words instead of phones: a text file of a single recording; a folder of .lab, .txt or .TextGrid files"
-        " named like the recordings; or a table with the columns id, audio and words. Needs --language or"
+        help="Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid or .eaf; a folder of such"
+        " files named like the recordings; or a table with the columns id, audio and words. Needs --language or"
         " --dictionary.",
     ),
 ]
@@ -262,8 +262,18 @@ TierOption = Annotated[
     typer.Option(
         "--tier",
         metavar="NAME",
-        help="Read the phones only from TextGrids, from this tier. Default: the tier phones (words with --words),"
-        " and other files too.",
+        help="Read the phones only from TextGrids and ELAN's .eaf, from this tier. Default: the tier phones (words with"
+        " --words), and other files too.",
+    ),
+]
+LimitsOption = Annotated[
+    Optional[bool],  # noqa: UP045
+    typer.Option(
+        "--limits/--no-limits",
+        help="Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own"
+        " times, or all of them in the whole recording. Default: between the times of rows, and of a tier in which an"
+        " annotation has several labels.",
+        show_default=False,
     ),
 ]
 

@@ -20,6 +20,7 @@ from speechctc.cli.options import (
     InventoryOption,
     JobsOption,
     LanguageOption,
+    LimitsOption,
     LmOption,
     LmWeightOption,
     MinModulationOption,
@@ -105,10 +106,10 @@ def decode_command(
 
         recogniser = restrict(recogniser, inventory, Reporter())
     options = _with_symbols(options, recogniser, symbols)
+    doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser, by_best_path=bool(nbest))
     if nbest:
-        status = decode_nbest(recogniser, audio, nbest, options, Reporter())
+        status = decode_nbest(recogniser, audio, nbest, options, Reporter(), doubt)
     else:
-        doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser)
         status = decode(recogniser, audio, options, Reporter(), cluster, raw, doubt)
     if status:
         raise typer.Exit(status)
@@ -125,6 +126,7 @@ def align_command(
     language: LanguageOption = None,
     dictionary: DictionaryOption = None,
     tier: TierOption = None,
+    limits: LimitsOption = None,
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
@@ -146,7 +148,7 @@ def align_command(
     if all failed.
     """
     from speechctc.core.progress import Reporter
-    from speechctc.corpora.transcripts import find_tasks
+    from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
 
@@ -156,7 +158,7 @@ def align_command(
     chosen = choose_output(form, out)
     options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
-    tasks = find_tasks(audio or (), phones, words or transcripts, tier, Reporter(), labels)
+    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), Reporter())
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)

@@ -17,6 +17,8 @@ from speechctc.core.text_files import Text, read_text
 REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them
 OPTIONAL = ("speaker", "channel")
+TIMES = ("start", "end")
+"""Columns with the times between which the labels of a row lie, in seconds."""
 COLUMNS = "id, audio, and phones or words"
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
@@ -49,6 +51,8 @@ class Row(NamedTuple):
         Empty where the field is empty or missing.
     traits : tuple of (str, str)
         Names and values of the columns `TRAITS` that are there and not empty.
+    start, end : str
+        Times, as they are written; empty where the field is empty or missing.
     problem : str
         What is wrong with the format of the row, or ``""``.
     """
@@ -61,6 +65,8 @@ class Row(NamedTuple):
     channel: int | None = None
     words: str = ""
     problem: str = ""
+    start: str = ""
+    end: str = ""
     traits: tuple[tuple[str, str], ...] = ()
 
 
@@ -219,14 +225,15 @@ def _row(line: int, values: dict[str, Any]) -> Row:
         labels = tuple(phones)
     else:
         return Row(line, str(values["id"]), problem="phones are neither a line of labels nor a list of them")
-    id, audio, speaker, channel = map(_text, map(values.get, _TEXTS))
+    id, audio, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     words = values.get("words")
     if isinstance(words, list):
         words = " ".join(map(str, words))
     traits = () if _TRAITS.isdisjoint(values) else _traits(values)
-    return Row(line, id, audio, labels, speaker, int(channel) if channel else None, _text(words), traits=traits)
+    number = int(channel) if channel else None
+    return Row(line, id, audio, labels, speaker, number, _text(words), start=start, end=end, traits=traits)
 
 
 def _traits(values: dict[str, Any]) -> tuple[tuple[str, str], ...]:

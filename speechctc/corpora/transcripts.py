@@ -1,27 +1,42 @@
-"""Phones or words of recordings from transcripts: .PHN files, TextGrids, text files and tables."""
+"""Phones or words of recordings from transcripts: .PHN files, TextGrids, files of ELAN, text files and tables."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import PHN_RATE, read_phn, read_textgrid
+from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
+from speechctc.audio.eaf import ENDING as EAF
+from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import Recording, find_recordings, left_out, name_of
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.tiers import CLOSE, TextGrid, choose_tier
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table_rows import Row, read_table
+from speechctc.phones.labels import nfc
 
 TEXTS = (".lab", ".txt")
-FILES = (".phn", *TEXTS, ".textgrid")
+FILES = (".phn", *TEXTS, ".textgrid", EAF)
+TIERS = (".textgrid", EAF)
 """Endings of transcripts; of several for one recording, the first in this order is read."""
-NAMES = {"phones": ".PHN, .lab, .txt or .TextGrid", "words": ".lab, .txt or .TextGrid"}
+NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid or .eaf"}
 Labels = Literal["phones", "words"]
+SHOWN = 40  # signs of a phrase in an error
+
+
+class Annotated(NamedTuple):
+    """Labels that lie between two times of a recording, in seconds."""
+
+    start: float
+    end: float
+    labels: tuple[str, ...]
 
 
 class Transcript(NamedTuple):
@@ -31,24 +46,45 @@ class Transcript(NamedTuple):
     ----------
     labels : tuple of str
     starts : tuple of float
-        Start of each label in seconds; empty if not known.
+        Start of each label in seconds; empty if not known, or if there are phrases.
     file : Path, optional
         The file that they were read from.
     note : str
         What the user should know about how the file was read, or ``""``.
+    phrases : tuple of Annotated
+        The labels in parts, in the order of time, if their times are limits: each part lies between its own.
     """
 
     labels: tuple[str, ...]
     starts: tuple[float, ...] = ()
     file: Path | None = None
     note: str = ""
+    phrases: tuple[Annotated, ...] = ()
 
 
 TranscriptOrError = Transcript | InputError
 """A transcript, or the reason why there is none."""
 
 
-def read_transcript(file: Path, recording: Path, tier: str | None = None, labels: Labels = "phones") -> Transcript:
+class Choice(NamedTuple):
+    """What to read of transcripts.
+
+    Attributes
+    ----------
+    tier : str, optional
+        Tier of TextGrids and files of ELAN, and then no other files are read; ``"phones"`` or ``"words"`` by default.
+    labels : str
+    limits : bool, optional
+        The times of intervals, annotations and rows are limits of their labels; None: those of rows are, and those of
+        a tier if one of its annotations has several labels.
+    """
+
+    tier: str | None = None
+    labels: Labels = "phones"
+    limits: bool | None = None
+
+
+def read_transcript(file: Path, recording: Path, choice: Choice = Choice()) -> Transcript:  # noqa: B008
     """Read the phones or words of a recording from a file, whose format is told by its ending.
 
     Parameters
@@ -57,22 +93,74 @@ def read_transcript(file: Path, recording: Path, tier: str | None = None, labels
         A .PHN file, a TextGrid, or a text file with labels separated by white space.
     recording : Path
         The times of a .PHN file are in its samples.
-    tier : str, optional
-        Tier of a TextGrid; ``"phones"`` or ``"words"`` by default.
-    labels : str
-        What to read.
+    choice : Choice
 
     Raises
     ------
     InputError
-        The file cannot be read, or has no such tier.
+        The file cannot be read, or has no such tier; its times should be limits, and are empty or overlap.
     """
-    ending = file.suffix.lower()
-    if ending in (".phn", ".textgrid"):
-        intervals = read_phn(file, _rate(recording)) if ending == ".phn" else read_textgrid(file, tier or labels)
+    ending, tier = file.suffix.lower(), choice.tier or choice.labels
+    if ending == EAF:
+        return _of_elan(file, recording, tier, choice.limits)
+    if ending == ".textgrid":
+        return _of_intervals(file, read_textgrid(file, tier), choice.limits)
+    if ending == ".phn":
+        intervals = read_phn(file, _rate(recording))
         return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), (), file, note)
+
+
+def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
+    """Return a tier of ELAN; its times are those of the recording."""
+    tiers, media = read_eaf(file)
+    tier = choose_tier(TextGrid(tiers, ""), file, name)
+    if not tier.timed:
+        if limits:
+            what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
+            raise InputError(what, "name the tier above it with --tier, or give --no-limits")
+        return Transcript(tuple(each.label for each in tier.entries), (), file)
+    origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
+    return _of_intervals(
+        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
+    )
+
+
+def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
+    """Return labels in the order of time, with their times as limits or as what an alignment is compared with."""
+    parts = [Annotated(start, end, tuple(label.split())) for start, end, label in intervals]
+    if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
+        return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
+    return Transcript(tuple(label for part in parts for label in part.labels), (), file, "", _limits(str(file), parts))
+
+
+def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
+    """Return parts in the order of time; those that overlap by less than `CLOSE` touch.
+
+    Raises
+    ------
+    InputError
+        Times are empty, or overlap.
+    """
+    found: list[Annotated] = []
+    for part in sorted(parts):
+        said = f"{_quoted(part)} from {part.start:.3f} to {part.end:.3f} s"
+        if part.end - part.start < CLOSE:
+            raise InputError(f"{where}: no time for {said}", "correct its times, or give --no-limits")
+        start = max(part.start, 0.0)
+        if found and start < found[-1].end:
+            if start < found[-1].end - CLOSE:
+                before = f"{_quoted(found[-1])} until {found[-1].end:.3f} s"
+                raise InputError(f"{where}: limits overlap: {before}, {said}", "correct them, or give --no-limits")
+            start = found[-1].end
+        found.append(part._replace(start=start))
+    return tuple(found)
+
+
+def _quoted(part: Annotated) -> str:
+    text = " ".join(part.labels)
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 def _rate(recording: Path) -> int:
@@ -83,23 +171,26 @@ def _rate(recording: Path) -> int:
 
 
 def beside_each(
-    recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
+    recordings: Sequence[Recording],
+    choice: Choice = Choice(),  # noqa: B008
 ) -> list[TranscriptOrError]:
-    """Read the transcript in the folder of each recording; if a tier is named, only from TextGrids."""
-    endings, siblings = _endings(tier, labels), Siblings()
+    """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
+    endings, siblings = _endings(choice), Siblings()
     found = []
     for each in recordings:
         file = siblings.find(each.path, endings)
         near = None if file else siblings.near(each.path, endings)
         found.append((each, file, f"beside {each.path.name}{belongs_to_another(near)}"))
-    return _read_each(found, tier, labels)
+    return _read_each(found, choice)
 
 
 def in_folder(
-    folder: Path, recordings: Sequence[Recording], tier: str | None, labels: Labels = "phones"
+    folder: Path,
+    recordings: Sequence[Recording],
+    choice: Choice = Choice(),  # noqa: B008
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
-    endings, siblings = _endings(tier, labels), Siblings()
+    endings, siblings = _endings(choice), Siblings()
     spelled: defaultdict[str, set[str]] = defaultdict(set)
     for each in recordings:
         spelled[each.path.stem.lower()].add(each.path.stem)
@@ -110,27 +201,25 @@ def in_folder(
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         near = None if file else next((near for place in places if (near := siblings.near(place, endings))), None)
         found.append((each, file, f"in {folder}{belongs_to_another(near)}"))
-    return _read_each(found, tier, labels)
+    return _read_each(found, choice)
 
 
-def _endings(tier: str | None, labels: Labels) -> tuple[str, ...]:
-    return (".textgrid",) if tier else FILES if labels == "phones" else FILES[1:]
+def _endings(choice: Choice) -> tuple[str, ...]:
+    return TIERS if choice.tier else FILES if choice.labels == "phones" else FILES[1:]
 
 
-def _read_each(
-    found: Sequence[tuple[Recording, Path | None, str]], tier: str | None, labels: Labels
-) -> list[TranscriptOrError]:
+def _read_each(found: Sequence[tuple[Recording, Path | None, str]], choice: Choice) -> list[TranscriptOrError]:
     """Read the file found for each recording; where none was, the error says where it was looked for."""
     notes = _notes_on_names([(recording.path, file) for recording, file, _ in found if file is not None])
     read: list[TranscriptOrError] = []
     for recording, file, where in found:
         if file is None:
-            names = ".TextGrid" if tier else NAMES[labels]
+            names = ".TextGrid or .eaf" if choice.tier else NAMES[choice.labels]
             what = f"{recording.path}: no {names} file of its name {where}"
-            read.append(InputError(what, f"write its {labels} into one"))
+            read.append(InputError(what, f"write its {choice.labels} into one"))
             continue
         try:
-            transcript = read_transcript(file, recording.path, tier, labels)
+            transcript = read_transcript(file, recording.path, choice)
         except InputError as error:
             read.append(error)
             continue
@@ -165,37 +254,86 @@ def is_table(file: Path) -> bool:
 
 
 def in_table(
-    table: Path, recordings: Sequence[Recording] | None, labels: Labels = "phones"
+    table: Path,
+    recordings: Sequence[Recording] | None,
+    choice: Choice = Choice(),  # noqa: B008
 ) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
-    A recording gets the channel that its row names.
+    A recording gets the channel that its row names. Rows with times are the phrases of their recording.
 
     Raises
     ------
     InputError
-        The table cannot be read, or a row has no such labels.
+        The table cannot be read, a row has no such labels, or times that are none, or are empty or overlap.
     """
     found, note = read_table(table)
-    rows = list(found)
-    read = [row.phones if labels == "phones" else tuple(row.words.split()) or None for row in rows]
-    for each, those in zip(rows, read, strict=True):
-        if each.problem or those is None:
+    rows, labels = list(found), choice.labels
+    for each in rows:
+        if each.problem or _labels_of(each, labels) is None:
             raise InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
+    merged = _merged(table, rows, choice)
 
     def transcript(row: Row) -> Transcript:
-        return Transcript(row.phones or () if labels == "phones" else tuple(row.words.split()), (), table, note)
+        phrases = merged[row]
+        read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
+        return Transcript(read, (), table, note, () if choice.limits is False else phrases)
 
     if recordings is None:
-        return [(Recording(table.parent / row.audio, name_of(row.id), row.channel), transcript(row)) for row in rows]
+        return [(Recording(table.parent / row.audio, name_of(row.id), row.channel), transcript(row)) for row in merged]
     missing = "no row of its name among the ids and recordings"
-    row_of = _rows_by_recording(table, rows)
+    row_of = _rows_by_recording(table, list(merged))
     return [
         (each._replace(channel=row.channel), transcript(row))
         if (row := row_of(each.path)) is not None
         else (each, InputError(f"{each.path}: {table} has {missing}, or several", "add one, with its path"))
         for each in recordings
     ]
+
+
+def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
+    return row.phones if labels == "phones" else tuple(row.words.split()) or None
+
+
+def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple[Annotated, ...]]:
+    """Return the rows with their phrases; of several with times and one recording the first, named like that."""
+    groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        is_timed = bool(row.start or row.end)
+        groups[(row.audio or row.id, row.channel) if is_timed else (row.line,)].append(row)
+    timed = {key[0] for key in groups if len(key) > 1}
+    if bare := next((row for row in rows if not (row.start or row.end) and (row.audio or row.id) in timed), None):
+        raise InputError(
+            f"{table}, line {bare.line}: no start and end, which other rows of {bare.audio} have", "add them"
+        )
+    stems = Counter(Path(str(audio)).stem for audio in timed)
+    merged: dict[Row, tuple[Annotated, ...]] = {}
+    for group in groups.values():
+        row = group[0]
+        if not (row.start or row.end):
+            merged[row] = ()
+            continue
+        parts = [Annotated(*_times(table, each), _labels_of(each, choice.labels) or ()) for each in group]
+        path = Path(row.audio or row.id).with_suffix("")
+        id = row.id if len({each.id for each in group}) == 1 else path.stem if stems[path.stem] == 1 else str(path)
+        check = choice.limits is not False
+        phrases = _limits(f"{table}, {row.audio or row.id}", parts) if check else tuple(sorted(parts))
+        merged[row._replace(id=id)] = phrases
+    return merged
+
+
+def _times(table: Path, row: Row) -> tuple[float, float]:
+    """Return the times of a row, seconds."""
+    try:
+        start, end = float(row.start), float(row.end)
+    except ValueError:
+        start = end = math.nan
+    if not (math.isfinite(start) and math.isfinite(end)):
+        what = f"{table}, line {row.line}: start and end are {row.start[:40]!r} and {row.end[:40]!r}, not seconds"
+        raise InputError(what, "write both as numbers with a point: 12.5")
+    if start < 0 or end - start < CLOSE:
+        raise InputError(f"{table}, line {row.line}: no time from {start:g} to {end:g} s", "correct the line")
+    return start, end
 
 
 def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], Row | None]:
@@ -225,28 +363,25 @@ def find_tasks(
     arguments: Sequence[Path],
     phones: str | None,
     given: Path | None,
-    tier: str | None,
+    choice: Choice,
     reporter: Reporter,
-    labels: Labels = "phones",
 ) -> list[Task]:
     """Pair recordings with their phones or words.
 
     Parameters
     ----------
     arguments : sequence of Path
-        Files, folders, patterns; may be empty if `given` is a table, whose rows then name the recordings.
+        Files, folders, patterns; may be empty if `given` is a table, whose rows then name the recordings, or a file of
+        ELAN, which links to its own.
     phones : str or None
         Labels of a single recording, separated by spaces.
     given : Path or None
         A table with the columns id, audio, and phones or words; a folder of transcripts named like the recordings; or
         the transcript of a single recording. If this and `phones` are None, the transcripts are files in the folders
         of the recordings.
-    tier : str or None
-        The tier of the TextGrids; if it is given, only TextGrids are read.
+    choice : Choice
     reporter : Reporter
         Receives the names of files that are left out.
-    labels : str
-        What the transcripts hold.
 
     Raises
     ------
@@ -256,8 +391,10 @@ def find_tasks(
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
     if given is not None and not given.is_dir() and is_table(given):
-        pairs = in_table(given, find_recordings(arguments) if arguments else None, labels)
+        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice)
         return _noted_tasks(pairs, reporter)
+    if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
+        arguments = [find_media(given, read_eaf(given).media)[0]]
     recordings = find_recordings(arguments)
     for line in left_out(arguments):
         reporter.note(line)
@@ -265,9 +402,9 @@ def find_tasks(
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
     if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
         of = "--phones are" if phones is not None else f"{given} is"
-        fix = f"use --{'transcripts' if labels == 'phones' else 'words'} with a table or a folder"
+        fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return _noted_tasks(zip(recordings, _known(recordings, phones, given, tier, labels), strict=True), reporter)
+    return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice), strict=True), reporter)
 
 
 def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:
@@ -280,12 +417,12 @@ def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter:
 
 
 def _known(
-    recordings: Sequence[Recording], phones: str | None, given: Path | None, tier: str | None, labels: Labels
+    recordings: Sequence[Recording], phones: str | None, given: Path | None, choice: Choice
 ) -> list[TranscriptOrError]:
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
     if given is None:
-        return beside_each(recordings, tier, labels)
+        return beside_each(recordings, choice)
     if given.is_dir():
-        return in_folder(given, recordings, tier, labels)
-    return [read_transcript(given, recordings[0].path, tier, labels)]
+        return in_folder(given, recordings, choice)
+    return [read_transcript(given, recordings[0].path, choice)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,19 +12,26 @@ import numpy as np
 import torch
 
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import ANY, Items, Unit, is_plain, units_of
+from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, is_plain, units_of
 from speechctc.core.errors import InputError
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.result import Misfit, Recognition, Word
-from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
+from speechctc.inference.segmenter import WHOLE, FrameClock, Segment, Segmenter, Span
 from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:
     from speechctc.alignment.placement import Placement
 
 
-Refine = Callable[[Sequence[Segment]], list[Segment]]
-"""Returns phones with other times."""
+Refine = Callable[[Sequence[Segment], Span], list[Segment]]
+"""Returns phones with other times, within a span."""
+BEYOND = 0.1
+"""Seconds by which a phrase may end after the recording: times of other programs are rounded."""
+
+
+def unrefined(segments: Sequence[Segment], span: Span) -> list[Segment]:
+    """Return the phones as they are."""
+    return list(segments)
 
 
 class Aligned(NamedTuple):
@@ -86,8 +94,9 @@ def recognition(
     segmenter: Segmenter,
     find_misfits: bool,
     silences: Sequence[str],
-    refine: Refine = list,
+    refine: Refine = unrefined,
     watch: Callable[[str], None] | None = None,
+    start: float | None = None,
 ) -> Recognition:
     """Place a transcript in a recording, and return its phones, words and misfits.
 
@@ -96,7 +105,7 @@ def recognition(
     name : str
         Of the recording.
     seconds : float
-        Its length.
+        Its length; of a part, when it ends.
     items : Items
         The transcript.
     posteriors : Posteriors
@@ -108,6 +117,8 @@ def recognition(
         Refines the boundaries.
     watch : callable, optional
         As for `speechctc.alignment.placement.place`.
+    start : float, optional
+        When the part begins that the posteriors are of, seconds; None: they are of the whole recording.
 
     Raises
     ------
@@ -116,21 +127,23 @@ def recognition(
     """
     if not items:
         return Recognition(name, seconds, (), 0.0)
-    encode = segmenter.inventory.encode
+    encode, length = segmenter.inventory.encode, seconds - (start or 0.0)
     if is_plain(items) and not find_misfits:
         labels = [label for unit in units_of(items) for label in encode(unit.pronunciations[0])]
-        check_fit(name, labels, posteriors.frames, seconds)
+        check_fit(name, labels, posteriors.frames, length)
     from speechctc.alignment.placement import place  # late: it loads numba
 
     placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
     if placed.score == -math.inf:
         if placed.is_exact:
-            what, fix = f"its {seconds:.2f} s are too short for the transcript", "check that they belong together"
+            what, fix = f"its {length:.2f} s are too short for the transcript", "check that they belong together"
         else:
             what, fix = "no alignment near what is recognised", "cut the recording and its transcript into parts"
         raise InputError(f"{name}: {what}", fix)
     units = tuple(units_of(items))
-    segments, words, misfits = in_time(placed, posteriors, units, segmenter, seconds, refine)
+    span = WHOLE if start is None else (start, seconds)
+    aligned = in_time(placed, posteriors, units, segmenter, seconds, lambda found: refine(found, span))
+    segments, words, misfits = aligned
     if all(unit.pronunciations == ((unit.text,),) for unit in units):
         words = ()  # they would repeat the phones
     note = ""
@@ -140,13 +153,98 @@ def recognition(
     return Recognition(name, seconds, segments, placed.score / max(len(segments), 1), None, words, misfits, note)
 
 
+def of_phrases(
+    name: str,
+    seconds: float,
+    phrases: Sequence[Phrase],
+    posteriors: Posteriors,
+    segmenter: Callable[[FrameClock], Segmenter],
+    clock: FrameClock,
+    place_part: Callable[..., Recognition],
+) -> Recognition:
+    """Place each phrase between its times, and return all as one result, which notes the phrases that do not fit.
+
+    Parameters
+    ----------
+    name, seconds
+        As for `recognition`.
+    phrases : sequence of Phrase
+        In the order of time.
+    posteriors : Posteriors
+        Of the whole recording.
+    segmenter : callable
+        Returns a new segmenter with a clock.
+    clock : FrameClock
+        Of the posteriors.
+    place_part : callable
+        `recognition`, with its settings.
+
+    Raises
+    ------
+    InputError
+        A phrase lies outside of the recording, or none fits.
+    """
+    parts, failures, number = [], list[InputError](), 0
+    for phrase in phrases:
+        start, end = phrase.start, min(phrase.end, seconds)
+        where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
+        if end - start <= 0 or phrase.end > seconds + BEYOND:
+            raise InputError(
+                f"{where}: a phrase ends after the recording, which has {seconds:.2f} s", "correct its times"
+            )
+        first, last = (max(math.ceil((time - clock.half) / clock.step), 0) for time in (start, end))
+        own = FrameClock(clock.step, clock.seconds(first))
+        with posteriors.part(first, last) as rows:
+            try:
+                found = place_part(where, end, phrase.items, rows, segmenter(own), start=start)
+                parts.append(_moved(found, start, end, number))
+            except InputError as error:
+                failures.append(error)
+        number += sum(1 for _ in units_of(phrase.items))
+    if not parts:
+        raise failures[0]
+    notes = [part.note for part in parts if part.note]
+    if failures:
+        left = f"{name}: {len(failures)} of {len(phrases)} phrases are left out, which do not fit their times"
+        notes.append(f"{left}; the first: {failures[0].what}")
+    return _joined(name, seconds, parts, "; ".join(notes))
+
+
+def _moved(part: Recognition, start: float, end: float, number: int) -> Recognition:
+    """Return a part within its times, with words numbered from `number`."""
+
+    def within(time: float) -> float:
+        return min(max(time, start), end)
+
+    return replace(
+        part,
+        segments=tuple(each._replace(start=within(each.start), end=within(each.end)) for each in part.segments),
+        words=tuple(
+            each._replace(
+                start=within(each.start), end=within(each.end), number=each.number + number if each.number >= 0 else -1
+            )
+            for each in part.words
+        ),
+        misfits=tuple(each._replace(start=within(each.start), end=within(each.end)) for each in part.misfits),
+    )
+
+
+def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) -> Recognition:
+    """Return the parts of a recording as one result; the score is the mean over phones."""
+    segments = tuple(each for part in parts for each in part.segments)
+    score = sum((part.score or 0.0) * len(part.segments) for part in parts) / max(len(segments), 1)
+    words = tuple(each for part in parts for each in part.words)
+    misfits = tuple(each for part in parts for each in part.misfits)
+    return Recognition(name, seconds, segments, score, None, words, misfits, note)
+
+
 def in_time(
     placed: Placement,
     posteriors: Posteriors,
     units: Sequence[Unit],
     segmenter: Segmenter,
     seconds: float,
-    refine: Refine = list,
+    refine: Callable[[Sequence[Segment]], list[Segment]] = list,
 ) -> Aligned:
     """Return an alignment in time.
 
@@ -159,7 +257,7 @@ def in_time(
     segmenter : Segmenter
         New; finds the boundaries.
     seconds : float
-        Length of the recording.
+        Length of the recording; of a part, when it ends.
     refine : callable
         Refines the boundaries.
     """

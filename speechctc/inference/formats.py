@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
 
 from speechctc.core.errors import InputError
 
@@ -28,6 +28,8 @@ MAIN = ("phones", "words")
 
 NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
+SHEET_ROWS = 1_048_576
+"""Most rows of a sheet in Excel."""
 
 
 def one_field(text: str) -> str:
@@ -160,14 +162,19 @@ class Writer:
         Of the format, and of its files.
     about : str
         What the help says beside the name, or ``""``.
+    reason : str
+        Why a file holds one recording, if that is not plain.
     """
 
     name: str
     ending: str
     about: str = ""
+    reason: str = ""
 
     holds_one: ClassVar[bool] = False
     """A file holds one recording."""
+    is_text: ClassVar[bool] = True
+    """A file is text; else `whole` is not there, and `write` needs a stream with a ``buffer`` for bytes."""
     is_live: ClassVar[bool] = False
     """A phone is written when it is known: `pieces` needs only `Phones`."""
     shows_sound: ClassVar[bool] = False
@@ -194,6 +201,19 @@ class Writer:
     def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
         """Return the text of a file with one result, to be written to `place`."""
         return self.head(result.score is not None) + "".join(self.pieces(name, result, Layout(place=place)))
+
+    def content(self, name: RecordingName, result: Recognition, place: Path | None = None) -> bytes:
+        """Return a file with one result, as `whole` does."""
+        return self.whole(name, result, place).encode("utf-8", "backslashreplace")
+
+    def check(self) -> None:
+        """Check that files of the format can be written.
+
+        Raises
+        ------
+        InputError
+            A package is missing.
+        """
 
 
 class Text(Writer):
@@ -326,6 +346,88 @@ class Html(Writer):
         return out.getvalue()
 
 
+class Workbook(Writer):
+    """A workbook of Excel with a sheet of phones, and sheets of words and misfits if there are any."""
+
+    is_text = False
+
+    def check(self) -> None:
+        """Check that openpyxl is installed."""
+        try:
+            import openpyxl  # noqa: F401
+        except ImportError:
+            fix = "pip install 'speechctc[xlsx]', or choose --format csv-bom"
+            raise InputError("--format xlsx needs openpyxl, which is not installed", fix) from None
+
+    def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
+        """Write a workbook of all results; it is complete even after an error."""
+        binary = getattr(out, "buffer", None)
+        if binary is None:
+            raise InputError("--format xlsx is not text, which a terminal shows", "name a file: --out phones.xlsx")
+        self._write(results, binary, layout.aligned)
+
+    def content(self, name: RecordingName, result: Recognition, place: Path | None = None) -> bytes:
+        """Return a workbook of one result."""
+        out = io.BytesIO()
+        self._write([(name, result)], out, result.score is not None)
+        return out.getvalue()
+
+    def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool) -> None:
+        import openpyxl
+
+        book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
+        phones = _Sheet(book, "phones", (*COLUMNS, "score") if aligned else COLUMNS)
+        words = _Sheet(book, "words", ("file", "start", "end", "word", "score"))
+        misfits = _Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
+        phones.begin()
+        try:
+            for name, result in results:
+                score = () if result.score is None else (round(result.score, 4),)
+                for each in result.segments:
+                    phones.add(name.file, each.start, each.end, each.phone, round(each.confidence, 4), *score)
+                for word in result.words:
+                    words.add(name.file, word.start, word.end, word.word, round(word.score, 4))
+                for misfit in result.misfits:
+                    misfits.add(name.file, *misfit)
+        finally:
+            book.save(out)
+
+
+class _Sheet:
+    """Rows of a workbook, on as many sheets as they need, of which the first is made with its first row."""
+
+    def __init__(self, book: Any, title: str, columns: Sequence[str]) -> None:
+        self._book, self._title, self._columns = book, title, columns
+        self._sheet: Any = None
+        self._rows = self._sheets = 0
+
+    def begin(self) -> None:
+        """Begin a sheet with its header."""
+        self._sheets += 1
+        self._sheet = self._book.create_sheet(f"{self._title} {self._sheets}" if self._sheets > 1 else self._title)
+        self._sheet.freeze_panes = "A2"
+        self._sheet.append(self._columns)
+        self._rows = 1
+
+    def add(self, file: str, start: float, end: float, *values: str | float) -> None:
+        """Append a row; times are rounded to 0.1 ms."""
+        if self._sheet is None or self._rows == SHEET_ROWS:
+            self.begin()
+        self._rows += 1
+        self._sheet.append([self._cell(each) for each in (file, round(start, 4), round(end, 4), *values)])
+
+    def _cell(self, value: str | float) -> Any:
+        """Return a number, or a text that is never taken for a formula, without signs that Excel cannot hold."""
+        if not isinstance(value, str):
+            return value
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+        cell = WriteOnlyCell(self._sheet, ILLEGAL_CHARACTERS_RE.sub("\N{REPLACEMENT CHARACTER}", value))
+        cell.data_type = "s"
+        return cell
+
+
 @dataclass(frozen=True)
 class Annotation(Writer):
     """A file of an annotation program, with one recording.
@@ -375,7 +477,13 @@ _ALL: Sequence[Writer] = (
     Annotation("textgrid", ".TextGrid", text=lambda name, result, place: result.to_textgrid()),
     Rows("tsv", ".tsv", row=_tsv, titles=lambda aligned: "\t".join(COLUMNS) + "\n"),
     CSV,
-    Annotation("eaf", ".eaf", "ELAN", text=_eaf),
+    Rows(
+        "csv-bom", ".bom.csv", "for Excel", row=_csv, titles=lambda aligned: "\ufeff" + _csv_titles(aligned), comment=""
+    ),
+    Workbook("xlsx", ".xlsx", "Excel"),
+    Annotation(
+        "eaf", ".eaf", "ELAN", text=_eaf, reason="ELAN plays all recordings of a file at once, on one time line"
+    ),
     Annotation("audacity", ".labels.txt", "labels", text=_audacity),
     Annotation("emu", "_annot.json", "_annot.json", text=_emu),
     Annotation("par", ".par", "BAS", text=_par),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import some
 from speechctc.inference.alignment import Refine
-from speechctc.inference.segmenter import Segment
+from speechctc.inference.segmenter import Segment, Span
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.matching import match_phones
 
@@ -48,9 +48,9 @@ class Heard:
     def around(self, refine: Refine) -> Refine:
         """Return a function that refines segments as phones of the model, and keeps their labels."""
 
-        def refined(segments: Sequence[Segment]) -> list[Segment]:
+        def refined(segments: Sequence[Segment], span: Span) -> list[Segment]:
             heard = [each._replace(phone=self.labels.get(each.phone, each.phone)) for each in segments]
-            return [each._replace(phone=own.phone) for each, own in zip(refine(heard), segments, strict=True)]
+            return [each._replace(phone=own.phone) for each, own in zip(refine(heard, span), segments, strict=True)]
 
         return refined if self.labels else refine
 

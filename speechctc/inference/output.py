@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,13 +142,19 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         Several TextGrids for one file, two results of the same name, a folder without permission to write, files that
         a person made or changed, or links below the folder.
     """
+    for form in options.forms:
+        WRITERS[form].check()
     if options.folder is None:
         if options.also:
             what = f"{len(options.forms)} formats at once are for a folder, with a file for each"
             raise InputError(what, "name a folder with --out FOLDER/")
         if WRITERS[options.form].holds_one and len(recordings) > 1:
             kind = "TextGrids" if options.form == "textgrid" else f"results in the format {options.form}"
-            raise InputError(f"{len(recordings)} {kind} do not go into one file", "name a folder with --out FOLDER")
+            reason = WRITERS[options.form].reason
+            what = f"{len(recordings)} {kind} do not go into one file" + (f": {reason}" if reason else "")
+            raise InputError(what, "name a folder with --out FOLDER")
+        if not WRITERS[options.form].is_text and options.file is None and sys.stdout.isatty():
+            raise InputError(f"--format {options.form} is not text, which a terminal shows", "name a file with --out")
         if options.skip_existing:
             raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
         if options.file is not None:

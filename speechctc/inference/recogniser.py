@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, overload
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import Items, parse_phones
+from speechctc.alignment.transcript import Items, Phrase, parse_phones
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import check_phones, recognition
+from speechctc.inference.alignment import check_phones, of_phrases, recognition
 from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.heard import Heard
@@ -284,7 +285,12 @@ class Recogniser:
         return Stream(source, self._found(logits, lambda: source.seconds, alternatives))
 
     def nbest(
-        self, recording: str | Path | Any, count: int = 5, rate: int | None = None, channel: int | None = None
+        self,
+        recording: str | Path | Any,
+        count: int = 5,
+        rate: int | None = None,
+        channel: int | None = None,
+        watch: Callable[[Logits], None] | None = None,
     ) -> list[Candidate]:
         """Return the best sequences of phones that a prefix search keeps, as ``speechctc decode --nbest``.
 
@@ -294,6 +300,8 @@ class Recogniser:
             As for `decode`; one recording.
         count : int
             Most sequences; of each piece of a recording that is longer than half a minute, which is cut in pauses.
+        watch : callable, optional
+            Is given the log posteriors, as of `log_posteriors`.
 
         Returns
         -------
@@ -308,7 +316,10 @@ class Recogniser:
         if count < 1:
             raise InputError(f"the {count} best sequences", "ask for at least 1")
         ranker, frame, found = Ranker(self.checkpoint.lm, self.lstm, self.config), 0, list[Candidate]()
-        for piece in ranker.pieces(self.log_posteriors(recording, rate, channel)):
+        log_probs = self.log_posteriors(recording, rate, channel)
+        if watch is not None:
+            watch(log_probs)
+        for piece in ranker.pieces(log_probs):
             for rank, each in enumerate(ranker.rank(piece)[:count], start=1):
                 phones = tuple(self.inventory.decode(each.labels))
                 found.append(Candidate(frame * self.clock.step, rank, each.total, each.acoustic, each.lm, phones))
@@ -361,6 +372,7 @@ class Recogniser:
         silences: Sequence[str] = (),
         watch: Callable[[str], None] = lambda text: None,
         heard: Heard | None = None,
+        phrases: Sequence[Phrase] = (),
     ) -> Recognition:
         """Find the times of a transcript's words and phones in a recording of any length.
 
@@ -374,17 +386,28 @@ class Recogniser:
             As for `speechctc.alignment.placement.place`; silences by name. `watch` is also told what the net has heard.
         heard : Heard, optional
             Labels that are not the model's, and the phones that they are heard as.
+        phrases : sequence of Phrase, optional
+            The items in parts, in the order of time: each lies between its times.
         """
         inventory = (heard := heard or Heard(self.inventory, {})).inventory
-        refine = heard.around(refiner(recording, rate, channel, self.boundaries, self.phones))
+        refining = refiner(recording, rate, channel, self.boundaries, self.phones)
         opening = opened(recording, rate, channel, self.config.features.sample_rate)
-        with opening as (name, blocks), Posteriors(len(inventory.phones) + 1) as rows:
+        with opening as (name, blocks), Posteriors(len(inventory.phones) + 1) as rows, refining as refine:
             check_phones(name, items, silences, inventory)
             for block in self.forward.in_blocks(blocks, local=True):
                 rows.append(heard.rows(log_softmax(block)))
                 watch(f"{self.clock.step * rows.frames:.0f} s heard")
-            segmenter = Segmenter(inventory, self.clock, self.calibration)
-            return recognition(name, blocks.seconds, items, rows, segmenter, find_misfits, silences, refine, watch)
+            way: dict[str, Any] = {
+                "find_misfits": find_misfits,
+                "silences": silences,
+                "refine": heard.around(refine),
+                "watch": watch,
+            }
+            segmenter = partial(Segmenter, inventory, calibration=self.calibration)
+            if phrases:
+                part = partial(recognition, **way)
+                return of_phrases(name, blocks.seconds, phrases, rows, segmenter, self.clock, part)
+            return recognition(name, blocks.seconds, items, rows, segmenter(self.clock), **way)
 
     def logit_blocks(
         self, blocks: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.boundary_net import CONTEXT, SILENCE, has_closures, spelled, step_of
 from speechctc.inference.samples import opened
-from speechctc.inference.segmenter import Segment
+from speechctc.inference.segmenter import WHOLE, Segment, Span
 from speechctc.phones.matching import is_arpabet
 
 EACH = 60
@@ -46,10 +47,13 @@ class _Part(NamedTuple):
     edges: tuple[bool, bool]
 
 
+@contextmanager
 def refiner(
     recording: Any, rate: int | None, channel: int | None, model: BoundaryModel | None, phones: Sequence[str]
-) -> Callable[[Sequence[Segment]], list[Segment]]:
-    """Return what refines the segments of a recording, which is read once more; without a model they stay as they are.
+) -> Iterator[Callable[[Sequence[Segment], Span], list[Segment]]]:
+    """Offer what refines segments of a recording, which it gets part by part, each with when it begins and ends.
+
+    The recording is read once more. Without a model the segments stay as they are.
 
     Parameters
     ----------
@@ -59,18 +63,22 @@ def refiner(
     phones : sequence of str
         The phone set of the segments.
     """
-    if model is None:
-        return list
+    with ExitStack() as stack:
+        windows: list[Window] = []
 
-    def refine(segments: Sequence[Segment]) -> list[Segment]:
-        with opened(recording, rate, channel, model.rate) as (_, blocks):
-            return refined(segments, blocks, model, phones)
+        def refine(segments: Sequence[Segment], span: Span) -> list[Segment]:
+            if model is None:
+                return list(segments)
+            if not windows:
+                _, blocks = stack.enter_context(opened(recording, rate, channel, model.rate))
+                windows.append(Window(blocks, model.rate))
+            return refined(segments, windows[0], model, phones, span)
 
-    return refine
+        yield refine
 
 
 def refined(
-    segments: Sequence[Segment], blocks: Iterable[Samples], model: BoundaryModel, phones: Sequence[str]
+    segments: Sequence[Segment], window: Window, model: BoundaryModel, phones: Sequence[str], span: Span = WHOLE
 ) -> list[Segment]:
     """Return segments with their times refined.
 
@@ -78,22 +86,24 @@ def refined(
     ----------
     segments : sequence of Segment
         In order of time.
-    blocks : iterable of ndarray
-        The recording from its beginning, at the rate of the model.
+    window : Window
+        The recording, at the rate of the model.
     model : BoundaryModel
     phones : sequence of str
         The phone set of the segments.
+    span : (float, float)
+        Seconds between which all segments lie.
     """
     arpabet, closures = is_arpabet(phones), has_closures(phones)
     labels = spelled([segment.phone for segment in segments], arpabet)
     pauses = SILENCE not in spelled(phones, arpabet)
-    window, step = _Window(blocks, model.rate), step_of(model.rate)
+    step = step_of(model.rate)
     result = list(segments)
     for part in _parts(segments):
         inside = segments[part.first : part.end]
-        begin = max(inside[0].start - MARGIN, 0.0) if part.edges[0] else _cut(inside[0], True)
+        begin = max(inside[0].start - MARGIN, span[0]) if part.edges[0] else _cut(inside[0], True)
         begin = step * int(begin / step + 1e-6)  # all parts have the same frames
-        end = inside[-1].end + MARGIN if part.edges[1] else _cut(inside[-1], False)
+        end = min(inside[-1].end + MARGIN, span[1]) if part.edges[1] else _cut(inside[-1], False)
         starts, ends = (np.array([getattr(each, name) for each in inside]) for name in ("start", "end"))
         rough = np.maximum(starts - begin, 0.0), np.minimum(ends, end) - begin
         before = min(begin, step * round(CONTEXT / step))
@@ -145,8 +155,16 @@ def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
         yield segment._replace(start=start, end=until)
 
 
-class _Window:
-    """The samples of a recording that is read in blocks, by time; what is before the last question is forgotten."""
+class Window:
+    """The samples of a recording that is read in blocks, by time; what is before the last question is forgotten.
+
+    Parameters
+    ----------
+    blocks : iterable of ndarray
+        The recording from its beginning.
+    rate : int
+        Hz.
+    """
 
     def __init__(self, blocks: Iterable[Samples], rate: int) -> None:
         self._blocks, self._rate = iter(blocks), rate

@@ -22,6 +22,9 @@ from speechctc.inference.calibration import Calibration
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 
 Rows = NDArray[np.float32]
+Span = tuple[float, float]
+"""From when to when, in seconds."""
+WHOLE: Span = (0.0, math.inf)
 
 REACH = 0.25
 """Longest distance of a phone's start or end from its spike, seconds; silences have no limit. Of TIMIT's labelled

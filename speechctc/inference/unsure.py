@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.streaming import Logits
 
 FEWEST = 50
 """Phones, with fewer of which nothing is said."""
@@ -24,6 +26,11 @@ LEAST_WITHOUT = 0.77
 """The same of the best path, without the n-gram."""
 
 
+def has_ngram(recogniser: Recogniser) -> bool:
+    """Return whether a model decodes with its n-gram."""
+    return recogniser.checkpoint.lm is not None and recogniser.config.decode.lm_weight > 0
+
+
 class Doubt:
     """Collects the confidences of a model's phones.
 
@@ -31,13 +38,27 @@ class Doubt:
     ----------
     recogniser : Recogniser
         The bundled model of English.
+    remedy : str
+        How to decode without its n-gram.
+    by_best_path : bool
+        The phones are not those of the search with the n-gram, but come from `hear`.
     """
 
-    def __init__(self, recogniser: Recogniser) -> None:
-        decode = recogniser.config.decode
-        self._with_ngram = recogniser.checkpoint.lm is not None and decode.lm_weight > 0
-        self._least = LEAST if self._with_ngram else LEAST_WITHOUT
+    def __init__(
+        self, recogniser: Recogniser, remedy: str = "--lm-weight 0 decodes without it", by_best_path: bool = False
+    ) -> None:
+        self._remedy, self._with_ngram = remedy, has_ngram(recogniser)
+        self._least = LEAST if self._with_ngram and not by_best_path else LEAST_WITHOUT
+        self._best_path = recogniser.with_settings(["decode.search=greedy"]) if by_best_path else None
+        self._lock = Lock()
         self._sum, self._count = 0.0, 0
+
+    def hear(self, log_probs: Logits) -> None:
+        """Count the phones of the best path in log posteriors, shape (n_frames, classes); in any thread."""
+        assert self._best_path is not None
+        seconds = self._best_path.clock.seconds(len(log_probs))
+        for _ in self.seen(self._best_path.segments_of(log_probs, seconds)):
+            pass
 
     def seen(self, segments: Iterable[Segment]) -> Iterator[Segment]:
         """Yield the phones, and count them."""
@@ -55,16 +76,15 @@ class Doubt:
             yield result
 
     def _add(self, confidence: float, count: int) -> None:
-        self._sum, self._count = self._sum + confidence, self._count + count
+        with self._lock:
+            self._sum, self._count = self._sum + confidence, self._count + count
 
     def note(self) -> str:
         """Return what the user should know; ``""`` if the phones are too few, or as sure as those of English."""
         if self._count < FEWEST or self._sum >= self._least * self._count:
             return ""
         ngram = (
-            "; its n-gram writes English phones where the net is unsure: --lm-weight 0 decodes without it"
-            if self._with_ngram
-            else ""
+            f"; its n-gram writes English phones where the net is unsure: {self._remedy}" if self._with_ngram else ""
         )
         return (
             f"the model of English is less sure of these phones than of English (mean confidence "

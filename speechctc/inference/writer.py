@@ -68,7 +68,7 @@ class ResultWriter:
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not (self.options.skip_existing and file.exists()):
-                        written.write_text(file, WRITERS[form].whole(name, result, file), self.options.overwrite)
+                        written.write_bytes(file, WRITERS[form].content(name, result, file), self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from speechctc.alignment.transcript import Items, Unit, parse_phones, parse_words, units_of
+from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
@@ -19,6 +20,7 @@ from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
+from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
@@ -125,7 +127,7 @@ def align(
     tasks = [task for task in tasks if task.recording.path in left]
     seen = _Seen({}, [])
     # eSpeak NG reads one text at a time: not in the threads
-    prepared = ((task, _items(task, recogniser.inventory, placing)) for task in tasks)
+    prepared = ((task, _phrases(task, recogniser.inventory, placing)) for task in tasks)
     place = partial(_place, recogniser, options.channel, placing, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, options.jobs)
     writer = ResultWriter([task.recording for task in tasks], seen.collect(results), options)
@@ -141,24 +143,34 @@ def align(
     return status or (MISFITS if seen.lines else 0)
 
 
-def _items(task: Task, inventory: Inventory, placing: Placing) -> Items | InputError:
-    """Return a transcript to place, or the error that says why there is none."""
-    pronouncer, hearing = placing.pronouncer, placing.hearing
+def _phrases(task: Task, inventory: Inventory, placing: Placing) -> tuple[Phrase, ...] | InputError:
+    """Return a transcript to place, in one part or in those that have limits, or the error that says why not."""
     path, transcript = task.recording.path, task.transcript
     if isinstance(transcript, InputError):
         return transcript
-    what = "words" if pronouncer else "phones"
     where = f" in {transcript.file}" if transcript.file else ""
     try:
-        if pronouncer is not None:
-            items = parse_words(" ".join(transcript.labels), lambda text: _read(text, pronouncer, hearing))
-        else:
-            items = parse_phones(transcript.labels, inventory.phones)
-            if _look_like_words([unit.text for unit in units_of(items)], inventory):
-                return _words_error(path, transcript, inventory)
+        parts = transcript.phrases if len(transcript.phrases) > 1 else ()
+        whole = Phrase(*WHOLE, _items(transcript.labels, inventory, placing))  # all: errors name all unknown words
+        phrases = [Phrase(each.start, each.end, _items(each.labels, inventory, placing)) for each in parts]
     except InputError as error:
         return InputError(f"{path}: {error.what}{where}", error.fix)
-    return items or InputError(f"{path}: no {what} to align{where}", "give some, separated by spaces")
+    if not placing.pronouncer and _look_like_words([unit.text for unit in units_of(whole.items)], inventory):
+        return _words_error(path, transcript, inventory)
+    if not whole.items:
+        what = "words" if placing.pronouncer else "phones"
+        return InputError(f"{path}: no {what} to align{where}", "give some, separated by spaces")
+    if len(transcript.phrases) == 1:
+        phrases = [whole._replace(start=transcript.phrases[0].start, end=transcript.phrases[0].end)]
+    return tuple(each for each in phrases if each.items) or (whole,)
+
+
+def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Items:
+    """Return the items of phones or words."""
+    pronouncer, hearing = placing.pronouncer, placing.hearing
+    if pronouncer is None:
+        return parse_phones(labels, inventory.phones)
+    return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, hearing))
 
 
 def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Unit]:
@@ -178,11 +190,12 @@ def _place(
     placing: Placing,
     reporter: Reporter,
     task: Task,
-    items: Items | InputError,
+    phrases: tuple[Phrase, ...] | InputError,
 ) -> Recognition:
-    """Align one recording; if its transcript has times, compare the boundaries."""
-    if isinstance(items, InputError):
-        raise items
+    """Align one recording; if its transcript has times that are no limits, compare the boundaries."""
+    if isinstance(phrases, InputError):
+        raise phrases
+    items = tuple(item for phrase in phrases for item in phrase.items)
     path, channel = task.recording.path, task.recording.channel or channel
     result = recogniser.place(
         path,
@@ -192,6 +205,7 @@ def _place(
         silences=placing.silences,
         watch=lambda text: reporter.beside(f"{path.name}: {text}"),
         heard=placing.hearing.of(_labels(items)) if placing.hearing else None,
+        phrases=() if phrases[0].end == math.inf else phrases,
     )
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:

@@ -15,6 +15,7 @@ from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import ResultWriter, write_results
 
 COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
@@ -24,7 +25,12 @@ Row = dict[str, Any]
 
 
 def decode_nbest(
-    recogniser: Recogniser, arguments: Sequence[Path], count: int, options: OutputOptions, reporter: Reporter
+    recogniser: Recogniser,
+    arguments: Sequence[Path],
+    count: int,
+    options: OutputOptions,
+    reporter: Reporter,
+    doubt: Doubt | None = None,
 ) -> int:
     """Write a table of the best sequences; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
@@ -39,6 +45,8 @@ def decode_nbest(
         ``"text"`` and ``"tsv"`` give a table with a header, ``"json"`` a list.
     reporter : Reporter
         Receives the failures, at the end.
+    doubt : Doubt, optional
+        Hears the best paths, and its note is given to the reporter.
 
     Raises
     ------
@@ -51,8 +59,12 @@ def decode_nbest(
     check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
-    results = map_in_threads(partial(_rows, recogniser, count, options), recordings, options.jobs)
-    return write_results(ResultWriter(recordings, results, options, _Table(options.form, "")), "decoding", reporter)
+    results = map_in_threads(partial(_rows, recogniser, count, options, doubt), recordings, options.jobs)
+    writer = ResultWriter(recordings, results, options, _Table(options.form, ""))
+    status = write_results(writer, "decoding", reporter)
+    if doubt and (note := doubt.note()):
+        reporter.warn(note)
+    return status
 
 
 def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
@@ -95,10 +107,13 @@ class _Table(Writer):
             out.write("\t".join(map(str, row.values())) + "\n")
 
 
-def _rows(recogniser: Recogniser, count: int, options: OutputOptions, recording: Recording) -> list[Row]:
+def _rows(
+    recogniser: Recogniser, count: int, options: OutputOptions, doubt: Doubt | None, recording: Recording
+) -> list[Row]:
     (name,) = options.names([recording])
     rows = []
-    for each in recogniser.nbest(recording.path, count, channel=recording.channel or options.channel):
+    watch = doubt.hear if doubt else None
+    for each in recogniser.nbest(recording.path, count, channel=recording.channel or options.channel, watch=watch):
         scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
         values = (name.file, round(each.start, 4), each.rank, *scores, " ".join(each.phones))
         rows.append(dict(zip(COLUMNS, values, strict=True)))

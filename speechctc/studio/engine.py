@@ -42,7 +42,9 @@ class Engine:
     Attributes
     ----------
     about : dict
-        The model: ``folder``, ``line`` and ``phones``; empty until it is loaded.
+        The model: ``folder``, ``line``, ``phones`` and ``has_ngram``; empty until it is loaded.
+    ngram : bool
+        Recognise with the model's n-gram.
     problem : str
         Why there is no model, or ``""``.
     """
@@ -55,6 +57,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self.about: dict[str, Any] = {}
         self.problem = ""
+        self.ngram = True
         self._is_closed = False
         self._start()
 
@@ -162,6 +165,13 @@ class Recognitions:
     engine : Engine
     done : callable
         Called with the name of a recording and its recognition; raises `InputError` if it cannot be kept.
+
+    Attributes
+    ----------
+    problems : dict of str to str
+        Why a recording has no recognition, by name.
+    note : str
+        What the user should know about the last recognition, or ``""``.
     """
 
     def __init__(self, engine: Engine, done: Callable[[str, Any], None]) -> None:
@@ -170,6 +180,7 @@ class Recognitions:
         self._now: tuple[str, Future[Any]] | None = None
         self._lock = threading.Lock()
         self.problems: dict[str, str] = {}
+        self.note = ""
 
     def add(self, name: str, path: Path) -> None:
         """Recognise a recording after those that wait."""
@@ -184,13 +195,15 @@ class Recognitions:
             if self._now is not None or not self._waiting:
                 return
             name, path = self._waiting.popleft()
-            future = self._engine.ask("recognise", path)
+            future = self._engine.ask("recognise", path, self._engine.ngram)
             self._now = (name, future)
         future.add_done_callback(lambda done: threading.Thread(target=self._take, args=(name, done)).start())
 
     def _take(self, name: str, future: Future[Any]) -> None:
         try:
-            self._done(name, future.result())
+            result = future.result()
+            self._done(name, result)
+            self.note = result.note
         except (InputError, OSError, Conflict) as error:
             self.problems[name] = str(error) or "its labels were changed meanwhile"
         with self._lock:

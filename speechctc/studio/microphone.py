@@ -64,7 +64,7 @@ class Microphone:
             self._raw = raw
         hears = bool(self._studio.engine.about)
         if hears:
-            self._studio.engine.ask("live_start", rate)
+            self._studio.engine.ask("live_start", rate, self._studio.engine.ngram)
         return {"name": f"{free}.wav", "recognises": hears}
 
     def block(self, samples: bytes) -> dict[str, Any]:

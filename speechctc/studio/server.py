@@ -152,6 +152,7 @@ class Routes:
             "train": lambda request, body: _done(studio.train, _number(body.get("minutes"))),
             "stop": lambda request, body: _done(studio.training.stop),
             "model": lambda request, body: _done(studio.choose_model, int(_number(body.get("round")))),
+            "ngram": lambda request, body: _done(studio.use_ngram, body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
             "microphone/block": lambda request, body: microphone.block(body),
             "microphone/stop": lambda request, body: microphone.stop(),
@@ -278,14 +279,16 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
         raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(WRITERS)}")
     result = recognition(name, document)
     if form == "textgrid":
-        text = document.text()
+        content = document.text().encode("utf-8", "backslashreplace")
     elif form == "eaf":
         others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
         text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
+        content = text.encode("utf-8", "backslashreplace")
     else:
+        writer.check()
         place = str(document.recording) if writer.holds_one or writer.shows_sound else name
-        text = writer.whole(RecordingName(place, Path(name).stem), result)
-    return Path(name).stem + writer.ending, text.encode("utf-8", "backslashreplace")
+        content = writer.content(RecordingName(place, Path(name).stem), result)
+    return Path(name).stem + writer.ending, content
 
 
 def _intervals(tier: Tier) -> list[Interval]:

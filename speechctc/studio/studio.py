@@ -61,8 +61,13 @@ class Studio:
         return {
             "folder": str(self.folder.path),
             "recordings": self.folder.rows(),
-            "notes": self.folder.notes,
-            "model": {**self.engine.about, "problem": self.engine.problem, "rounds": self.training.models()},
+            "notes": [*self.folder.notes, *filter(None, [self.recognitions.note])],
+            "model": {
+                **self.engine.about,
+                "ngram": self.engine.ngram,
+                "problem": self.engine.problem,
+                "rounds": self.training.models(),
+            },
             "ipa": ipa_of(self.engine.about.get("phones", ())),
             "chart": [[name, list(symbols)] for name, symbols in chart()],
             "formats": list(WRITERS),
@@ -245,7 +250,13 @@ class Studio:
                 raise InputError(f"there is no model of round {number}", "choose one of the list")
             model = found[0]
         self.engine.load(model or self.first_model)
+        self.recognitions.note = ""
         self.training.choose(model)
+
+    def use_ngram(self, wanted: bool) -> None:
+        """Recognise with the model's n-gram from now on, or without."""
+        self.engine.ngram = wanted
+        self.recognitions.note = ""
 
     def close(self) -> None:
         """Write what is not written yet, and end the model's process. A training goes on."""

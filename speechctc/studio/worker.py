@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from speechctc.inference.result import Recognition
     from speechctc.inference.segmenter import Segment
     from speechctc.inference.streaming import Stream
+    from speechctc.inference.unsure import Doubt
 
 ALTERNATIVES = 5  # other phones to name for each phone
+REMEDY = "take the tick from N-gram, and recognise again"
 SLOWLY = 5  # how much less important than the server the process is
 
 
@@ -70,6 +72,8 @@ class Worker:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._recogniser: Recogniser | None = None
+        self._without_ngram: Recogniser | None = None
+        self._doubts: dict[bool, Doubt] = {}  # with and without the n-gram; none if the model is not the bundled one
         self._sound: Sound | None = None
         self._live: Stream | None = None
 
@@ -88,18 +92,28 @@ class Worker:
     def do_load(self, model: Path | None, request: int) -> dict[str, Any]:
         """Load a model, which replaces the one before; return its folder, its phones and a line on it."""
         from speechctc.inference.recogniser import Recogniser
+        from speechctc.inference.unsure import Doubt, has_ngram
+        from speechctc.model.checkpoint import BUILT_IN
         from speechctc.stages.used_model import find_and_describe
 
         folder, line = find_and_describe(model, or_built_in=True)
-        self._recogniser = Recogniser.load(folder)
-        return {"folder": str(folder), "line": line, "phones": list(self._recogniser.phones)}
+        recogniser = self._recogniser = Recogniser.load(folder)
+        self._without_ngram = recogniser.with_settings(["decode.lm_weight=0"])
+        both = {True: recogniser, False: self._without_ngram}
+        self._doubts = {way: Doubt(each, REMEDY) for way, each in both.items()} if folder == BUILT_IN else {}
+        about = {"folder": str(folder), "line": line, "phones": list(recogniser.phones)}
+        return {**about, "has_ngram": has_ngram(recogniser)}
 
-    def do_recognise(self, path: Path, request: int) -> Recognition:
-        """Recognise a recording; send its progress, and answer short requests meanwhile."""
+    def do_recognise(self, path: Path, ngram: bool, request: int) -> Recognition:
+        """Recognise a recording, with the model's n-gram or without.
+
+        Sends its progress, and answers short requests meanwhile. The note of the result is the doubt about all
+        recordings that the model recognised so.
+        """
         from speechctc.inference.result import Recognition
         from speechctc.inference.samples import opened
 
-        recogniser = self._loaded()
+        recogniser, doubt = self._loaded(ngram), self._doubts.get(ngram)
         total = max(self._opened(path).seconds, 1e-9)
         with opened(path, None, None, recogniser.config.features.sample_rate) as (name, blocks):
 
@@ -111,8 +125,9 @@ class Worker:
                     yield block
 
             source = _Source(watched(), lambda: blocks.seconds)
-            segments = tuple(recogniser.segments(source, ALTERNATIVES))
-            return Recognition(name, blocks.seconds, segments)
+            found = recogniser.segments(source, ALTERNATIVES)
+            segments = tuple(doubt.seen(found) if doubt else found)
+            return Recognition(name, blocks.seconds, segments, note=doubt.note() if doubt else "")
 
     def do_align(self, path: Path, start: float, stop: float, labels: Sequence[str], request: int) -> list[Segment]:
         """Place phones in a part of a recording."""
@@ -120,9 +135,9 @@ class Worker:
 
         return align_part(self._loaded(), self._opened(path), start, stop, labels)
 
-    def do_live_start(self, rate: int, request: int) -> None:
+    def do_live_start(self, rate: int, ngram: bool, request: int) -> None:
         """Begin to recognise what a microphone records at a rate, Hz."""
-        self._live = self._loaded().stream(rate)
+        self._live = self._loaded(ngram).stream(rate)
 
     def do_live_block(self, samples: NDArray[np.float32], request: int) -> list[Segment]:
         """Take samples of the microphone; return the phones that became known since the last call."""
@@ -137,10 +152,11 @@ class Worker:
         live, self._live = self._live, None
         return live.finish()
 
-    def _loaded(self) -> Recogniser:
-        if self._recogniser is None:
+    def _loaded(self, ngram: bool = True) -> Recogniser:
+        recogniser = self._recogniser if ngram else self._without_ngram
+        if recogniser is None:
             raise InputError("no model is loaded", "name another with --model")
-        return self._recogniser
+        return recogniser
 
     def _opened(self, path: Path) -> Sound:
         """Return a recording; the last one stays open, as some formats are decoded first."""

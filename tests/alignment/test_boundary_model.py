@@ -15,7 +15,7 @@ from speechctc.alignment.boundary_net import SILENCE, BoundaryNet
 from speechctc.alignment.boundary_training import _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
 from speechctc.inference import refinement
-from speechctc.inference.refinement import refined
+from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
 
 RATE = 16000
@@ -106,7 +106,7 @@ def test_a_long_recording_is_refined_in_parts_as_well_as_a_short_one(model: Boun
         at += len(samples) / RATE + 5.0
     whole = np.concatenate(sounds)
     blocks = [whole[k : k + 7000] for k in range(0, len(whole), 7000)]
-    found = refined(segments, blocks, model, tuple(HERTZ))
+    found = refined(segments, Window(blocks, model.rate), model, tuple(HERTZ))
     errors = np.abs([each.start - start for each, start in zip(found, true, strict=True)])
     assert np.median(errors) < 0.004 and np.mean(errors < 0.02) > 0.98
     assert all(a.start < a.end <= b.start for a, b in zip(found, found[1:], strict=False))
@@ -124,7 +124,9 @@ def test_boundaries_depend_little_on_where_a_recording_is_divided(
     ways = []
     for each in (60, 47, 30):
         monkeypatch.setattr(refinement, "EACH", each)
-        ways.append([segment.start for segment in refined(segments, [samples], model, tuple(HERTZ))])
+        ways.append(
+            [segment.start for segment in refined(segments, Window([samples], model.rate), model, tuple(HERTZ))]
+        )
     assert np.ptp(ways, axis=0).max() < 1e-3
 
 
@@ -146,7 +148,7 @@ def test_a_minute_of_labelled_silence_is_not_looked_at_as_a_whole(
         return place(samples, *rest)
 
     monkeypatch.setattr(model, "place", watched)
-    found = refined(segments, [first[0], quiet, second[0]], model, (*HERTZ, "sil"))
+    found = refined(segments, Window([first[0], quiet, second[0]], model.rate), model, (*HERTZ, "sil"))
     assert max(longest) < 8 * RATE
     assert np.allclose([each.start for each in found], [start for start, _ in spans], atol=0.02)
     assert found[5].phone == "sil" and found[5].end == found[6].start and found[4].end == found[5].start

@@ -53,7 +53,8 @@ def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Pa
         assert len(read_textgrid(here / "grids" / f"{k}.TextGrid", "score")) == 1
     write_song(here / "in" / "9.wav", ["low"])
     done = speechctc("align", "in", "--format", "tsv")
-    assert done.status == 1 and "9.wav: no .PHN, .lab, .txt or .TextGrid file of its name beside 9.wav" in done.err
+    said = "9.wav: no .PHN, .lab, .txt, .TextGrid or .eaf file of its name beside 9.wav"
+    assert done.status == 1 and said in done.err
     assert done.out.count("low") == 3
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import openpyxl
 import pytest
 import tgt
 
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError
+from speechctc.inference import formats
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text
-from speechctc.inference.output import OutputOptions, choose_output, parse_formats
-from speechctc.inference.result import Recognition
+from speechctc.inference.output import OutputOptions, check_out, choose_output, parse_formats
+from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import Segment
 from speechctc.stages.decode import LivePhones
 from tests.cli import test_commands
@@ -65,6 +69,65 @@ class Counted(Writer):
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         yield f"{len(result.segments)}\n"
+
+
+def test_csv_has_a_byte_order_mark_where_it_is_asked_for() -> None:
+    """Excel takes CSV without one for the encoding of the system."""
+    with_mark, without = (WRITERS[form].content(source(RESULT), RESULT) for form in ("csv-bom", "csv"))
+    assert with_mark == b"\xef\xbb\xbf" + without
+    assert (
+        choose_output("csv-bom", "x.csv")[:2] == ("csv-bom", Path("x.csv")) and choose_output(None, "x.csv")[0] == "csv"
+    )
+    both = OutputOptions("csv", folder=Path("out"), also=("csv-bom",)).files_of(Recording(Path("a.wav"), Path("a")))
+    assert len(set(both.values())) == 2
+
+
+def test_a_workbook_holds_numbers_and_texts_never_formulas(tmp_path: Path) -> None:
+    """The sheets are read from their XML, and by openpyxl: words and misfits have their own."""
+    segments = (Segment("=1+1", 0.0, 0.25, 0.5), Segment("a\x01b", 0.25, 1.0, 0.75), Segment("#N/A", 1.0, 1.5, 1.0))
+    found = Recognition(
+        "-a.wav", 2.0, segments, -1.5, words=(Word("=x", 0.0, 1.0, -0.5, 0),), misfits=(Misfit(1.0, 2.0, "extra", ""),)
+    )
+    (tmp_path / "a.xlsx").write_bytes(WRITERS["xlsx"].content(source(found), found))
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    assert book.sheetnames == ["phones", "words", "misfits"]
+    rows = list(book["phones"].values)
+    assert rows[0] == ("file", "start", "end", "phone", "confidence", "score")
+    assert rows[1:3] == [("-a.wav", 0, 0.25, "=1+1", 0.5, -1.5), ("-a.wav", 0.25, 1, "a\ufffdb", 0.75, -1.5)]
+    assert list(book["words"].values)[1] == ("-a.wav", 0, 1, "=x", -0.5)
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
+        sheets = [files.read(name).decode() for name in files.namelist() if "worksheets/sheet" in name]
+    assert len(sheets) == 3 and not any("<f>" in sheet or 't="e"' in sheet for sheet in sheets)
+
+
+def test_a_workbook_goes_on_on_another_sheet_when_one_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "SHEET_ROWS", 3)
+    (tmp_path / "a.xlsx").write_bytes(WRITERS["xlsx"].content(source(RESULT), RESULT))
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    assert [len(list(sheet.values)) for sheet in book] == [3, 2] and book.sheetnames == ["phones", "phones 2"]
+
+
+def test_a_workbook_of_many_results_is_complete_even_after_an_error(tmp_path: Path) -> None:
+    def results() -> Iterator[tuple[RecordingName, Recognition]]:
+        yield source(RESULT), RESULT
+        raise InputError("the disk is gone", "find it")
+
+    with open(tmp_path / "a.xlsx", "w") as out, pytest.raises(InputError, match="gone"):
+        WRITERS["xlsx"].write(results(), out)
+    assert len(list(openpyxl.load_workbook(tmp_path / "a.xlsx")["phones"].values)) == 4
+    with pytest.raises(InputError, match="name a file"):
+        WRITERS["xlsx"].write([], io.StringIO())
+
+
+def test_a_workbook_needs_openpyxl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(InputError, match=r"not installed.*speechctc\[xlsx\]"):
+        check_out([Recording(Path("a.wav"), Path("a"))], OutputOptions("xlsx", Path("a.xlsx")))
+
+
+def test_several_recordings_do_not_go_into_one_file_of_elan_and_it_says_why() -> None:
+    with pytest.raises(InputError, match="2 results in the format eaf .*: ELAN plays all recordings of a file at once"):
+        check_out([Recording(Path("a.wav"), Path("a"))] * 2, OutputOptions("eaf", Path("a.eaf")))
 
 
 def test_phones_that_come_one_by_one_are_written_as_they_come() -> None:

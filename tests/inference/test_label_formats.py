@@ -18,7 +18,7 @@ from pympi import Elan
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
 from speechctc.inference.formats import WRITERS, RecordingName, emu_text, par_text
-from speechctc.inference.result import Recognition
+from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 
 PHONES = ("t͡ʃ", "ã", '<&">', "ɡʰ")
@@ -95,6 +95,48 @@ def test_a_file_for_elan_keeps_the_rules_of_its_schema(tmp_path: Path) -> None:
     assert set(types.values()) - {None} <= {each.attrib["STEREOTYPE"] for each in root.iter("CONSTRAINT")}
 
 
+ALIGNED_WORDS = Recognition(
+    "none.wav",
+    1.0,
+    tuple(
+        Segment(phone, start / 10, end / 10, 0.5)
+        for phone, start, end in (("pau", 0, 1), ("k", 1, 2), ("a", 2, 4), ("pau", 4, 6), ("o", 6, 8), ("sil", 8, 10))
+    ),
+    score=-1.0,
+    words=(Word("ka", 0.1, 0.4, -0.1, 0), Word("o", 0.6, 0.8, -0.1, 1)),
+)
+
+
+def test_phones_are_children_of_words_in_elan(tmp_path: Path) -> None:
+    """Those of pauses lie in annotations without a label, because each child has a parent that holds its time."""
+    place = tmp_path / "a.eaf"
+    place.write_text(WRITERS["eaf"].whole(RecordingName("none.wav", "id"), ALIGNED_WORDS, place), encoding="utf-8")
+    eaf = Elan.Eaf(str(place))
+    parameters = {name: eaf.get_parameters_for_tier(name) for name in eaf.get_tier_names()}
+    assert parameters["phones"]["PARENT_REF"] == "words" and parameters["confidence"]["PARENT_REF"] == "phones"
+    assert eaf.get_parameters_for_linguistic_type(parameters["phones"]["LINGUISTIC_TYPE_REF"])["CONSTRAINTS"] == (
+        "Included_In"
+    )
+    words, phones = (sorted(eaf.get_annotation_data_for_tier(name)) for name in ("words", "phones"))
+    assert words == [(0, 100, ""), (100, 400, "ka"), (400, 600, ""), (600, 800, "o"), (800, 1000, "")]
+    assert [label for *_, label in phones] == list(ALIGNED_WORDS.phones)
+    for start, end, _ in phones:
+        assert sum(first <= start and end <= last for first, last, _ in words) == 1
+    ours = {tier.name: sorted(each for each in tier.entries if each.label) for tier in read_eaf(place).tiers}
+    assert [tuple(each) for each in ours["phones"]] == [
+        tuple(each)[1:3] + (each.phone,) for each in ALIGNED_WORDS.segments
+    ]
+    assert [each.label for each in ours["words"]] == ["ka", "o"] and len(ours["confidence"]) == 6
+
+
+def test_phones_that_cross_the_edge_of_a_word_stay_a_tier_of_their_own(tmp_path: Path) -> None:
+    tiers = {"phones": [Interval(0, 0.2, "a"), Interval(0.2, 1, "b")], "words": [Interval(0, 0.5, "ab")]}
+    (tmp_path / "a.eaf").write_text(eaf_text(tiers, None))
+    eaf = Elan.Eaf(str(tmp_path / "a.eaf"))
+    assert "PARENT_REF" not in eaf.get_parameters_for_tier("phones") and len(eaf.get_tier_names()) == 2
+    assert eaf.get_annotation_data_for_tier("words") == [(0, 500, "ab")]
+
+
 @pytest.mark.skipif(not SCHEMA, reason="SPEECHCTC_EAF_SCHEMA does not name ELAN's schema EAFv3.0.xsd")
 def test_a_file_for_elan_fits_its_schema(tmp_path: Path) -> None:
     xmlschema = pytest.importorskip("xmlschema", reason="xmlschema is not installed")
@@ -150,7 +192,7 @@ def test_a_partitur_has_its_header_and_samples(tmp_path: Path) -> None:
 def test_every_format_writes_every_result(tmp_path: Path) -> None:
     for form in set(WRITERS) - {"html"}:  # which shows the recording, and needs it
         for each in (Recognition("-", 0.0, ()), Recognition("gone.wav", 1.0, (Segment("a", 0.0, 1.0, 1.0),))):
-            assert isinstance(WRITERS[form].whole(RecordingName(each.file, "id"), each, tmp_path / "x"), str)
+            assert isinstance(WRITERS[form].content(RecordingName(each.file, "id"), each, tmp_path / "x"), bytes)
 
 
 @pytest.mark.parametrize("sign", ["\t", "\n", "\r\n", "\u2028", "\x85", "\x0b"])

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from speechctc.cli.app import app
 from speechctc.core.errors import InputError
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.streaming import Logits
 from speechctc.inference.unsure import FEWEST, LEAST, LEAST_WITHOUT, Doubt
+from speechctc.stages import nbest
 from speechctc.stages.decode import decode
+from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
 
 
@@ -62,6 +69,38 @@ def test_the_limits_are_those_that_were_measured() -> None:
         }
         assert len(low[True]) == 24 and not any(low[True])
         assert len(low[False]) == 37 and sum(low[False]) == 36
+
+
+def posteriors(model: Recogniser, highest: float) -> Logits:
+    """Return log posteriors with a phone in each third frame, which is so probable."""
+    classes = len(model.phones) + 1
+    rows = np.full((3 * FEWEST + 30, classes), 1e-4)
+    rows[:, 0] = 1 - 1e-4 * (classes - 1)
+    for k in range(FEWEST + 10):
+        rows[3 * k] = (1 - highest) / (classes - 1)
+        rows[3 * k, 1 + k % (classes - 1)] = highest
+    return np.log(rows).astype(np.float32)
+
+
+@pytest.mark.parametrize(("highest", "doubted"), [(0.4, True), (0.99, False)])
+def test_the_best_sequences_are_doubted_by_the_best_path(
+    english: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, highest: float, doubted: bool
+) -> None:
+    monkeypatch.setattr(nbest, "log_posteriors", lambda *arguments: posteriors(english, highest))
+    write_song(tmp_path / "a.wav", ["low"])
+    doubt, recorder = Doubt(english, by_best_path=True), Recorder()
+    options = OutputOptions("tsv", tmp_path / "a.tsv")
+    assert nbest.decode_nbest(english, [tmp_path / "a.wav"], 1, options, recorder, doubt) == 0
+    said = [line for line in recorder.said if "another language" in line]
+    assert len(said) == doubted and all("--lm-weight 0" in line and str(LEAST_WITHOUT) in line for line in said)
+
+
+def test_the_command_doubts_the_best_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(nbest, "decode_nbest", lambda *arguments: seen.append(arguments[-1]) or 0)
+    write_song(tmp_path / "a.wav", ["low"])
+    result = CliRunner().invoke(app, ["decode", str(tmp_path / "a.wav"), "--nbest", "2", "--model", "english"])
+    assert result.exit_code == 0 and isinstance(seen[0], Doubt)
 
 
 @pytest.mark.shared

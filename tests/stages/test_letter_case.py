@@ -35,16 +35,16 @@ def folder(here: Path) -> Path:
 
 def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
-    upper, lower = beside_each(recordings, None)
+    upper, lower = beside_each(recordings)
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
     assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case: it belongs" in str(upper)
-    upper, lower = in_folder(folder, recordings, None)
+    upper, lower = in_folder(folder, recordings)
     assert isinstance(lower, Transcript) and isinstance(upper, InputError)
 
 
 def test_one_that_differs_is_named(folder: Path) -> None:
     (folder / "s.wav").unlink()
-    (only,) = beside_each(find_recordings([folder]), None)
+    (only,) = beside_each(find_recordings([folder]))
     assert isinstance(only, Transcript) and "differ from their recordings' by letter case" in only.note
 
 
@@ -54,7 +54,7 @@ def test_one_for_several_recordings_is_named(here: Path) -> None:
         write_song(here / name, ["low"])
     (here / "labels").mkdir()
     (here / "labels" / "x.lab").write_text("low")
-    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")]), None):
+    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")])):
         assert isinstance(each, Transcript)
         assert "names fit several recordings: labels/x.lab for a/x.wav, labels/x.lab for b/x.wav" in each.note
 

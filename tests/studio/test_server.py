@@ -10,8 +10,10 @@ import threading
 import time
 import unicodedata
 import zipfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -21,6 +23,10 @@ from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import Segment
+from speechctc.inference.unsure import FEWEST
+from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
 from speechctc.studio.folder import Folder
 from speechctc.studio.serve import fragment, open_privately
@@ -248,6 +254,31 @@ def test_recognise_place_again_and_snap(folder: Path, tiny_model: Path) -> None:
         assert status == 200 and [phone[2] for phone in placed["phones"]] == SONG[1:6]
         assert np.abs(np.array([phone[0] for phone in placed["phones"]]) - truth[1:6]).max() < 0.025
         assert post(client, "place", "new.wav", revision=placed["revision"], first=3, last=3)[0] == 400
+
+
+def test_recognising_without_the_ngram_and_doubts_about_the_language(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def heard(self: Recogniser, blocks: Any, alternatives: int = 0) -> Iterator[Segment]:
+        label = "aa" if self.config.decode.lm_weight else "b"
+        yield from (Segment(label, k / 1000, (k + 1) / 1000, 0.5) for _ in blocks for k in range(FEWEST))
+
+    monkeypatch.setattr(Recogniser, "segments", heard)
+    with client_of(folder, BUILT_IN) as (client, studio):
+        client.post("/api/recognise", json={})
+        until(studio, "new.wav", "recognised")
+        seen = client.get("/api/overview").json()
+        assert seen["model"]["has_ngram"] and seen["model"]["ngram"]
+        assert "another language" in seen["notes"][-1] and "take the tick from N-gram" in seen["notes"][-1]
+        assert client.post("/api/ngram", json={"on": False}).status_code == 200
+        seen = client.get("/api/overview").json()
+        assert not seen["model"]["ngram"] and seen["notes"] == []
+        assert {phone.label for phone in studio.folder.document("new.wav").phones} == {"aa"}
+        client.post("/api/recognise", json={"names": ["new.wav"]})
+        while not studio.recognitions.note:
+            time.sleep(0.01)
+        assert {phone.label for phone in studio.folder.document("new.wav").phones} == {"b"}
+        assert "another language" in studio.recognitions.note and "tick" not in studio.recognitions.note
 
 
 def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> None:

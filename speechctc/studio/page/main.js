@@ -135,6 +135,8 @@ function savedText(row) {
 
 function showModels() {
   const { model } = overview;
+  part("with-ngram").hidden = !model.has_ngram;
+  part("ngram").checked = model.ngram;
   const select = part("model");
   const choices = [{ round: 0, per: null }, ...model.rounds];
   const current = model.rounds.find((each) => each.folder === model.folder)?.round ?? 0;
@@ -215,6 +217,7 @@ function connectChoices() {
   part("speed").replaceChildren(...SPEEDS.map((speed) => new Option(`${speed} x`, speed, speed === 1, speed === 1)));
   part("speed").addEventListener("change", (event) => player.setSpeed(Number(event.target.value)));
   part("model").addEventListener("change", (event) => tried(post("model", {}, { round: Number(event.target.value) })));
+  part("ngram").addEventListener("change", (event) => tried(post("ngram", {}, { on: event.target.checked })));
   part("export").replaceChildren(new Option("...", ""));
   part("export").addEventListener("change", (event) => {
     const form = event.target.value;
