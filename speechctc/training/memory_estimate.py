@@ -14,8 +14,9 @@ from speechctc.training.train_step import Learner
 MIB = 2**20
 PROBE = 64  # frames of an utterance by which the memory of a batch is measured
 HOLES = 0.6
-"""Memory of the heap that is free but taken, by that of the activations: blocks of many sizes leave it between them. With
-GNU's C library, and while training gives back what exceeds the estimate; benchmarks/memory.csv."""
+"""Free memory that the heap keeps, by the memory of the activations: blocks of many sizes leave holes between them.
+
+With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv."""
 
 
 @dataclass(frozen=True)
