@@ -13,6 +13,10 @@ from speechctc.training.train_step import Learner
 
 MIB = 2**20
 PROBE = 64  # frames of an utterance by which the memory of a batch is measured
+HOLES = 0.6
+"""Free memory that the heap keeps, by the memory of the activations: blocks of many sizes leave holes between them.
+
+With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class MemoryEstimate:
     ----------
     weights, gradients, optimiser, activations, chunks : int
         On the device; `activations` for the largest batch, including the temporaries of the backward pass.
+    heap : int
+        On a CPU: holes that the activations leave in the heap of the C library.
     cuda : int
         What a GPU holds already beside tensors: CUDA's context, loaded kernels, and other programs. cuDNN's workspaces,
         which it chooses by what is free, come on top and are not counted.
@@ -39,6 +45,7 @@ class MemoryEstimate:
     optimiser: int
     activations: int
     chunks: int
+    heap: int
     cuda: int
     host: int
     available: int
@@ -47,11 +54,13 @@ class MemoryEstimate:
     @property
     def device(self) -> int:
         """Bytes on the device in total."""
-        return self.weights + self.gradients + self.optimiser + self.activations + self.chunks + self.cuda
+        held = self.weights + self.gradients + self.optimiser + self.activations + self.chunks
+        return held + self.heap + self.cuda
 
     def to_text(self) -> str:
         """Return one line, in MiB."""
-        parts = ["weights", "gradients", "optimiser", "activations", "chunks"] + ["cuda"] * bool(self.cuda)
+        parts = ["weights", "gradients", "optimiser", "activations", "chunks"]
+        parts += [name for name in ("heap", "cuda") if getattr(self, name)]
         said = ", ".join(f"{name} {getattr(self, name) / MIB:,.1f}" for name in parts)
         return (
             f"memory in MiB: {said} = {self.device / MIB:,.0f} of the device's {self.available / MIB:,.0f}"
@@ -73,12 +82,14 @@ def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> Me
     weights = sum(value.numel() * value.element_size() for value in learner.net.parameters())
     state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
     on_gpu = learner.device.type == "cuda"
+    activations = _activations(learner, *largest)
     here = MemoryEstimate(
         weights=weights,
         gradients=weights,
         optimiser=state * weights,
-        activations=_activations(learner, *largest),
+        activations=activations,
         chunks=chunk_bytes,
+        heap=0 if on_gpu else int(HOLES * activations),
         cuda=held_by_others(learner.device),
         host=0,
         available=total_memory(learner.device),

@@ -52,7 +52,9 @@ def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
     assert (said.weights, said.gradients, said.optimiser, said.chunks) == (weights, weights, 4 * weights, 2**20)
     assert said.available > 2**28 and said.host > said.device
     text = said.to_text()
-    assert "\n" not in text and "8 x 100 frames" in text and "chunks 1.0" in text
+    assert "\n" not in text and "8 x 100 frames" in text and "chunks 1.0" in text and "heap" in text
+    assert said.heap == int(0.6 * said.activations)
+    assert said.device == 6 * weights + said.activations + said.heap + 2**20
 
 
 def test_half_precision_halves_the_activations(extracted: Path, here: Path) -> None:
