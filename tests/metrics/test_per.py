@@ -166,10 +166,12 @@ def test_a_corpus_is_scored_as_by_a_scorer_of_another_kind() -> None:
     """Folded random sequences: the counts are those of one of the best alignments of a table, and the PER is equal."""
     rng = random.Random(2)
     folding = parse_folding("timit39")
-    pairs = [
-        tuple([rng.choice("ao aa q sh zh ix ih tcl".split()) for _ in range(rng.randrange(10))] for _ in "ab")
-        for _ in range(150)
-    ]
+    some = "ao aa q sh zh ix ih tcl".split()
+
+    def sequence() -> list[str]:
+        return [rng.choice(some) for _ in range(rng.randrange(10))]
+
+    pairs = [(sequence(), sequence()) for _ in range(150)]
     errors = phones = 0
     for reference, hypothesis in pairs:
         a, b = ([*folding.apply(each)] for each in (reference, hypothesis))
