@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -60,6 +61,20 @@ def _options(
     pass
 
 
+def _is_interruption(end: SystemExit) -> bool:
+    """Return whether Ctrl-C led to this end, which typer does not say; then another one ends the process at once.
+
+    All that a command holds was given back by then, and torch takes a while to leave: a second Ctrl-C during that time
+    would show where, for nothing.
+    """
+    cause: BaseException | None = end
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None or end.code == 128 + signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return cause is not None
+
+
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
@@ -69,9 +84,10 @@ def main() -> None:
     except InputError as error:
         say(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(130)
+    except SystemExit as end:
+        if _is_interruption(end):
+            say("interrupted")
+        raise
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise

@@ -323,9 +323,12 @@ class Verified:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return a file's size and time of modification; nothing if it was modified a moment ago."""
+    """Return a file's size and time of modification; nothing if it was modified a moment ago by the clock.
+
+    A time in the future is no reason for doubt: a change gets the time of the clock.
+    """
     status = path.stat()
-    return [status.st_size, status.st_mtime_ns] if time.time() - status.st_mtime > SETTLED else []
+    return [status.st_size, status.st_mtime_ns] if abs(time.time() - status.st_mtime) > SETTLED else []
 
 
 def _read(path: Path) -> dict[str, list[int]]:

@@ -137,7 +137,7 @@ def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> lis
 def _recovered(raw: Path) -> Path | None:
     refuse_odd(raw)
     if (free := is_free(raw)) is None:  # a system without locks
-        free = time.time() - raw.stat().st_mtime > QUIET
+        free = abs(time.time() - raw.stat().st_mtime) > QUIET  # a clock may have been set back
     return keep(raw) if free else None
 
 

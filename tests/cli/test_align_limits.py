@@ -206,9 +206,9 @@ def test_real_phrases_stay_in_their_limits(speechctc: Command, here: Path, share
     parts, phrases, at = [], [], 0.0
     for sound in sorted((shared_data / "timit-sample/TEST").glob("*/FTLG0/SX*.WAV")):
         samples, rate = soundfile.read(sound)
-        words = [line.split() for line in sound.with_suffix(".WRD").read_text().splitlines()]
-        first, last = int(words[0][0]) / rate, int(words[-1][1]) / rate
-        phrases.append((round(at + first - 0.05, 3), round(at + last + 0.05, 3), " ".join(word[2] for word in words)))
+        spoken = [line.split() for line in sound.with_suffix(".WRD").read_text().splitlines()]
+        first, last = int(spoken[0][0]) / rate, int(spoken[-1][1]) / rate
+        phrases.append((round(at + first - 0.05, 3), round(at + last + 0.05, 3), " ".join(word[2] for word in spoken)))
         parts.append(samples)
         at += len(samples) / rate
     soundfile.write("a.wav", np.concatenate(parts), rate)

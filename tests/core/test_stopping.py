@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
+from speechctc.cli import app as cli
 from speechctc.core import stopping
 from speechctc.core.stopping import STOP, stop_requests
 
@@ -27,6 +29,39 @@ def test_a_second_interrupt_does_not_wait() -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
     assert heard == [130]
+
+
+def test_an_interrupted_command_says_so_and_another_interrupt_ends_it_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second Ctrl-C while torch leaves would print a traceback of its."""
+    small = typer.Typer()
+
+    @small.command()
+    def wait() -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(cli, "app", small)
+    monkeypatch.setattr(sys, "argv", ["speechctc"])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.code == 130 and "interrupted" in capsys.readouterr().err
+
+
+def test_a_command_that_ends_by_itself_is_not_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "argv", ["speechctc", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code and "interrupted" not in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_on_windows_a_process_leads_a_group_and_is_asked_by_break(monkeypatch: pytest.MonkeyPatch) -> None:

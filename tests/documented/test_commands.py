@@ -51,6 +51,7 @@ NOT_RUN = {
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
     r"(scripts|benchmarks)/(fuzz|prove|bench|mutate).*": "it hunts, proves or measures for minutes",
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",
+    r"speechctc align --words .*": "tests/cli/test_align_limits.py runs these on its files",
     r"speechctc decode .*--cluster .*": "tests/core/test_cluster.py decodes on a cluster",
     r"speechctc evaluate .*\bunseen\b.*": "tests/stages/test_scored_corpus.py scores a corpus that is only a test",
     r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",

@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def utterance(name: str, frames: int, labels: tuple[int, ...]) -> Extracted:
 
 def write(path: Path, *utterances: Extracted) -> None:
     write_shard(path, utterances, [("gone", "no such file")], RECIPE, torch.float32)
+
+
+@pytest.mark.parametrize(("ahead", "known"), [(-60.0, True), (0.0, False), (3600.0, True)])
+def test_a_shard_of_the_future_is_verified_once(tmp_path: Path, ahead: float, known: bool) -> None:
+    """As a clock that was set back leaves it; one that was modified a moment ago could change within its stamp."""
+    shard = tmp_path / "s.safetensors"
+    write(shard, utterance("u1", 5, (1,)))
+    os.utime(shard, (time.time() + ahead,) * 2)
+    shards.Verified(tmp_path, [shard]).save()
+    assert (shard in shards.Verified(tmp_path, [shard])) == known
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def posteriors(model: Recogniser, highest: float) -> Logits:
     for k in range(FEWEST + 10):
         rows[3 * k] = (1 - highest) / (classes - 1)
         rows[3 * k, 1 + k % (classes - 1)] = highest
-    return np.log(rows).astype(np.float32)
+    found: Logits = np.log(rows).astype(np.float32)
+    return found
 
 
 @pytest.mark.parametrize(("highest", "doubted"), [(0.4, True), (0.99, False)])
@@ -97,10 +98,15 @@ def test_the_best_sequences_are_doubted_by_the_best_path(
 
 def test_the_command_doubts_the_best_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(nbest, "decode_nbest", lambda *arguments: seen.append(arguments[-1]) or 0)
+
+    def keep(*arguments: Any) -> int:
+        seen.extend(arguments)
+        return 0
+
+    monkeypatch.setattr(nbest, "decode_nbest", keep)
     write_song(tmp_path / "a.wav", ["low"])
     result = CliRunner().invoke(app, ["decode", str(tmp_path / "a.wav"), "--nbest", "2", "--model", "english"])
-    assert result.exit_code == 0 and isinstance(seen[0], Doubt)
+    assert result.exit_code == 0 and isinstance(seen[-1], Doubt)
 
 
 @pytest.mark.shared

@@ -139,3 +139,43 @@ def test_caution_begins_below_the_limits() -> None:
     assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES, 9).caution == ""
     assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES - 1, 9).caution.startswith("not reliable")
     assert "speaker" in Reliability(1.0, 2.0, "utterances", FEW_SPEAKERS - 1, FEW_PHONES, 9).caution
+
+
+def counts_by_hand(a: list[str], b: list[str]) -> set[tuple[int, int, int]]:
+    """Return the substitutions, deletions and insertions of every alignment with the fewest edits."""
+    table: list[list[tuple[int, set[tuple[int, int, int]]]]] = [[(0, {(0, 0, 0)})]]
+    for i in range(len(a) + 1):
+        row = [] if i else table.pop()
+        for j in range(len(row), len(b) + 1):
+            ways = []
+            if i and j:
+                right = a[i - 1] == b[j - 1]
+                ways.append((table[i - 1][j - 1], (0 if right else 1, 0, 0)))
+            if i:
+                ways.append((table[i - 1][j], (0, 1, 0)))
+            if j:
+                ways.append((row[j - 1], (0, 0, 1)))
+            least = min(errors + sum(step) for (errors, _), step in ways)
+            best = [(found, step) for (errors, found), step in ways if errors + sum(step) == least]
+            row.append((least, {(s + x, d + y, n + z) for found, (x, y, z) in best for s, d, n in found}))
+        table.append(row)
+    return table[-1][-1][1]
+
+
+def test_a_corpus_is_scored_as_by_a_scorer_of_another_kind() -> None:
+    """Folded random sequences: the counts are those of one of the best alignments of a table, and the PER is equal."""
+    rng = random.Random(2)
+    folding = parse_folding("timit39")
+    some = "ao aa q sh zh ix ih tcl".split()
+
+    def sequence() -> list[str]:
+        return [rng.choice(some) for _ in range(rng.randrange(10))]
+
+    pairs = [(sequence(), sequence()) for _ in range(150)]
+    errors = phones = 0
+    for reference, hypothesis in pairs:
+        a, b = ([*folding.apply(each)] for each in (reference, hypothesis))
+        counts = score([(reference, hypothesis)], folding)
+        assert (counts.substitutions, counts.deletions, counts.insertions) in counts_by_hand(a, b)
+        errors, phones = errors + distance_by_hand(a, b), phones + len(a)
+    assert score(pairs, folding).per == pytest.approx(100 * errors / phones)

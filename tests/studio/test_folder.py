@@ -123,6 +123,18 @@ def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
     assert recover(tmp_path) == []
 
 
+@pytest.mark.parametrize(("ahead", "found"), [(-3600.0, True), (0.0, False), (3600.0, True)])
+def test_without_locks_a_recording_of_the_future_is_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float, found: bool
+) -> None:
+    """As a clock that was set back leaves it; one that is being made has the time of the clock."""
+    monkeypatch.setattr("speechctc.studio.microphone.is_free", lambda raw: None)
+    raw = tmp_path / ".talk.16000.speechctc-recording"
+    raw.write_bytes(bytes(200))
+    os.utime(raw, (time.time() + ahead,) * 2)
+    assert bool(recover(tmp_path)) == found
+
+
 def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) -> None:
     """The second one is started while the first is heard nothing from."""
     write_song(tmp_path / "a.wav", SONG)
