@@ -177,7 +177,7 @@ def _read_record(folder: Path) -> set[tuple[str, bytes]]:
     key = os.path.abspath(folder)
     known = _records.pop(key, None)
     try:
-        if (folder / RECORD).is_symlink():  # it may be a stranger's
+        if (folder / RECORD).is_symlink() or not (folder / RECORD).is_file():  # it may be a stranger's, or a pipe
             return set()
         with open(folder / RECORD, "rb") as file:
             status = os.fstat(file.fileno())

@@ -96,9 +96,10 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; a counter that a state of an earlier version lacks has its default."""
-        saved = {name: default for name, default in vars(cls()).items() if f"progress.{name}" in tensors}
-        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in saved.items()})
+        """Undo `to_tensors`; states of earlier versions lack the rate of the last step."""
+        tensors = {"progress.rate": torch.zeros(()), **tensors}
+        counters = vars(cls()).items()
+        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
 
 
 @dataclass(frozen=True)

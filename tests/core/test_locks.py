@@ -38,8 +38,8 @@ def test_one_process_holds_a_lock_until_it_ends(module: ModuleType, tmp_path: Pa
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     script = (
-        "import sys\nfrom tests.core.test_locks import windows, locks\n"
-        f"module = {'locks' if module is files else 'windows()'}\n"
+        "import sys\nfrom tests.core.test_locks import windows, files\n"
+        f"module = {'files' if module is files else 'windows()'}\n"
         "file = open(sys.argv[1], 'r+')\nprint(module.try_lock(file.fileno()), flush=True)\ninput()\n"
     )
     other = subprocess.Popen(
