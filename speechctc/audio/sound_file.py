@@ -42,6 +42,8 @@ EXCERPT = 2.0  # length of an excerpt, s
 BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
 MOST = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
 ALIKE = 0.5  # least correlation of the channels of two microphones in one room
+LARGEST = 2.0**32
+"""Largest sample in size. Floats may hold integers of 32 bits unscaled; the features of 1e15 would be infinite."""
 QUIET = 0.003  # a channel with less than this share of the loudest channel's energy (-25 dB) is silent
 
 
@@ -109,8 +111,8 @@ def read(
     Raises
     ------
     InputError
-        As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number, or the channel does
-        not exist.
+        As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number or beyond `LARGEST`,
+        or the channel does not exist.
     """
     with open_sound(path, stretch[0] if stretch else 0.0) as file:
         file_rate = int(file.samplerate)
@@ -207,15 +209,26 @@ def mono_blocks(
             break
         if channel is not None:
             block = block[:, channel - 1 : channel]
-        finite = np.isfinite(block).all(axis=1)
-        if not finite.all():
-            first = done + int(np.argmin(finite))
-            at = f"sample {first}, {first / file.samplerate:.3f} s"
-            raise InputError(f"{path}: not a finite number (NaN or inf) at {at}", "convert it again, or leave it out")
+        _check_samples(block, path, done, file.samplerate)
         yield np.ascontiguousarray(block[:, 0]) if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         done += len(block)
     if done == 0:
         raise InputError(f"{path}: none of its samples can be decoded", LEAVE_OUT)
+
+
+def _check_samples(block: NDArray[np.float32], path: Path, done: int, rate: float) -> None:
+    """Raise an `InputError` that names the first of a block's samples that no recording has; `done` are before it."""
+    right = (np.abs(block) <= LARGEST).all(axis=1)  # false of NaN
+    if right.all():
+        return
+    first = int(np.argmin(right))
+    at = f"sample {done + first}, {(done + first) / rate:.3f} s"
+    sample = block[first]
+    if np.isfinite(sample).all():
+        what = f"a sample of {np.abs(sample).max():.3g} times full scale at {at}"
+    else:
+        what = f"not a finite number (NaN or inf) at {at}"
+    raise InputError(f"{path}: {what}", "convert it again, or leave it out")
 
 
 def for_soundfile(path: Path) -> bytes | Path:

@@ -109,7 +109,7 @@ def opened_stdin(
     Raises
     ------
     InputError
-        The input is not sound; or, when it is reached, a sample is not a finite number.
+        The input is not sound; or, when it is reached, a sample is not a finite number or absurdly large.
     """
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}

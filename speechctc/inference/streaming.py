@@ -26,6 +26,7 @@ from torch import Tensor
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.samples import PushedSamples, Samples
@@ -393,15 +394,23 @@ class Forward:
 
     @torch.inference_mode()
     def _forward(self, features: Sequence[Tensor]) -> list[Tensor]:
-        """Map features after CMN, each (n_frames, static_dims), to logits on the CPU, in one pass of the net."""
+        """Map features after CMN, each (n_frames, static_dims), to logits on the CPU, in one pass of the net.
+
+        Raises
+        ------
+        InputError
+            A logit is not finite, as those of a net with huge weights are.
+        """
         if not any(map(len, features)):  # all are shorter than a window
             return [torch.zeros(0, len(self.phones) + 1) for _ in features]
         frames = torch.tensor([len(each) for each in features], device=self.device)
         padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True).to(self.device)
         mean, std = self.checkpoint.mean, self.checkpoint.std
         logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
-        logits = logits.float().cpu()
-        return [row[:length] for row, length in zip(logits, lengths.tolist(), strict=True)]
+        rows = [row[:length] for row, length in zip(logits.float().cpu(), lengths.tolist(), strict=True)]
+        if not all(bool(row.isfinite().all()) for row in rows):
+            raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
+        return rows
 
 
 class Stream:

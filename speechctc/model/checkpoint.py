@@ -55,7 +55,8 @@ class Checkpoint:
     mean, std : Tensor, shape = (channels, static_dims)
         Normalisation of the features, from the training split.
     facts : dict
-        Epoch, step, dev scores, seed, versions, git revision; plain values.
+        Epoch, step, dev scores, seed, versions, git revision; plain values. ``dev_utterances``: the ids of dev, where
+        it may have been chosen out of the training utterances.
     state : dict of str to Tensor
         State to resume training from; empty except in a run's ``last/``.
     lm : PhoneLM, optional

@@ -39,7 +39,7 @@ from speechctc.lm.tuned import (
 )
 from speechctc.metrics.per import edit_counts
 from speechctc.phones.folding import Folding, choose_folding
-from speechctc.stages.split_scoring import sound_of
+from speechctc.stages.split_scoring import keep_dev, sound_of
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,10 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
         The split is empty, or nothing in it can be decoded.
     """
     folding = choose_folding(config.score.fold, recogniser.inventory)
-    utterances = read_corpus(config.corpus).splits[split]
+    corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
+    for note in notes:
+        reporter.note(note)
+    utterances = corpus.splits[split]
     if not utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
     speech, phones = [], []

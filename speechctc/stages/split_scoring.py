@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
@@ -18,12 +19,15 @@ from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import read_split
 from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
 from speechctc.phones.matching import match_phones
@@ -165,6 +169,8 @@ def score_split(
     """
     config = _override(recogniser.config, overrides)
     corpus, notes = read_to_score(config, recogniser.config, split)
+    corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
+    notes += kept
     chosen = choose_symbols(recogniser.phones, symbols)
     inventory = _written(recogniser.inventory, chosen.written)
     folding = choose_folding("none" if chosen.written else config.score.fold, inventory)
@@ -244,6 +250,71 @@ def read_to_score(config: Config, trained: Config, split: str) -> tuple[Corpus, 
     rejected = {split: tuple(each for part in corpus.rejected.values() for each in part)}
     note = f"the corpus is not divided into train, dev and test: all of its {len(everything)} utterances are scored"
     return replace(corpus, splits=parts, rejected=rejected), [note]
+
+
+def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: Reporter) -> tuple[Corpus, list[str]]:
+    """Return a corpus without a dev split of its own with the dev that a model's run had, not one chosen again.
+
+    The choice depends on the corpus, which may have changed since: what is dev now may have been trained on.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    config : Config
+        The one that the corpus was read by.
+    checkpoint : Checkpoint
+        The model.
+    reporter : Reporter
+        Is warned where the corpus is the model's, and its dev is not known.
+
+    Returns
+    -------
+    corpus : Corpus
+        Unchanged if it is another than the model's, or has a dev split.
+    notes : list of str
+        How dev differs from the one chosen now, and from the run's.
+    """
+    if not corpus.dev_from_train:
+        return corpus, []
+    ours, theirs = config.corpus, checkpoint.config.corpus
+    is_own = (ours.kind, ours.root, ours.tables.train) == (theirs.kind, theirs.root, theirs.tables.train)
+    known, chosen = _known_dev(checkpoint), {each.id for each in corpus.splits["dev"]}
+    pool = sorted((*corpus.splits["train"], *corpus.splits["dev"]), key=lambda each: each.id)
+    gone = sorted(known - {each.id for each in pool})
+    if not is_own and (not known or gone):
+        return corpus, []
+    if not known:
+        reporter.warn(
+            "dev was chosen again out of the corpus, because the model's run does not say which utterances were its "
+            "dev: it may hold utterances that the model was trained on"
+        )
+        return corpus, []
+    notes = [f"{len(gone)} of the {len(known)} utterances of the run's dev are gone: {some(gone)}"] * bool(gone)
+    if chosen != known - set(gone):
+        notes.append(
+            f"dev: the {len(known) - len(gone)} utterances that the model's run held out, not those chosen now"
+        )
+    dev = tuple(each for each in pool if each.id in known)
+    train = tuple(each for each in pool if each.id not in known)
+    return replace(corpus, splits={**corpus.splits, "train": train, "dev": dev}), notes
+
+
+def _known_dev(checkpoint: Checkpoint) -> frozenset[str]:
+    """Return the ids of the dev of a model's run: those saved, or those of its features; none if neither are there."""
+    saved = checkpoint.facts.get("dev_utterances")
+    if isinstance(saved, list) and all(isinstance(each, str) for each in saved):
+        return frozenset(saved)
+    config = checkpoint.config
+    try:
+        settings = config.features.model_dump(mode="json")
+        train, dev = (read_split(config.data.dir / split, settings) for split in ("train", "dev"))
+        moments = sum((shard.moments for shard in train), start=Moments.none(config.features))
+    except (InputError, OSError):
+        return frozenset()
+    # features that were extracted again since have other statistics
+    pairs = zip(moments.normalisation(), (checkpoint.mean, checkpoint.std), strict=True)
+    is_same = all(torch.equal(ours, theirs.cpu()) for ours, theirs in pairs)
+    return frozenset(id for shard in dev for id in shard.ids) if is_same else frozenset()
 
 
 def _in_any_phones(config: Config, trained: Config, split: str) -> Corpus:

@@ -26,7 +26,7 @@ from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
-from speechctc.stages.split_scoring import sound_of
+from speechctc.stages.split_scoring import keep_dev, sound_of
 from speechctc.stages.used_model import make_own, own_folder
 
 MOST_MEASURED = 100  # utterances of dev to align
@@ -73,7 +73,9 @@ def train_boundaries(
     own = own_folder(folder)
     recogniser = Recogniser.load(folder, "cpu")
     config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
-    corpus = read_corpus(config.corpus)
+    corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
+    for note in notes:
+        reporter.note(note)
     rate = recogniser.config.features.sample_rate
     timed = _with_times(corpus.splits["train"])
     if not timed:

@@ -239,6 +239,9 @@ class Trainer:
 
     def _checkpoint(self, line: dict[str, Any], state: dict[str, Tensor] | None = None) -> Checkpoint:
         facts = {"seed": self.config.train.seed, "fold": self.data.folding.name, **line}
+        corpus = self.config.corpus
+        if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
+            facts["dev_utterances"] = list(self.data.dev.split.ids)
         net, mean, std = self.learner.net, self.learner.mean, self.learner.std
         return Checkpoint(self.config, self.data.inventory, net, mean, std, facts, state or {}, self.lm)
 

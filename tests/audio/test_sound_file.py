@@ -1,3 +1,4 @@
+import re
 import subprocess
 import tracemalloc
 from pathlib import Path
@@ -187,6 +188,22 @@ def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: f
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
     with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
         sound_file.read(tmp_path / "a.wav", 16000)
+
+
+@pytest.mark.parametrize("value", [1e15, -1e20, 3e38])
+def test_a_sample_that_no_recording_has_is_refused_with_its_place(tmp_path: Path, value: float) -> None:
+    samples = np.stack([tone(1.0, 16000)] * 2, axis=1)
+    samples[7000, 1] = value
+    soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
+    message = re.escape(f"a.wav: a sample of {abs(value):.3g} times full scale at sample 7000, 0.438 s")
+    with pytest.raises(InputError, match=message):
+        sound_file.read(tmp_path / "a.wav", 16000)
+
+
+def test_floats_that_hold_unscaled_integers_are_read(tmp_path: Path) -> None:
+    samples = (tone(1.0, 16000) * 2.0**31).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
+    np.testing.assert_array_equal(sound_file.read(tmp_path / "a.wav", 16000)[0], samples)
 
 
 def test_one_channel_is_read_alone_and_what_the_others_hold_does_not_matter(tmp_path: Path) -> None:

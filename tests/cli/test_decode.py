@@ -17,9 +17,13 @@ from typing import TextIO
 import numpy as np
 import pytest
 import soundfile
+import torch
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import read_textgrid
+from speechctc.core.errors import InputError
+from speechctc.inference.recogniser import Recogniser
+from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from tests.cli import test_commands
 from tests.cli.test_commands import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -177,6 +181,30 @@ def test_nan_samples_and_no_samples_are_refused(speechctc: Command, here: Path) 
     assert done.status == 2
     assert "nan.wav: not a finite number (NaN or inf) at sample 12345" in done.err
     assert "none.wav: it has no samples" in done.err
+
+
+@pytest.mark.parametrize("damage", ["a sample", "all"])
+def test_absurdly_large_samples_are_refused(speechctc: Command, here: Path, damage: str) -> None:
+    samples, _ = sing(SONG, np.random.default_rng(1))
+    if damage == "all":
+        samples *= 1e20
+    else:
+        samples[12_345] = 1e15
+    soundfile.write(here / "loud.wav", samples, 16000, subtype="FLOAT")
+    done = speechctc("decode", "loud.wav", "--format", "json")
+    assert done.status == 2 and "nan" not in done.out.lower()
+    assert "loud.wav: a sample of" in done.err and "times full scale at sample" in done.err
+
+
+def test_a_model_with_huge_weights_is_refused_in_one_line(tiny_model: Path, here: Path) -> None:
+    checkpoint = load_checkpoint(tiny_model / "best")
+    with torch.no_grad():
+        next(checkpoint.net.parameters()).fill_(3e38)
+    save_checkpoint(here / "huge", checkpoint)
+    write_song(here / "a.wav", SONG)
+    recogniser = Recogniser.load(here / "huge", "cpu")
+    with pytest.raises(InputError, match="the model's output is not finite"):
+        recogniser.decode(here / "a.wav")
 
 
 def test_a_file_cut_in_the_middle_is_read_as_far_as_it_goes_and_that_is_said(speechctc: Command, here: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import soundfile
+
 from speechctc.config.load import load_config
 from speechctc.features.shards import read_split
 from speechctc.stages.extract import extract
@@ -38,3 +40,15 @@ def test_training_leaves_out_what_does_not_fit_at_its_stride(tmp_path: Path) -> 
     train_net(load_config(config, ["train.epochs=1"]), False, recorder)
     (said,) = [line for line in recorder.said if "left out" in line]
     assert said.startswith("warning: 1 utterances left out") and said.endswith("u0-000")
+
+
+def test_a_recording_with_an_absurd_sample_is_left_out_and_listed(tmp_path: Path) -> None:
+    loaded = load_config(write_config(tmp_path, train=6, held_out=2))
+    path = tmp_path / "audio" / "0-003.wav"
+    samples, rate = soundfile.read(path)
+    samples[1000] = 1e15
+    soundfile.write(path, samples, rate, subtype="FLOAT")
+    train, *_ = extract(loaded, Recorder())
+    assert train.utterances == 5
+    (listed,) = (loaded.data.dir / "skipped.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert listed.startswith("train\tu0-003\t") and "0-003.wav: a sample of 1e+15 times full scale" in listed

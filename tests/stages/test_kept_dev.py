@@ -1,0 +1,154 @@
+"""A model is scored on the dev that its run had, also where dev would be chosen otherwise by now."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from speechctc.config.load import load_config
+from speechctc.corpora import corpus_builder
+from speechctc.corpora.registry import read_corpus
+from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.extract import extract
+from speechctc.stages.lm_tune import split_speech
+from speechctc.stages.split_scoring import ScoredSplit, keep_dev, score_split
+from speechctc.stages.train import train_net
+from tests.tones import write_config
+from tests.train_helpers import Recorder
+
+WARNING = "warning: dev was chosen again"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the config of a run whose dev is a speaker of its table."""
+    folder = tmp_path_factory.mktemp("kept_dev")
+    config = write_config(folder, train=24, held_out=2)
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace(f"dev: {folder}/table1.jsonl", "dev: null"), encoding="utf-8")
+    extract(load_config(config), Recorder())
+    train_net(load_config(config, ["train.epochs=1"]), False, Recorder())
+    return config
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """Return a copy of the run's folder."""
+    return Path(shutil.copytree(trained.parent / "run", tmp_path / "run"))
+
+
+@pytest.fixture
+def before(trained: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Choose dev by another rule, as another version may; return the ids of the dev of before."""
+    before = held_out(trained)
+    speakers = {each.speaker for each in read_corpus(load_config(trained).corpus).splits["dev"]}
+    monkeypatch.setattr(corpus_builder, "_shuffled", lambda name: (name in speakers, name))
+    assert before and held_out(trained).isdisjoint(before)
+    return before
+
+
+def held_out(config: Path) -> set[str]:
+    return {each.id for each in read_corpus(load_config(config).corpus).splits["dev"]}
+
+
+def scored(run: Path, *settings: str) -> tuple[ScoredSplit, Recorder]:
+    recorder = Recorder()
+    return score_split(Recogniser.load(run, "cpu"), "dev", settings, recorder, "scoring"), recorder
+
+
+def ids(split: ScoredSplit) -> set[str]:
+    return {each.id for each in split.utterances}
+
+
+def forget(run: Path, **changes: object) -> None:
+    """Make the checkpoint one of a version that did not save the ids of dev."""
+    path = run / "best" / "checkpoint.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    del about["dev_utterances"]
+    path.write_text(json.dumps(about | changes), encoding="utf-8")
+
+
+def test_dev_stays_that_of_the_run_where_another_would_be_chosen(trained: Path, run: Path, before: set[str]) -> None:
+    found, recorder = scored(run)
+    assert ids(found) == before
+    assert any(
+        line.startswith(f"dev: the {len(before)} utterances that the model's run held out") for line in found.notes
+    )
+    assert not any(line.startswith("warning") for line in recorder.said)
+
+
+def test_utterances_of_dev_that_are_gone_are_named_and_new_ones_are_not_dev(
+    trained: Path, run: Path, before: set[str], tmp_path: Path
+) -> None:
+    table = trained.parent / "table0.jsonl"
+    text = table.read_text(encoding="utf-8")
+    gone = min(before)
+    kept = [line for line in text.splitlines() if json.loads(line)["id"] != gone]
+    new = json.loads(kept[0]) | {"id": "new", "speaker": "s9"}
+    try:
+        table.write_text("\n".join([*kept, json.dumps(new)]) + "\n", encoding="utf-8")
+        found, _ = scored(run)
+    finally:
+        table.write_text(text, encoding="utf-8")
+    assert ids(found) == before - {gone}
+    assert f"1 of the {len(before)} utterances of the run's dev are gone: {gone}" in found.notes
+
+
+def test_an_older_run_knows_its_dev_by_its_features(run: Path, before: set[str]) -> None:
+    forget(run)
+    assert ids(scored(run)[0]) == before
+
+
+def test_an_older_run_without_its_features_is_scored_with_a_warning(
+    trained: Path, run: Path, before: set[str], tmp_path: Path
+) -> None:
+    config = load_config(trained, [f"data.dir={tmp_path}/none"]).to_dict()
+    forget(run, config=config)
+    found, recorder = scored(run)
+    assert ids(found) == held_out(trained)
+    assert sum(line.startswith(WARNING) for line in recorder.said) == 1
+
+
+def test_features_that_were_extracted_again_are_not_those_of_the_run(
+    trained: Path, run: Path, before: set[str], tmp_path: Path
+) -> None:
+    loaded = load_config(trained, [f"data.dir={tmp_path}/again"])
+    extract(loaded, Recorder())
+    forget(run, config=loaded.to_dict())
+    assert any(line.startswith(WARNING) for line in scored(run)[1].said)
+
+
+def test_another_corpus_is_divided_as_ever(trained: Path, run: Path, tmp_path: Path) -> None:
+    other = write_config(tmp_path / "other", train=12, held_out=2)
+    table = other.parent / "table0.jsonl"
+    table.write_text(table.read_text(encoding="utf-8").replace('"id": "u', '"id": "v'), encoding="utf-8")
+    found, recorder = scored(run, f"corpus.tables.train={table}")
+    assert ids(found) and all(each.startswith("v") for each in ids(found))
+    assert not any(line.startswith("warning") for line in recorder.said)
+
+
+def test_a_moved_corpus_has_the_dev_of_the_run(trained: Path, run: Path, before: set[str], tmp_path: Path) -> None:
+    shutil.copytree(trained.parent / "audio", tmp_path / "moved" / "audio")
+    shutil.copy(trained.parent / "table0.jsonl", tmp_path / "moved")
+    assert ids(scored(run, f"corpus.tables.train={tmp_path}/moved/table0.jsonl")[0]) == before
+
+
+def test_tuning_uses_the_same_dev_and_the_rest_is_training(trained: Path, run: Path, before: set[str]) -> None:
+    recogniser = Recogniser.load(run, "cpu")
+    recorder = Recorder()
+    speech, _ = split_speech(recogniser, recogniser.config, "dev", recorder)
+    assert len(speech) == len(before) and any("held out" in line for line in recorder.said)
+    corpus = read_corpus(recogniser.config.corpus)
+    kept, _ = keep_dev(corpus, recogniser.config, recogniser.checkpoint, recorder)
+    assert {each.id for each in kept.splits["dev"]} == before
+    assert before.isdisjoint(each.id for each in kept.splits["train"])
+    assert len(kept.splits["train"]) + len(before) == 24
+
+
+def test_a_dev_of_its_own_is_not_saved(extracted: Path, tmp_path: Path) -> None:
+    train_net(load_config(extracted, [f"run={tmp_path}/run", "train.epochs=1"]), False, Recorder())
+    about = json.loads((tmp_path / "run" / "best" / "checkpoint.json").read_text(encoding="utf-8"))
+    assert "dev_utterances" not in about
