@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import speechctc
@@ -56,3 +57,16 @@ def test_the_public_names_are_there() -> None:
     assert all(hasattr(speechctc, name) for name in speechctc.__all__)
     assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"}
     assert speechctc.InputError is InputError
+
+
+def test_what_python_gives_wrongly_is_one_line(tiny_model: Path) -> None:
+    model, samples = speechctc.load(tiny_model, "cpu"), np.zeros(1600)
+    with pytest.raises(InputError, match="1 among the phones is not a text"):
+        model.align(samples, [1, 2], 16000)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="-1 alternatives; ask for 0 or more"):
+        model.decode(samples, 16000, alternatives=-1)
+    with pytest.raises(InputError, match="-1 alternatives"):
+        model.stream(16000, alternatives=-1)
+    with pytest.raises(InputError, match="nix: no such folder") as raised:
+        speechctc.load("nix")
+    assert "--model" not in str(raised.value)
