@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import speechctc
@@ -56,3 +57,28 @@ def test_the_public_names_are_there() -> None:
     assert all(hasattr(speechctc, name) for name in speechctc.__all__)
     assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"}
     assert speechctc.InputError is InputError
+
+
+def test_what_python_gives_wrongly_is_one_line(tiny_model: Path) -> None:
+    model, samples = speechctc.load(tiny_model, "cpu"), np.zeros(1600)
+    with pytest.raises(InputError, match="1 among the phones is not a text"):
+        model.align(samples, [1, 2], 16000)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="-1 alternatives; ask for 0 or more"):
+        model.decode(samples, 16000, alternatives=-1)
+    with pytest.raises(InputError, match="-1 alternatives"):
+        model.stream(16000, alternatives=-1)
+    with pytest.raises(InputError, match="nix: no such folder") as raised:
+        speechctc.load("nix")
+    assert "--model" not in str(raised.value)
+
+
+@pytest.mark.parametrize("seed", [0, 15])
+def test_refined_phones_last_even_where_the_transcript_is_wrong(seed: int) -> None:
+    model, rng = speechctc.load("english", "cpu"), np.random.default_rng(seed)
+    sound = rng.normal(size=8000) * 0.1 * np.abs(np.sin(np.arange(8000) / rng.uniform(300, 900)))
+    said = list(rng.choice(model.phones, size=20))
+    found = model.align(sound.astype(np.float32), said, 16000)
+    assert model.boundaries is not None and list(found.phones) == said
+    edges = [0.0, *(time for each in found.segments for time in (each.start, each.end)), 0.5]
+    assert all(right >= left for left, right in zip(edges, edges[1:], strict=False))
+    assert all(each.end - each.start > 0.005 - 1e-9 for each in found.segments)

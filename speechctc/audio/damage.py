@@ -26,9 +26,13 @@ MOST = 1 << 27  # bytes that are gone, times places where one may have been: bou
 GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a loud sample of noise costs 10
 NEAR = 400  # bytes
 
+FEWEST_UNREAD = 1000  # bytes behind the sound that are worth a word
+MEND = "mend the header, for example with: ffmpeg -ignore_length 1 -i FILE NEW.wav"
+
 Bytes = NDArray[np.uint8]
 
 _OPEN_END = 0x7FFFFFFF - 8  # bytes; larger lengths were written before the length was known
+_TAIL = 1 << 16  # bytes that are looked at behind the sound
 _LAST_PAGE = 1 << 17  # bytes at the end of an OGG file that contain its last page, of at most 65,307
 _END_OF_STREAM = 4  # flag of an OGG page
 
@@ -132,10 +136,40 @@ def cut_short(path: Path, file: soundfile.SoundFile) -> str:
     """Return in words by how much an open recording is too short; ``""`` if it is not, or if that is not known."""
     if file.format == "OGG":
         return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
+    if more := unread(path):
+        return (
+            f"{path}: not read whole: the header leaves out {more:,} bytes behind the sound; if they are sound, {MEND}"
+        )
     promised, there = promised_and_there(path, file)
     if there >= promised:
         return ""
     return f"{path}: cut short: the header says {promised:,} bytes of sound, the file has {there:,}"
+
+
+def unread(path: Path) -> int:
+    """Return the bytes behind the sound of a WAV file that belong to no chunk, and may be sound; 0 if there are few.
+
+    Tags that programs append and zeros that fill a block are none.
+    """
+    with path.open("rb") as file:
+        if not re.match(rb"RIFF....WAVE", file.read(12), re.DOTALL):
+            return 0
+        size, at, has_sound = file.seek(0, io.SEEK_END), 12, False
+        while at < size:
+            file.seek(at)
+            head = file.read(8)
+            length = int.from_bytes(head[4:], "little")
+            is_sound = head.startswith(b"data") and not has_sound
+            if len(head) < 8 or not (
+                re.fullmatch(rb"[\x20-\x7e]{4}", head[:4]) and (is_sound or at + 8 + length <= size)
+            ):
+                break
+            has_sound |= is_sound
+            at += 8 + length + length % 2
+        file.seek(min(at, size))
+        rest = file.read(_TAIL) if has_sound else b""
+    is_tag = rest.startswith((b"TAG", b"ID3", b"APETAGEX"))
+    return size - at if len(rest) >= FEWEST_UNREAD and rest.strip(b"\0") and not is_tag else 0
 
 
 def promised_and_there(path: Path, file: soundfile.SoundFile) -> tuple[int, int]:

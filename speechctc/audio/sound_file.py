@@ -278,6 +278,8 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | Joined | None:
         raise _not_audio(path, error) from None
     if file.frames == 0:
         file.close()
+        if more := damage.unread(path):
+            raise InputError(f"{path}: the header says no samples, and {more:,} bytes follow it", damage.MEND)
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
     check_rate(file, path)
     if parts := parts_of(path, file):

@@ -237,6 +237,7 @@ def parse_yaml(text: str, what: str, fix: str) -> Any:
         if node is None:
             return None
         _measure(node, {}, 0)
+        _check_keys(node, set())
         return loader.construct_document(node)
     except RecursionError:
         raise InputError(f"{what} (nested too deeply)", fix) from None
@@ -284,3 +285,28 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> 
     if size > MOST or height > DEEPEST:
         raise ValueError(f"more than {MOST} values, or nested more than {DEEPEST} deep")
     return size, height
+
+
+def _check_keys(node: yaml.Node, known: set[int]) -> None:
+    """Check that no mapping has a key twice, of which YAML would take the last; merge keys may repeat.
+
+    Raises
+    ------
+    ValueError
+        One has; the message says on which lines.
+    """
+    if id(node) in known:
+        return
+    known.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            _check_keys(each, known)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[tuple[str, str], int] = {}
+        for key, value in node.value:
+            _check_keys(value, known)
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                line, first = key.start_mark.line + 1, lines.get((key.tag, key.value))
+                if first is not None:
+                    raise ValueError(f"line {line}: the key {key.value[:60]!r} again, which line {first} has; keep one")
+                lines[key.tag, key.value] = line

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import to_jsonable_python
 
 
@@ -13,6 +13,18 @@ class Section(BaseModel):
     """A section of the config: immutable, and keys that it does not name are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what pydantic would take: true and false as the numbers 1 and 0, and texts that no path can be."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(each, bool) and kind is not bool and bool not in get_args(kind):
+                raise ValueError(f"{str(each).lower()} is not a value of it")
+            if isinstance(each, str) and "\0" in each:
+                raise ValueError("it has a NUL character")
+        return value
 
 
 def with_defaults(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:

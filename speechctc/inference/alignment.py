@@ -16,7 +16,7 @@ from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, is_plain, u
 from speechctc.core.errors import InputError
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.result import Misfit, Recognition, Word
-from speechctc.inference.segmenter import WHOLE, FrameClock, Segment, Segmenter, Span
+from speechctc.inference.segmenter import WHOLE, FrameClock, Segment, Segmenter, Span, lasting
 from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ Refine = Callable[[Sequence[Segment], Span], list[Segment]]
 """Returns phones with other times, within a span."""
 BEYOND = 0.1
 """Seconds by which a phrase may end after the recording: times of other programs are rounded."""
+SHORTEST = 0.005
+"""Least duration of a phone, seconds: a frame of the boundary model."""
 
 
 def unrefined(segments: Sequence[Segment], span: Span) -> list[Segment]:
@@ -142,7 +144,7 @@ def recognition(
         raise InputError(f"{name}: {what}", fix)
     units = tuple(units_of(items))
     span = WHOLE if start is None else (start, seconds)
-    aligned = in_time(placed, posteriors, units, segmenter, seconds, lambda found: refine(found, span))
+    aligned = in_time(placed, posteriors, units, segmenter, seconds, lambda found: refine(found, span), span[0])
     segments, words, misfits = aligned
     if all(unit.pronunciations == ((unit.text,),) for unit in units):
         words = ()  # they would repeat the phones
@@ -245,6 +247,7 @@ def in_time(
     segmenter: Segmenter,
     seconds: float,
     refine: Callable[[Sequence[Segment]], list[Segment]] = list,
+    begin: float = 0.0,
 ) -> Aligned:
     """Return an alignment in time.
 
@@ -260,6 +263,8 @@ def in_time(
         Length of the recording; of a part, when it ends.
     refine : callable
         Refines the boundaries.
+    begin : float
+        When the part begins, seconds.
     """
     segments: list[Segment] = []
     start = 0
@@ -268,7 +273,7 @@ def in_time(
         start += len(rows)
     segments += segmenter.finish(seconds)
     clock = segmenter.clock
-    segments = _outside_stretches(refine(segments), placed, clock)
+    segments = lasting(_outside_stretches(refine(segments), placed, clock), SHORTEST, begin, seconds)
     words = _words(segments, placed, units, clock, seconds)
     return Aligned(tuple(segments), tuple(words), tuple(_misfits(segments, placed, units, clock, seconds)))
 

@@ -227,7 +227,8 @@ class Recogniser:
         Raises
         ------
         InputError
-            The file cannot be read as audio; the samples or the rate cannot be those of a recording.
+            The file cannot be read as audio; the samples or the rate cannot be those of a recording; a number of
+            alternatives is negative.
 
         Examples
         --------
@@ -239,6 +240,7 @@ class Recogniser:
         >>> [result.seconds for result in model.decode([np.zeros(16000), np.zeros(8000)], 16000)]
         [1.0, 0.5]
         """
+        _check_count(alternatives)
         if is_several(recording):
             return decode_all(self, recording, 0, alternatives, channel, rate)
         return self.decode_one(recording, rate, alternatives, channel)
@@ -270,7 +272,7 @@ class Recogniser:
         Raises
         ------
         InputError
-            The rate cannot be that of a recording.
+            The rate cannot be that of a recording, or the number of alternatives is negative.
 
         Examples
         --------
@@ -280,6 +282,7 @@ class Recogniser:
         >>> stream.push(np.zeros(1600)), stream.push(np.zeros(1600)), stream.finish()
         ([], [], [])
         """
+        _check_count(alternatives)
         source = PushedSamples(rate, self.config.features.sample_rate)
         logits = self.logit_blocks(source, LIVE_FRAMES, gated=True)
         return Stream(source, self._found(logits, lambda: source.seconds, alternatives))
@@ -360,6 +363,8 @@ class Recogniser:
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
         labels = phones.split() if isinstance(phones, str) else phones
+        if odd := [each for each in labels if not isinstance(each, str)]:
+            raise InputError(f"{odd[0]!r:.40} among the phones is not a text", "give phones as texts, such as 'aa'")
         return self.place(recording, parse_phones(labels, self.phones), rate, channel)
 
     def place(
@@ -433,3 +438,8 @@ class Recogniser:
         for block in logits:
             yield list(segmenter.push(*search.push(log_softmax(block))))
         yield [*segmenter.push(*search.finish()), *segmenter.finish(seconds())]
+
+
+def _check_count(alternatives: int) -> None:
+    if alternatives < 0:
+        raise InputError(f"{alternatives} alternatives", "ask for 0 or more")

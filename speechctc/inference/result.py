@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.inference.segmenter import Segment
+from speechctc.inference.segmenter import Segment, lasting
 
 WORDS_SHOWN = 6  # missing words to name
 
 SHOWN = 12  # phones in the repr of a result
+TICK = 0.002  # duration that a phone without any gets in a file of tiers, seconds: ELAN counts milliseconds
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
 
 
@@ -158,7 +159,9 @@ class Recognition:
 
     def tiers(self) -> dict[str, list[Interval]]:
         """Return the tiers of annotation files: words, phones, confidences, alternatives, misfits, and the score."""
-        segments = [s for s in self.segments if round(s.end, 4) > round(s.start, 4)]
+        segments = self.segments
+        if any(round(s.end, 4) <= round(s.start, 4) for s in segments):  # no tier holds them
+            segments = tuple(lasting(segments, TICK, 0.0, self.seconds))
 
         def tier(labels: Iterable[str]) -> list[Interval]:
             pairs = zip(segments, labels, strict=True)

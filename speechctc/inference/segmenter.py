@@ -8,7 +8,7 @@ first to the second.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -262,3 +262,28 @@ def change_point(rows: Rows, left: int, right: int) -> float:
     last = int(np.cumsum(contrast)[:-1].argmax())
     fall, rise = contrast[last], contrast[last + 1]
     return last + (min(max(fall / (fall - rise), 0.0), 1.0) if fall > rise else 0.5)
+
+
+def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: float) -> list[Segment]:
+    """Return segments of which each has a duration, in order and within a span; those that do are as they were.
+
+    A segment that is too short gets its time from the ones after it, or at the end from the ones before it.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        In order.
+    shortest : float
+        Least duration, seconds; less where the span is too short for so many.
+    begin, end : float
+        The span, seconds.
+    """
+    shortest = max(min(shortest, (end - begin) / max(len(segments), 1)), 0.0)
+    result, until = [], begin
+    for left, segment in zip(range(len(segments), 0, -1), segments, strict=True):
+        start = max(min(segment.start, end - left * shortest), until)
+        until = max(min(segment.end, end - (left - 1) * shortest), start)
+        if until - start < shortest - 1e-9:
+            until = min(start + shortest, end)
+        result.append(segment._replace(start=start, end=until))
+    return result

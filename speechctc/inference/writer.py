@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,15 +64,20 @@ class ResultWriter:
         """Write a file for each recording and format.
 
         A file that a person changed meanwhile is kept, and counts as a failure. So does a recording that cannot be
-        written in a format.
+        written in a format, or whose name is too long with the ending of one.
         """
         for recording, name, result in self._good(advance):
             try:
                 for form, file in self.options.files_of(recording).items():
-                    if not (self.options.skip_existing and file.exists()):
+                    if not (self.options.skip_existing and os.path.exists(file)):
                         written.write_bytes(file, WRITERS[form].content(name, result, file), self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
+                what = f"{recording.path}: left out: its name is too long for a file of results"
+                self.failures.append(InputError(what, "rename it"))
 
     def _good(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
         """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
@@ -137,7 +144,7 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
 
 
 def _is_done(recording: Recording, options: OutputOptions) -> bool:
-    return all(file.exists() for file in options.files_of(recording).values())
+    return all(os.path.exists(file) for file in options.files_of(recording).values())
 
 
 def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter: Reporter) -> None:

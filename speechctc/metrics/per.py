@@ -106,16 +106,9 @@ class Reliability:
     @property
     def caution(self) -> str:
         """Return a warning if the PER is based on few phones or speakers; else ``""``."""
-        few = []
-        if self.phones < FEW_PHONES:
-            few.append(f"{_count(self.phones, 'phone')} (below {FEW_PHONES})")
-        if self.speakers is None:
-            few.append("unknown speakers")
-        elif self.speakers < FEW_SPEAKERS:
-            few.append(_count(self.speakers, "speaker"))
-        if not few:
+        basis = few_of(self.phones, self.speakers)
+        if not basis:
             return ""
-        basis = " and ".join(few)
         return f"not reliable: this PER is based on {basis}; that of other speakers may be far outside the interval"
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +137,7 @@ def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int
         The speaker of each utterance; empty if not known.
     seed : int
     """
-    known = len(set(speakers)) if "" not in speakers else None
+    known = known_speakers(speakers)
     phones = sum(count.reference_phones for count in counts)
     low, high, over = bootstrap([(count.errors, count.reference_phones) for count in counts], speakers, seed)
     return Reliability(low, high, over, known, phones, len(counts))
@@ -171,6 +164,21 @@ def bootstrap(
     if len(groups) < 2 or not sum(phones for _, phones in sums):
         return None, None, over
     return *_interval(np.array(list(groups.values())), seed), over
+
+
+def known_speakers(speakers: Sequence[str]) -> int | None:
+    """Return the number of speakers; None if not all are known."""
+    return len(set(speakers)) if "" not in speakers else None
+
+
+def few_of(phones: int, speakers: int | None) -> str:
+    """Return in words of what a score has too little to be reliable, phones or known speakers; else ``""``."""
+    few = [f"{_count(phones, 'phone')} (below {FEW_PHONES})"] if phones < FEW_PHONES else []
+    if speakers is None:
+        few.append("unknown speakers")
+    elif speakers < FEW_SPEAKERS:
+        few.append(_count(speakers, "speaker"))
+    return " and ".join(few)
 
 
 def groups_of(speakers: Sequence[str]) -> str:

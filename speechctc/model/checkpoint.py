@@ -221,7 +221,7 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     if (bundled := bundled_folder(model)) is not None:
         return bundled
     what = "no such folder" if not place.exists() else "neither a checkpoint nor a run that has saved one"
-    raise InputError(f"{place}: {what}", f"name a run's folder, one of its checkpoints, {NAMES} with --model DIR")
+    raise InputError(f"{place}: {what}", f"name a run's folder, one of its checkpoints, {NAMES}")
 
 
 def _checked(labels: tuple[str, ...]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
+from speechctc.metrics.per import few_of, known_speakers
 from speechctc.metrics.significance import PairedTest, compare_errors
 from speechctc.stages.split_scoring import ScoredSplit, score_split
 
@@ -67,6 +68,8 @@ class Comparison:
     systems : tuple of System
     tests : dict of (int, int) to PairedTest
         By the places of the two systems.
+    caution : str
+        What the tests say nothing about, where there are few phones or speakers; else ``""``.
     """
 
     split: str
@@ -75,13 +78,14 @@ class Comparison:
     phones: int
     systems: tuple[System, ...]
     tests: dict[tuple[int, int], PairedTest]
+    caution: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
         systems = [{"runs": list(each.names), "per": list(each.pers), "mean": each.mean} for each in self.systems]
         pairs = [{"first": i, "second": j, **test.to_dict()} for (i, j), test in self.tests.items()]
         facts = {"split": self.split, "protocol": self.protocol, "utterances": self.utterances, "phones": self.phones}
-        return facts | {"systems": systems, "pairs": pairs}
+        return facts | {"caution": self.caution} | {"systems": systems, "pairs": pairs}
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -91,6 +95,8 @@ class Comparison:
             lines += [f"{self.systems[j].name} against {self.systems[i].name}: {test.to_text()}"]
         if len(self.tests) > 1:
             lines.append(f"  of {len(self.tests)} tests at the 5 % level, one may be wrong by chance alone")
+        if self.caution:
+            lines.append(f"  {self.caution}")
         return "\n".join(lines)
 
 
@@ -134,7 +140,10 @@ def compare(
         (i, j): compare_errors(systems[i].errors, systems[j].errors, phones, speakers)
         for i, j in itertools.combinations(range(len(systems)), 2)
     }
-    return Comparison(split, scored[0].protocol, len(numbers), int(phones.sum()), systems, tests)
+    total = int(phones.sum())
+    few = few_of(total, known_speakers(speakers))
+    caution = f"not reliable: the tests are based on {few}; with other speakers the result may differ" if few else ""
+    return Comparison(split, scored[0].protocol, len(numbers), total, systems, tests, caution)
 
 
 def _scored(name: str, model: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> ScoredSplit:

@@ -43,6 +43,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 LARGEST = 1 << 22  # bytes of a request
+SAMPLES = "microphone/block"  # the request that may have samples
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")  # more digits than any recording has bytes ask for nothing
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
@@ -67,18 +68,21 @@ def build_app(studio: Studio, microphone: Microphone) -> Starlette:
             Route("/", page),
             Route("/page/{name}", page),
             *(Route(f"/api/{name}", guarded(answer), methods=["GET"]) for name, answer in routes.reading.items()),
-            *(Route(f"/api/{name}", guarded(answer), methods=["POST"]) for name, answer in routes.writing.items()),
+            *(
+                Route(f"/api/{name}", guarded(answer, name == SAMPLES), methods=["POST"])
+                for name, answer in routes.writing.items()
+            ),
         ]
     )
 
 
-def guarded(answer: Callable[..., Any]) -> Answer:
+def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
     """Return a route that answers errors of the user's with one line as JSON."""
 
     @functools.wraps(answer)
     async def answered(request: Request) -> Response:
         try:
-            body = await _body(request) if request.method == "POST" else None
+            body = await _body(request, takes_samples) if request.method == "POST" else None
             return await run_in_threadpool(_response, answer, request, *(() if body is None else (body,)))
         except InputError as error:
             return _line(str(error), 400)
@@ -100,7 +104,7 @@ def _response(answer: Callable[..., Any], *arguments: Any) -> Response:
     return found if isinstance(found, Response) else _Json(found)
 
 
-async def _body(request: Request) -> Any:
+async def _body(request: Request, has_samples: bool) -> Any:
     """Return the JSON of a request, or its bytes if it says that it has samples."""
     content = bytearray()
     async for piece in request.stream():
@@ -108,6 +112,8 @@ async def _body(request: Request) -> Any:
         if len(content) > LARGEST:
             raise HTTPException(413, "too large")
     if request.headers.get("content-type", "").startswith("application/octet-stream"):
+        if not has_samples:
+            raise InputError("the request is not a JSON object", "open the page again")
         return bytes(content)
     try:
         body = json.loads(bytes(content) or b"{}")

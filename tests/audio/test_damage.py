@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.damage import Mended
 from speechctc.audio.sound_file import open_with_libsndfile
+from speechctc.core.errors import InputError
 
 RATE = 16000
 
@@ -116,3 +117,38 @@ def test_real_recordings_have_the_length_and_the_peaks_of_their_headers(shared_d
         # a CR that became LF makes a sample smaller, by 3, or by 768 where it was the higher byte
         assert len(found) == count and 0 <= low - found.min() <= 3 and 0 <= high - found.max() <= 771
     assert mended > 0
+
+
+def wav_that_says(path: Path, said: int | None, behind: bytes = b"") -> Path:
+    """Write half a second of noise, a header that says another number of bytes, and what follows the sound."""
+    soundfile.write(path, np.random.default_rng(4).normal(0, 0.1, 8000), 16000)
+    content = bytearray(path.read_bytes() + behind)
+    if said is not None:
+        at = content.index(b"data") + 4
+        content[at : at + 4] = said.to_bytes(4, "little")
+    path.write_bytes(content)
+    return path
+
+
+def test_sound_that_the_header_leaves_out_is_said(tmp_path: Path) -> None:
+    short = wav_that_says(tmp_path / "short.wav", 6000)
+    assert "not read whole: the header leaves out 10,000 bytes" in sound_file.cut_short(short)
+    none = wav_that_says(tmp_path / "none.wav", 0)
+    with pytest.raises(InputError, match="says no samples, and 16,000 bytes follow it; mend the header"):
+        sound_file.read(none, 16000)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"",
+        b"LIST" + (4000).to_bytes(4, "little") + b"INFO" + b"x" * 3996,
+        b"id3 " + (2001).to_bytes(4, "little") + b"ID3" + b"y" * 1999 + b"LIST" + (4).to_bytes(4, "little") + b"INFO",
+        b"ID3\x04" + b"z" * 3000,
+        b"TAG" + b"t" * 125,
+        bytes(5000),
+        b"odd",
+    ],
+)
+def test_chunks_tags_and_filling_behind_the_sound_are_no_sound(tmp_path: Path, behind: bytes) -> None:
+    assert sound_file.cut_short(wav_that_says(tmp_path / "a.wav", None, behind)) == ""

@@ -226,3 +226,25 @@ def test_what_was_decoded_and_corrected_is_trained_on(speechctc: Command, here: 
     assert done.status == 0, done.err
     phones = json.loads(Path("r/best/checkpoint.json").read_text())["phones"]["list"]
     assert set(phones) == {*PHONES, "fixed"} - {"high"}
+
+
+def test_a_transcript_with_more_phones_than_the_sound_keeps_them_all(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "top"])
+    said = ["low", "high", "mid", "high", "mid", "low", "mid", "top", "high", "low"]
+    done = speechctc("align", "a.wav", "--phones", " ".join(said), "--format", "json,textgrid", "--out", "found")
+    assert done.status == 0, done.err
+    entry = json.loads((here / "found" / "a.json").read_text())
+    times = [(each["start"], each["end"]) for each in entry["segments"]]
+    assert all(end - start > 0.0048 for start, end in times) and times[-1][1] <= entry["seconds"]
+    assert all(right[0] >= left[1] for left, right in zip(times, times[1:], strict=False))
+    assert [each.label for each in read_textgrid(here / "found" / "a.TextGrid", "phones")] == said
+
+
+@pytest.mark.parametrize("more", [(), ("--skip-existing",)])
+def test_a_name_too_long_for_its_result_stops_no_other(speechctc: Command, here: Path, more: tuple[str, ...]) -> None:
+    (here / "in").mkdir()
+    for name in ("a" * 248, "b"):
+        write_song(here / "in" / f"{name}.wav", SONG)
+    done = speechctc("decode", "in", "--out", "found", "--format", "textgrid", *more)
+    assert done.status == 1 and [each.name for each in (here / "found").glob("*.TextGrid")] == ["b.TextGrid"]
+    assert f"{'a' * 248}.wav: left out: its name is too long for a file of results; rename it" in done.err

@@ -51,6 +51,13 @@ def test_override_leaves_the_original_alone() -> None:
         ("corpus.kind=disk", "'espeak' or 'flite'"),
         ("train.epochs", "key=value"),
         ("model.convs=[1,", "not YAML"),
+        ("features.window_ms=0.1", "window_ms 0.1 must be at least 1 ms"),
+        ("features.shift_ms=0.01", "shift_ms 0.01 must be at least 0.5 ms"),
+        ("features.window_ms=true", "true is not a value of it"),
+        ("model.time_stride=true", "true is not a value of it"),
+        ("model.convs=[8, true]", "true is not a value of it"),
+        ('data.dir="x\\0y"', "it has a NUL character"),
+        ('run="r\\0z"', "it has a NUL character"),
     ],
 )
 def test_a_bad_setting_is_one_line_that_says_what_to_do(setting: str, said: str) -> None:

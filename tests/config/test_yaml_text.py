@@ -51,3 +51,23 @@ def test_a_long_chain_of_bases_is_one_line(tmp_path: Path) -> None:
         (tmp_path / f"{number}.yaml").write_text(f"base: ./{number + 1}.yaml\n")
     with pytest.raises(InputError, match="a chain of more than 20 bases"):
         load_config(tmp_path / "0.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train: {epochs: 5}\ndata: {dir: x}\ntrain: {lr: 0.002}\n", "line 3: the key 'train' again, which line 1 has"),
+        ("base: demo\ntrain:\n  lr: 1\n  epochs: 5\n  lr: 2\n", "line 5: the key 'lr' again, which line 3 has"),
+        ("a: [{b: 1, 'b': 2}]", "line 1: the key 'b' again"),
+    ],
+)
+def test_a_key_given_twice_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=said) as raised:
+        load_config(tmp_path / "c.yaml")
+    assert "\n" not in str(raised.value)
+
+
+def test_merge_keys_may_repeat_and_be_overridden() -> None:
+    text = "a: &a {x: 1}\nb: &b {z: 3}\nc: {<<: *a, <<: *b, x: 2}\n"
+    assert parse_yaml(text, "here", "mend it")["c"]["x"] == 2

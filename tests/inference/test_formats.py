@@ -278,3 +278,12 @@ def test_phn_files_count_samples(tmp_path: Path) -> None:
         (tmp_path / "b.phn").write_text(content)
         with pytest.raises(InputError, match="b.phn"):
             read_phn(tmp_path / "b.phn")
+
+
+@pytest.mark.parametrize("times", [[(0.1, 0.1), (0.1, 0.3)], [(0.1, 0.3), (0.3, 0.3)], [(0.0, 0.0), (0.3, 0.3)]])
+def test_no_tier_loses_a_phone_without_duration(times: list[tuple[float, float]], tmp_path: Path) -> None:
+    segments = tuple(Segment(phone, *each, 0.9) for phone, each in zip("ab", times, strict=True))
+    grid = tmp_path / "a.TextGrid"
+    grid.write_text(Recognition("a", 0.3, segments).to_textgrid(), encoding="utf-8")
+    assert [each.label for each in read_textgrid(grid, "phones")] == ["a", "b"]
+    assert [each.label for each in read_textgrid(grid, "confidence")] == ["0.90", "0.90"]

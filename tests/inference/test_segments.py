@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point
+from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point, lasting
 from speechctc.phones.inventory import inventory_of, named_inventory
 
 PHONES = inventory_of("abc")
@@ -140,3 +140,22 @@ def test_a_shift_moves_boundaries_and_stays_inside() -> None:
 def test_no_frames_and_nothing_but_blanks_have_no_phones() -> None:
     assert segments(spiked("")) == [] == segments(spiked("-----"))
     assert list(Segmenter(named_inventory("timit61"), CLOCK, Calibration()).finish(1.0)) == []
+
+
+@given(st.lists(st.tuples(st.floats(-0.1, 1.2), st.floats(-0.1, 1.2)), max_size=60), st.floats(0.0, 0.4))
+def test_however_rough_the_times_each_segment_lasts_in_order_and_inside(
+    times: list[tuple[float, float]], begin: float
+) -> None:
+    found = lasting([Segment("a", *each, 1.0) for each in times], 0.005, begin, 1.0)
+    least = min(0.005, (1.0 - begin) / max(len(times), 1))
+    assert [each.phone for each in found] == ["a"] * len(times)
+    edges = [begin, *(time for each in found for time in (each.start, each.end)), 1.0]
+    assert all(right >= left - 1e-12 for left, right in zip(edges, edges[1:], strict=False))
+    assert all(each.end - each.start > least - 1e-9 for each in found)
+
+
+def test_segments_that_last_are_left_as_they_are() -> None:
+    there = [Segment("a", 0.1, 0.2, 0.5), Segment("b", 0.2, 0.205, 0.5), Segment("a", 0.3, 0.9, 0.5)]
+    assert lasting(there, 0.005, 0.0, 1.0) == there
+    short = [Segment("a", 0.1057, 0.1057, 0.5), Segment("b", 0.1057, 0.1059, 0.5), Segment("a", 0.1059, 1.0, 0.5)]
+    assert [round(each.end - each.start, 9) for each in lasting(short, 0.005, 0.0, 1.0)] == [0.005, 0.005, 0.8843]

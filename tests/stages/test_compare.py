@@ -44,6 +44,9 @@ def test_a_damaged_model_is_worse_and_seeds_are_one_system(tiny_model: Path) -> 
     text = found.to_text()
     assert "standard deviation 0.00" in text and "bad against a and 1 more seeds: +" in text and "they differ" in text
     assert found.to_dict()["pairs"][0]["p_matched_pairs"] == test.p_matched_pairs
+    assert found.caution in text and found.caution.startswith("not reliable: the tests are based on ")
+    assert found.to_dict()["caution"] == found.caution
+    assert "not reliable" not in replace(found, caution="").to_text()
 
 
 def test_a_model_against_itself(speechctc: Command, here: Path, tiny_model: Path) -> None:

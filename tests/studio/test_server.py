@@ -201,6 +201,14 @@ def test_bad_requests_change_nothing(folder: Path, body: bytes, status: int) -> 
     assert not list(folder.rglob("*.journal")) and not list(folder.rglob("*.original"))
 
 
+@pytest.mark.parametrize("route", ["edit", "place", "train", "model", "recognise", "ngram", "microphone/start"])
+def test_samples_where_none_belong_are_one_line(folder: Path, route: str) -> None:
+    with client_of(folder) as (client, _):
+        headers = {"Content-Type": "application/octet-stream"}
+        answer = client.post(f"/api/{route}", params={"recording": "new.wav"}, content=b"{}", headers=headers)
+        assert (answer.status_code, answer.json()["error"].count("\n")) == (400, 0)
+
+
 def test_a_request_that_is_too_large_is_refused(folder: Path) -> None:
     with client_of(folder) as (client, _):
         answer = client.post("/api/edit", params={"recording": "ann/a b.wav"}, content=bytes(5_000_000))
