@@ -18,13 +18,14 @@ from speechctc.audio.recordings import find_recordings
 from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, counted, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, read_rows
 from speechctc.phones.espeak import LATIN, Synthesiser, Voice, find_voice, foreign_script, scripts_of
+from speechctc.phones.marks import are_strings
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
@@ -32,6 +33,7 @@ _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 RARE = 5  # a phone with fewer occurrences is hardly learned
 MOST = 8  # entries of a list
+MOST_PHONES = 80  # more are not phones, but words, or phones with marks
 
 _LABELLED = {
     "table": "recordings listed in tables",
@@ -141,7 +143,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
             look.notes.append(f"not used: {error}")
             continue
         if config and corpus:
-            return _labelled(look, config, corpus)
+            return _labelled(look, *_divided(look, config, corpus))
     if not look.recordings:
         raise _nothing(folder, look.notes)
     sound, notes = listen(look.recordings), tuple(look.notes)
@@ -157,6 +159,19 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
             f"{others[0]} is not about the recordings", "give it to extract and train, or set it in the config"
         )
     return dict(values.get("corpus", {}))
+
+
+def _divided(look: Look, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
+    """Return the corpus read with its labels divided into IPA symbols, if they look like strings of these."""
+    counts = Counter(phone for split in corpus.splits.values() for utterance in split for phone in utterance.phones)
+    if "segment" in look.given or config.phones != "found" or not are_strings(counts):
+        return config, corpus
+    look.given["segment"] = "ipa"
+    look.notes.append(
+        f"the labels look like strings of IPA ({counted(counts, 3)}), and are divided into phones (corpus.segment: ipa)"
+    )
+    config = config.model_copy(update={"segment": "ipa"})
+    return config, read_corpus(config)
 
 
 def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
@@ -365,11 +380,17 @@ def _speakers(survey: Survey) -> str:
 
 def _phones(counts: Mapping[str, int]) -> list[str]:
     ranked = sorted(counts, key=lambda phone: (-counts[phone], phone))
-    each = " ".join(f"{phone} {counts[phone]}" for phone in ranked)
+    each = _few([f"{phone} {counts[phone]}" for phone in ranked])
     lines = [f"  phones: {len(counts)} different ones in {sum(counts.values()):,} labels: {each}"]
     if rare := [phone for phone in ranked if counts[phone] < RARE]:
-        lines.append(f"  rare phones, fewer than {RARE} times each, which are hardly learned: {' '.join(rare)}")
+        lines.append(f"  rare phones, fewer than {RARE} times each, which are hardly learned: {_few(rare)}")
     return lines
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return as many names as a list of phones has, and how many more there are."""
+    more = f" and {len(names) - MOST_PHONES} more" if len(names) > MOST_PHONES else ""
+    return " ".join(names[:MOST_PHONES]) + more
 
 
 def _listed(what: str, reasons: Sequence[str]) -> list[str]:

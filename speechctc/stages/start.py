@@ -227,8 +227,10 @@ def _train_lines(advice: Advice, begin: tuple[str, str]) -> list[str]:
 def _given_lines(given: Mapping[str, Any]) -> list[str]:
     """Return the lines of what was given or found in names and has no line of its own."""
     written = ("kind", "tables", "root", "tier", "uncorrected", "phones", "dev_share")
-    values = {key: value for key, value in given.items() if key not in written}
-    return [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items() if key not in written}
+    if values.get("segment") == '"ipa"':
+        values["segment"] = "ipa         # labels are strings of IPA, which are divided into phones"
+    return [f"  {key}: {value}" for key, value in values.items()]
 
 
 def _quoted(text: str) -> str:

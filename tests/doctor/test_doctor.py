@@ -41,7 +41,7 @@ def test_a_fault_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
 
 def test_all_faults_of_a_corpus_are_found_at_once(tmp_path: Path) -> None:
     tones = clean(tmp_path)
-    chosen = {name: fault for name, fault in FAULTS.items() if fault[1] not in ("one-label", "speech-rate")}
+    chosen = {name: fault for name, fault in FAULTS.items() if fault[1] not in ("one-label", "speech-rate", "strings")}
     for plant, _, _ in chosen.values():
         plant(tones)
     found = findings(tones)

@@ -324,3 +324,34 @@ def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     assert {"corrected", "aligned"} <= used and "as-it-was" not in used
     everything = read_corpus(config.model_copy(update={"uncorrected": True}))
     assert sum(map(len, everything.splits.values())) == 7
+
+
+IPA_WORDS = ["səkvɯ", "ʔut͡ɕʰiboɹa", "kəzɯ", "moɕi", "ʔita", "kəɕi"]
+
+
+def ipa_table(folder: Path, count: int = 12, columns: str = "id\taudio\tphones") -> Path:
+    """Write recordings, and a table with a word in IPA for each."""
+    table = words_table(folder, [IPA_WORDS[k % len(IPA_WORDS)] for k in range(count)])
+    rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()[1:]]
+    lines = [columns, *("\t".join((id, audio, text)) for id, _, audio, text in rows)]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return table
+
+
+def test_strings_of_ipa_are_divided_into_phones(here: Path) -> None:
+    ipa_table(Path("words"))
+    made = start(Path("words"))
+    assert made.config is not None and "the labels look like strings of IPA" in made.description
+    assert "  segment: ipa         # labels are strings of IPA" in made.config.read_text(encoding="utf-8")
+    corpus = read_corpus(load_config(made.config).corpus)
+    assert {"s", "ə", "k", "v", "ɯ", "t͡ɕʰ"} <= set(corpus.inventory().phones)
+    assert not any("strings of IPA" in warning for warning in corpus.warnings)
+    asked = start(Path("words"), settings=["corpus.segment=labels"])
+    assert asked.config is not None and load_config(asked.config).corpus.segment == "labels"
+    assert "to divide them into phones: corpus.segment=ipa" in asked.description  # the warning of extraction
+
+
+def test_of_very_many_labels_the_most_frequent_are_named(here: Path) -> None:
+    for k in range(4):
+        record(Path("many"), f"A/r{k}", " ".join(f"x{n}" for n in range(90)))
+    assert " and 10 more" in start(Path("many")).description
