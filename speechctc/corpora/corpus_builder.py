@@ -278,7 +278,7 @@ def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = Fals
         if 2 * len(chosen) >= count:
             dev = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
             return dev, f"dev: {len(chosen)} of {len(speakers)} training speakers held out ({some(sorted(chosen))})"
-        why = f"only {len(chosen)} of {len(speakers)} speakers have no labels of their own"
+        why = f"too few of {len(speakers)} speakers can be held out, because others have labels of their own"
     by_id = {utterance.id: [labels] for utterance, labels in zip(utterances, label_sets, strict=True)}
     if len(by_id) < 2:
         return frozenset(), "dev: none, because there is only one training utterance"
