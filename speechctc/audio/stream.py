@@ -126,9 +126,7 @@ def opened_stdin(
             check_rate(file, "standard input")
             yield _Live(pipe, file, Path("-"), rate, _size(file.samplerate, seconds), channel)
         return
-    say(
-        f"standard input is a sound file of the kind {ending}, which is read to its end before decoding; WAV is decoded live"
-    )
+    say(f"standard input has the format of {ending} files: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
         path = Path(folder) / f"stdin{ending}"
         _store(head, path)

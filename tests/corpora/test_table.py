@@ -247,7 +247,12 @@ def test_labels_to_ignore_are_left_out_and_counted(recordings: Path) -> None:
 def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
     with pytest.raises(InputError, match="corpus.tables.train is not set"):
         read_corpus(CorpusConfig(kind="table"))
-    for path, message in ((recordings / "no.tsv", "no.tsv: no such file"), (recordings, "not the ending of a table")):
+    wrong = {
+        "no.tsv": "no.tsv: no such file",
+        "ahoj": "ahoj: no such file; give a table",
+        "": "not the ending of a table",
+    }
+    for path, message in ((recordings / name, message) for name, message in wrong.items()):
         with pytest.raises(InputError, match=message):
             read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
 
