@@ -200,7 +200,9 @@ def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
     notes = []
     for split in ("dev", "test"):
         if count := sum(recording in trained for recording in recordings(split)):
-            notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
+            notes.append(
+                f"recordings of {split} that are also in the training split: {count}; its scores will be too good"
+            )
     return notes
 
 

@@ -280,7 +280,7 @@ def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
 def test_a_recording_in_training_and_in_test_is_said(recordings: Path) -> None:
     table = HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n"
     corpus = read(recordings, train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tx\n", test_tsv=HEADER + "4\t./a.wav\tx\n")
-    assert any("1 recordings of test are also in the training split" in note for note in corpus.notes)
+    assert any("recordings of test that are also in the training split: 1;" in note for note in corpus.notes)
 
 
 def test_without_a_dev_table_speakers_are_held_out(recordings: Path) -> None:
