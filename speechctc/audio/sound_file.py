@@ -150,7 +150,8 @@ def cut_short(path: Path) -> str:
         return ""
     with file:
         if isinstance(file, Mended):
-            return f"{path}: {COPIED_AS_TEXT}, and {file.bytes_back} of its bytes are gone; mended, but copy it again"
+            gone = "1 of its bytes is gone" if file.bytes_back == 1 else f"{file.bytes_back} of its bytes are gone"
+            return f"{path}: {COPIED_AS_TEXT}, and {gone}; mended, but copy it again"
         if isinstance(file, Joined):
             return ""
         return damage.cut_short(path, file)

@@ -117,6 +117,8 @@ def opened_stdin(
             yield Blocks(file, Path("-"), rate, _size(raw_rate, seconds), channel)
         return
     head = _read_head(sys.stdin.fileno())
+    if not head:
+        raise InputError("standard input: empty", "check the program that sends the sound")
     ending = ".m4a" if head[4:8] == b"ftyp" else next((STORED[sign] for sign in STORED if head.startswith(sign)), None)
     if ending is None:
         pipe = _Pipe(head)
@@ -124,7 +126,7 @@ def opened_stdin(
             check_rate(file, "standard input")
             yield _Live(pipe, file, Path("-"), rate, _size(file.samplerate, seconds), channel)
         return
-    say(f"standard input is a sound file like {ending}: it is read to its end before decoding; WAV is decoded live")
+    say(f"standard input has the format of {ending} files: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
         path = Path(folder) / f"stdin{ending}"
         _store(head, path)

@@ -324,7 +324,7 @@ def _connect(address: str) -> Any:
         import distributed
     except ImportError:
         raise InputError(
-            f"{address}: Dask is not installed", "pip install 'speechctc[cluster]', or work without a cluster"
+            f"{address}: Dask is not installed", "pip install '.[cluster]', or work without a cluster"
         ) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
     try:

@@ -17,7 +17,7 @@ from speechctc.phones.dictionary import Notation
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
-from speechctc.phones.marks import KINDS, Kind
+from speechctc.phones.marks import KINDS, Kind, are_strings
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
@@ -184,7 +184,7 @@ class CorpusBuilder:
 
 
 def doubtful_labels(counts: Counter[str]) -> list[str]:
-    """Return warnings of labels that may be mistakes: several spellings of a phone, pauses, and unclear speech."""
+    """Return warnings of labels that may be mistakes: several spellings, strings of phones, pauses, unclear speech."""
     warnings = []
     groups = [
         " and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group)
@@ -194,6 +194,11 @@ def doubtful_labels(counts: Counter[str]) -> list[str]:
         warnings.append(
             f"labels that may be one phone in several spellings, but are learned as different phones: {some(groups)}; "
             "correct them if they are one phone"
+        )
+    if are_strings(counts):
+        warnings.append(
+            f"these labels look like strings of IPA, and each is learned as one phone: {counted(counts, 3)}; "
+            "to divide them into phones: corpus.segment=ipa"
         )
     for kind, labels in (("pauses", PAUSES), ("unclear speech", UNCLEAR)):
         if there := Counter({label: count for label, count in counts.items() if label in labels}):
@@ -273,7 +278,7 @@ def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = Fals
         if 2 * len(chosen) >= count:
             dev = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
             return dev, f"dev: {len(chosen)} of {len(speakers)} training speakers held out ({some(sorted(chosen))})"
-        why = f"only {len(chosen)} of {len(speakers)} speakers have no labels of their own"
+        why = f"too few of {len(speakers)} speakers can be held out, because others have labels of their own"
     by_id = {utterance.id: [labels] for utterance, labels in zip(utterances, label_sets, strict=True)}
     if len(by_id) < 2:
         return frozenset(), "dev: none, because there is only one training utterance"

@@ -5,6 +5,7 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +19,15 @@ from speechctc.audio.recordings import find_recordings
 from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, counted, some
+from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import Row, read_rows
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.phones.espeak import LATIN, Synthesiser, Voice, find_voice, foreign_script, scripts_of
+from speechctc.phones.marks import are_strings
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
@@ -32,6 +35,7 @@ _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
 RARE = 5  # a phone with fewer occurrences is hardly learned
 MOST = 8  # entries of a list
+MOST_PHONES = 80  # more are not phones, but words, or phones with marks
 
 _LABELLED = {
     "table": "recordings listed in tables",
@@ -91,6 +95,10 @@ class Survey:
         The keys of the section ``corpus`` that were given, or found in names, with their values.
     of_words : bool
         The labels are words whose language is not known.
+    to_test : CorpusConfig or None
+        How to read recordings that only the test split has.
+    mend : bool
+        A table that seems to have the labels cannot be read; a note says why.
     """
 
     folder: Path
@@ -102,6 +110,8 @@ class Survey:
     notes: tuple[str, ...]
     given: Mapping[str, Any] = field(default_factory=dict)
     of_words: bool = False
+    to_test: CorpusConfig | None = None
+    mend: bool = False
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -132,6 +142,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     for kind, find in _KINDS.items():
         if look.given.get("kind", kind) != kind:
             continue
+        config = None
         try:
             config = find(look)
             corpus = read_corpus(config) if config else None
@@ -139,13 +150,25 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
             if settings:  # what was asked for does not do
                 raise
             look.notes.append(f"not used: {error}")
+            look.to_test = look.to_test or _to_test(config)
+            look.mend = look.mend or kind == "table"
             continue
         if config and corpus:
-            return _labelled(look, config, corpus)
+            return _labelled(look, *_divided(look, config, corpus))
     if not look.recordings:
         raise _nothing(folder, look.notes)
     sound, notes = listen(look.recordings), tuple(look.notes)
-    return Survey(folder, None, None, sound, len(look.recordings), 0, notes, look.given, look.of_words)
+    return Survey(
+        folder, None, None, sound, len(look.recordings), 0, notes, look.given, look.of_words, look.to_test, look.mend
+    )
+
+
+def _to_test(config: CorpusConfig | None) -> CorpusConfig | None:
+    """Return the config if it leads to a test split, and not to one to train on."""
+    try:
+        return config if config and read_corpus(config, "test").splits["test"] else None
+    except InputError:
+        return None
 
 
 def _given(settings: Sequence[str]) -> dict[str, Any]:
@@ -157,6 +180,19 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
             f"{others[0]} is not about the recordings", "give it to extract and train, or set it in the config"
         )
     return dict(values.get("corpus", {}))
+
+
+def _divided(look: Look, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
+    """Return the corpus read with its labels divided into IPA symbols, if they look like strings of these."""
+    counts = Counter(phone for split in corpus.splits.values() for utterance in split for phone in utterance.phones)
+    if "segment" in look.given or config.phones != "found" or not are_strings(counts):
+        return config, corpus
+    look.given["segment"] = "ipa"
+    look.notes.append(
+        f"the labels look like strings of IPA ({counted(counts, 3)}), and are divided into phones (corpus.segment: ipa)"
+    )
+    config = config.model_copy(update={"segment": "ipa"})
+    return config, read_corpus(config)
 
 
 def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
@@ -181,6 +217,8 @@ class Look:
     settings: Sequence[str]
     notes: list[str] = field(default_factory=list)
     of_words: bool = False
+    to_test: CorpusConfig | None = None
+    mend: bool = False
 
     def config(self, **found: object) -> CorpusConfig:
         """Return the section ``corpus`` of what was found, with what was given in its place."""
@@ -238,6 +276,7 @@ def _as_tables(look: Look) -> CorpusConfig | None:
             rows[path] = read_rows(path)
         except InputError as error:
             look.notes.append(f"not used: {error}")
+            look.mend = look.mend or _seems_meant(path, look.recordings)
     if not rows:
         return None
     chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
@@ -250,6 +289,17 @@ def _as_tables(look: Look) -> CorpusConfig | None:
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
+    """Return whether a table that is not one of a corpus has a column of labels, or names recordings."""
+    try:
+        text = read_text(table)[0].lower()
+    except InputError:
+        return False
+    header = set(re.split(r"[\t,;]", text.partition("\n")[0]))
+    known = {name for target in LABELS for name in (target, *USUAL[target])}
+    return bool(known & header) or any(path.name.lower() in text for path in recordings)
 
 
 def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
@@ -318,17 +368,21 @@ def _nothing(folder: Path, notes: Sequence[str]) -> InputError:
 def describe(survey: Survey) -> str:
     """Return what a folder contains, what cannot be used and why, and what may be a mistake."""
     corpus, sound = survey.corpus, survey.sound
-    lines = [f"{survey.folder}: {_LABELLED[survey.config.kind] if survey.config else 'recordings without labels'}"]
+    lines = [f"{survey.folder}: {_what(survey)}"]
     rates = ", ".join(f"{rate:,} Hz ({count})" for rate, count in sound.rates.most_common())
     formats = ", ".join(f"{form} ({count})" for form, count in sound.formats.most_common())
-    facts = [f"{sound.readable} recordings, {sound.seconds / 60:.1f} minutes", rates or "none can be read", formats]
+    facts = [
+        f"{_number(sound.readable)}, {sound.seconds / 60:.1f} minutes",
+        rates or "none can be read",
+        formats,
+    ]
     lines.append("  " + "; ".join(filter(None, facts)))
     if survey.config and survey.unlabelled:
-        lines.append(f"  {survey.unlabelled} more recordings have no labels; a trained model can decode them")
+        lines.append(f"  {_number(survey.unlabelled, 'more ')} without labels; a trained model can decode them")
     if survey.refused:
-        lines.append(f"  {survey.refused} more recordings have labels that are not used; the reasons are below")
+        lines.append(f"  {_number(survey.refused, 'more ')} with labels that are not used; the reasons are below")
     if sound.long:
-        longer = f"  {sound.long} recordings are longer than a minute; "
+        longer = f"  {_number(sound.long)} longer than a minute; "
         if survey.config is None or survey.config.kind in ("textgrid", "elan"):
             lines.append(longer + "they are cut into utterances where the labels leave or name pauses")
         else:
@@ -336,9 +390,8 @@ def describe(survey: Survey) -> str:
     if corpus is not None:
         lines.append(f"  speakers: {_speakers(survey)}")
         lines += _phones(Counter(phone for utterance in survey.utterances for phone in utterance.phones))
-        if corpus.dev_from_train:
-            lines += [f"  {note}" for note in corpus.notes if note.startswith("dev: ")]
-        else:
+        lines += [f"  {note}" for note in corpus.notes if note.startswith("dev: ")]
+        if not corpus.dev_from_train:
             splits = ", ".join(f"{name} {len(split)}" for name, split in corpus.splits.items() if split)
             lines.append(f"  utterances: {splits}")
     lines += [f"  {note}" for note in survey.notes]
@@ -349,11 +402,25 @@ def describe(survey: Survey) -> str:
     return "\n".join(lines + _listed("cannot be used", [*refused, *sound.unreadable]))
 
 
+def _what(survey: Survey) -> str:
+    if survey.config is not None:
+        return _LABELLED[survey.config.kind]
+    if survey.to_test is not None:
+        return "recordings with labels in the test split only"
+    return "recordings whose labels cannot be read" if survey.mend else "recordings without labels"
+
+
+def _number(count: int, more: str = "") -> str:
+    return f"{count} {more}recording{'' if count == 1 else 's'}"
+
+
 def _speakers(survey: Survey) -> str:
     kind = survey.config.kind if survey.config else ""
     names = sorted({utterance.speaker for utterance in survey.utterances})
     if names == [""]:
         fix = "fill in the column speaker" if kind == "table" else "put the recordings of each speaker into a folder"
+        if survey.corpus is None or not survey.corpus.splits["dev"]:
+            return f"not known; {fix}"
         return f"not known, so the voices of dev are also in training and the PER on dev is too low; {fix}"
     without = sum(not utterance.speaker for utterance in survey.utterances)
     missing = f"; {without} utterances have no speaker" if without else ""
@@ -365,11 +432,17 @@ def _speakers(survey: Survey) -> str:
 
 def _phones(counts: Mapping[str, int]) -> list[str]:
     ranked = sorted(counts, key=lambda phone: (-counts[phone], phone))
-    each = " ".join(f"{phone} {counts[phone]}" for phone in ranked)
+    each = _few([f"{phone} {counts[phone]}" for phone in ranked])
     lines = [f"  phones: {len(counts)} different ones in {sum(counts.values()):,} labels: {each}"]
     if rare := [phone for phone in ranked if counts[phone] < RARE]:
-        lines.append(f"  rare phones, fewer than {RARE} times each, which are hardly learned: {' '.join(rare)}")
+        lines.append(f"  rare phones, fewer than {RARE} times each, which are hardly learned: {_few(rare)}")
     return lines
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return as many names as a list of phones has, and how many more there are."""
+    more = f" and {len(names) - MOST_PHONES} more" if len(names) > MOST_PHONES else ""
+    return " ".join(names[:MOST_PHONES]) + more
 
 
 def _listed(what: str, reasons: Sequence[str]) -> list[str]:
@@ -388,7 +461,7 @@ class Named(NamedTuple):
 
 
 def named_language(rows: Sequence[Row], table: Path, folder: Path) -> Named | None:
-    """Return the language that rows name, or the names of the folders of a table, if their words can be written in it.
+    """Return the language that rows name, or the names of the folders of a table, if it can write most rows.
 
     Parameters
     ----------
@@ -410,13 +483,13 @@ def named_language(rows: Sequence[Row], table: Path, folder: Path) -> Named | No
     inside = table.parent.relative_to(folder).parts[::-1]
     found += [(name, f"the name of the folder {name}") for name in [*inside, folder.resolve().name]]
     found.append((table.stem, f"the name of {table.name}"))
-    text = " ".join(row.words for row in rows)
+    texts = [row.words for row in rows if row.words]
     for name, where in found:
         try:
             voice = find_voice(name, voices)
         except InputError:
             continue
-        if writes(text, voice.languages[0]):
+        if 2 * sum(writes(text, voice.languages[0]) for text in texts) > len(texts):  # a row may quote another script
             return Named(voice.languages[0], voice.name, where)
     return None
 

@@ -89,9 +89,10 @@ def _read_tables(config: CorpusConfig, needed: str) -> Corpus:
             lines[path] = read
             if len(builder.utterances[split]) == used:
                 bad = builder.rejected[split][rejected:]
-                raise InputError(
-                    f"{path}: none of {len(bad)} rows can be used; the first, {bad[0].reason}", "correct the table"
-                )
+                fix = "correct the table"
+                if all("no such recording: " in each.reason for each in bad):
+                    fix = "correct the paths in its column audio, or set corpus.root to the folder that they begin in"
+                raise InputError(f"{path}: none of {len(bad)} rows can be used; the first, {bad[0].reason}", fix)
     if not config.tables.of("test"):
         builder.notes.append("test: none, because corpus.tables.test is not set")
     builder.notes += words.notes()
@@ -199,7 +200,9 @@ def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
     notes = []
     for split in ("dev", "test"):
         if count := sum(recording in trained for recording in recordings(split)):
-            notes.append(f"{count} recordings of {split} are also in the training split: its scores will be too good")
+            notes.append(
+                f"recordings of {split} that are also in the training split: {count}; its scores will be too good"
+            )
     return notes
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import warnings
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,13 @@ OPTIONAL = ("speaker", "channel")
 TIMES = ("start", "end")
 """Columns with the times between which the labels of a row lie, in seconds."""
 COLUMNS = "id, audio, and phones or words"
+USUAL = {
+    "id": ("utterance", "utt", "utt_id", "utterance_id", "name"),
+    "audio": ("file", "filename", "path", "wav", "recording", "sound"),
+    "phones": ("ipa", "phone", "phonemes", "phonetic", "pronunciation"),
+    "words": ("word", "text", "sentence", "transcript", "transcription", "orthography", "gloss"),
+}
+"""Names that the columns of a corpus have elsewhere."""
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 """Columns with a trait of the speaker, by which scores are split."""
 _TRAITS = frozenset(TRAITS)
@@ -96,6 +103,8 @@ def read_table(path: Path) -> Table:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
     if ending not in (*DELIMITED, *JSON_LINES, ENDING):
         endings = ", ".join([*DELIMITED, *JSON_LINES, ENDING])
+        if not ending and not os.path.lexists(path):
+            raise InputError(f"{path}: no such file", f"give a table, whose name ends in one of {endings}")
         raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
@@ -146,11 +155,25 @@ def _columns(header: list[str], path: Path, line: int) -> list[str]:
     if missing := _missing(columns):
         raise InputError(
             f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(columns)}",
-            "name the columns in the first line",
+            _renaming(columns, missing) or f"name the columns in the first line: {COLUMNS}",
         )
     if twice := sorted({name for name in (*REQUIRED, *LABELS, *OPTIONAL) if columns.count(name) > 1}):
         raise InputError(f"{path}, line {line}: several columns named {' and '.join(twice)}", "rename all but one")
     return columns
+
+
+def _renaming(columns: Sequence[str], missing: Collection[str]) -> str:
+    """Return the advice to rename columns whose usual names say what they hold; ``""`` if there are none."""
+    pairs = []
+    for target, names in USUAL.items():
+        lacks = target in missing or (target in LABELS and not {"id", "audio"}.issuperset(missing))
+        if lacks and (name := next((name for name in columns if name in names), None)):
+            pairs.append((target, f"rename `{name}` to `{target}`"))
+            if target in LABELS:
+                break
+    renamed = {target for target, _ in pairs}
+    left = [f"add a column {name}" for name in missing if name in REQUIRED and name not in renamed]
+    return ", and ".join([text for _, text in pairs] + left) if pairs else ""
 
 
 def _missing(names: Container[str]) -> list[str]:
@@ -253,7 +276,7 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
     try:
         import openpyxl
     except ImportError:
-        fix = "pip install 'speechctc[xlsx]', or save it as CSV (UTF-8)"
+        fix = "pip install '.[xlsx]', or save it as CSV (UTF-8)"
         raise InputError(f"{path}: reading .xlsx needs openpyxl, which is not installed", fix) from None
     try:
         with warnings.catch_warnings():

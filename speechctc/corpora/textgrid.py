@@ -72,7 +72,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
         name = grid.relative_to(root)
         builder.rejected[split_of(name)].append(Rejected(str(name), f"{grid}: no recording beside it"))
     builder.warn_of(without, "recordings left out, because no TextGrid is beside them")
-    builder.warn_of(cased, "TextGrids used whose names differ from their recordings' by letter case")
+    builder.warn_of(cased, "TextGrids used whose names differ from their recordings' by letter case or Unicode form")
     builder.warn_of([grid.relative_to(root) for grid in sorted(grids)], "TextGrids without a recording beside them")
     builder.warn_of_formats(recording.path for recording in recordings)
     if not builder.utterances["train"] and not builder.utterances[needed]:

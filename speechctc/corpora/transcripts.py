@@ -236,7 +236,10 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
         of[file].append(path)
     shared = [(path, file) for path, file in pairs if len(of[file]) > 1]
     notes: dict[Path, str] = {}
-    for some_, what in ((cased, "differ from their recordings' by letter case"), (shared, "fit several recordings")):
+    for some_, what in (
+        (cased, "differ from their recordings' by letter case or Unicode form"),
+        (shared, "fit several recordings"),
+    ):
         said = f"transcripts used whose names {what}: {some([f'{file} for {path}' for path, file in some_], 2)}"
         for path, _ in some_:
             notes[path] = f"{notes[path]}; {said}" if path in notes else said

@@ -18,6 +18,7 @@ from speechctc.features.filterbank import frame_count
 from speechctc.model.net import output_frames
 from speechctc.phones.inventory import FOUND
 from speechctc.phones.labels import spelling_variants, with_code_points
+from speechctc.phones.marks import are_strings
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 COMMON = 0.4  # share of all labels, from which one label is suspicious
@@ -33,6 +34,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         found += _spellings(sum(counts.values(), Counter()))
+        found += _strings(sum(counts.values(), Counter()))
         found += _not_phones(sum(counts.values(), Counter()))
     pairs = [
         (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
@@ -105,6 +107,15 @@ def _spellings(counts: Counter[str]) -> list[Finding]:
             "spellings", "warning", f"phones that may be spelt in several ways: {len(groups)}", tuple(groups), why, fix
         )
     ]
+
+
+def _strings(counts: Counter[str]) -> list[Finding]:
+    if not are_strings(counts):
+        return []
+    what = f"these labels look like strings of IPA: {len(counts)} different ones in {counts.total():,} labels"
+    where = tuple(f"{label} ({count})" for label, count in counts.most_common())
+    why = "each is learned as one phone, and a word that training lacks is never recognised"
+    return [Finding("strings", "warning", what, where, why, "set corpus.segment=ipa, which divides them into phones")]
 
 
 def _not_phones(counts: Counter[str]) -> list[Finding]:

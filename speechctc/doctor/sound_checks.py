@@ -182,10 +182,13 @@ LONG = 60.0  # s
 Sounds: TypeAlias = Mapping[Place, Heard | InputError]
 
 
-def check_sounds(sounds: Sounds, rate: int) -> list[Finding]:
-    """Check what was heard of each recording against the model's sample rate, Hz."""
+def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Finding]:
+    """Check what was heard of each recording against the sample rate of the features, Hz.
+
+    `of_model`: training starts from a model, which reads that rate and no other.
+    """
     heard = {place: sound for place, sound in sounds.items() if isinstance(sound, Heard)}
-    found = [_unreadable(sounds), *_rates(heard, rate), _telephone(heard)]
+    found = [_unreadable(sounds), *_rates(heard, rate, of_model), _telephone(heard)]
     found += [check(heard) for check in (_cut, _as_text, _differ, _clipped, _silent, _quiet, _offset, _long)]
     return [finding for finding in found if finding is not None]
 
@@ -200,12 +203,16 @@ def _unreadable(sounds: Sounds) -> Finding | None:
     return Finding("unreadable", severity, what, tuple(errors), why, "copy or convert them again, or leave them out")
 
 
-def _rates(heard: Mapping[Place, Heard], rate: int) -> list[Finding]:
+def _rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Finding]:
     low = {place: sound for place, sound in heard.items() if sound.rate < rate}
     if not low:
         return []
     every = len(low) == len(heard)
     highest = max(sound.rate for sound in low.values())
+    fix = f"set features.sample_rate={highest}" if every else "set features.sample_rate to the lowest rate"
+    if of_model:
+        fix = f"keep {rate}, which the model of train.init_from reads: they are resampled"
+    fix += "" if every else ", or leave these out"
     return [
         Finding(
             "low-rate",
@@ -214,9 +221,7 @@ def _rates(heard: Mapping[Place, Heard], rate: int) -> list[Finding]:
             tuple(f"{place} ({sound.rate:,} Hz)" for place, sound in low.items()),
             f"they have no sound above {highest / 2:,.0f} Hz, where the model looks for it"
             + ("" if every else "; it learns to tell the recordings apart, not the phones"),
-            f"set features.sample_rate={highest}"
-            if every
-            else "set features.sample_rate to the lowest rate, or leave these out",
+            fix,
         )
     ]
 

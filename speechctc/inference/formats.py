@@ -356,7 +356,7 @@ class Workbook(Writer):
         try:
             import openpyxl  # noqa: F401
         except ImportError:
-            fix = "pip install 'speechctc[xlsx]', or choose --format csv-bom"
+            fix = "pip install '.[xlsx]', or choose --format csv-bom"
             raise InputError("--format xlsx needs openpyxl, which is not installed", fix) from None
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008

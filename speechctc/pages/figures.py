@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-INSTALL = "pip install 'speechctc[report]'"
+INSTALL = "pip install '.[report]'"
 FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""

@@ -323,7 +323,7 @@ def _load() -> tuple[ctypes.CDLL, Path]:
         data = Path(espeakng_loader.get_data_path())
     except (ImportError, OSError, RuntimeError) as error:
         raise InputError(
-            f"this needs the synthesiser eSpeak NG, which does not load ({error})", "pip install 'speechctc[words]'"
+            f"this needs the synthesiser eSpeak NG, which does not load ({error})", "pip install '.[words]'"
         ) from None
     library.espeak_Info.restype = c_char_p
     library.espeak_Info.argtypes = [c_void_p]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from speechctc.core.errors import some
 
@@ -99,15 +99,20 @@ class Spellings:
         notes = []
         if twofold:
             notes.append(
-                f"{sum(twofold.values())} labels were written in two ways, as one character and as letter and mark: "
+                f"{_labels(twofold)} written in two ways, as one character and as letter and mark: "
                 f"{some(sorted(twofold))}; both are read as one phone (Unicode NFC)"
             )
         if other:
             notes.append(
-                f"{sum(other.values())} labels were written as a letter with a mark and are read as one character "
+                f"{_labels(other)} written as a letter with a mark, now read as one character "
                 f"(Unicode NFC): {some(sorted(other))}"
             )
         return notes
+
+
+def _labels(counts: Mapping[str, int]) -> str:
+    count = sum(counts.values())
+    return "1 label was" if count == 1 else f"{count} labels were"
 
 
 def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:

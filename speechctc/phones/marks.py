@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
-from speechctc.phones.articulation import SOUNDS
+from speechctc.phones.articulation import SOUNDS, plain
 from speechctc.phones.labels import TIES, nfc
+from speechctc.phones.matching import is_arpabet
 
 Kind = Literal["tone", "stress", "length", "diacritics"]
 KINDS: tuple[Kind, ...] = ("tone", "stress", "length", "diacritics")
@@ -107,6 +108,29 @@ def segment_ipa(text: str) -> Iterator[str]:
 def _belongs(sign: str) -> bool:
     """Return whether a sign belongs to the letter before it."""
     return sign in TIES + _CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()
+
+
+def are_strings(counts: Mapping[str, int]) -> bool:
+    """Return whether labels, with their counts, look like words or syllables in IPA instead of phones.
+
+    Most of them, counted once and as often as they occur, are several IPA symbols: three or more, or a vowel and a
+    consonant. They are not ARPABET, and either more than their symbols or with letters that only IPA has: names of
+    classes such as ``low`` and ``high`` are neither.
+    """
+    symbols = {label: [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)] for label in counts}
+    strings = {label for label, parts in symbols.items() if _is_string(parts)}
+    if 2 * len(strings) <= len(counts) or 2 * sum(counts[each] for each in strings) <= sum(counts.values()):
+        return False
+    used = {symbol for parts in symbols.values() for symbol in parts}
+    return not is_arpabet(list(counts)) and (len(counts) > len(used) or not all(map(str.isascii, strings)))
+
+
+def _is_string(symbols: Sequence[str]) -> bool:
+    letters = [plain(symbol)[:1] for symbol in symbols]
+    if not all(letter in SOUNDS or letter in _VOWELS for letter in letters):
+        return False
+    vowels = sum(letter in _VOWELS for letter in letters)
+    return len(letters) > 2 or 0 < vowels < len(letters)
 
 
 def divide_phone(label: str, diphthongs: bool, affricates: bool) -> tuple[str, ...]:

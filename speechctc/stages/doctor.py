@@ -57,8 +57,8 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
 
 def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding]:
     """Return the findings on recordings, splits and labels."""
-    found = [*check_sounds(sounds, config.features.sample_rate), *check_splits(corpus, sounds)]
-    return found + check_labels(corpus, sounds, config)
+    found = check_sounds(sounds, config.features.sample_rate, config.train.init_from is not None)
+    return [*found, *check_splits(corpus, sounds)] + check_labels(corpus, sounds, config)
 
 
 def listen(corpus: Corpus, reporter: Reporter) -> Sounds:

@@ -217,9 +217,7 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
         A package that the export needs is not installed.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise InputError(
-            f"{out}: the export needs {' and '.join(missing)}, not installed", "pip install 'speechctc[onnx]'"
-        )
+        raise InputError(f"{out}: the export needs {' and '.join(missing)}, not installed", "pip install '.[onnx]'")
     batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames")
     example = torch.randn(*EXAMPLE, checkpoint.config.features.static_dims)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)

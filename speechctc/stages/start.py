@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.bundled import MODELS
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
@@ -19,6 +20,11 @@ from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
+
+_DEFAULTS = CorpusConfig.model_fields
+ONLY_TEST = "All labelled recordings are in the test split: they can score a model, and not train one. To score:"
+MEND = "A table seems to have the labels, and cannot be read. Correct it as 'not used' says above, then run:"
+NO_DEV = "Training needs recordings for dev, too: label at least two recordings, then run:"
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,15 @@ class Start:
     commands : tuple of str
     of_words : bool
         The labels are words whose language is not known.
+    why : str
+        Why there are labels and no config, and what to do.
     """
 
     description: str
     config: Path | None
     commands: tuple[str, ...]
     of_words: bool = False
+    why: str = ""
 
     def to_text(self) -> str:
         """Return the report."""
@@ -65,6 +74,8 @@ class Start:
         if self.config:
             lines += [f"wrote {self.config}; comments in it give the reason of each setting; change what you like", ""]
             lines += ["Next, run in this folder:", ""]
+        elif self.why:
+            lines += [self.why, ""]
         elif self.of_words:
             lines += ["The labels are words. Name their language (English: en-us, Welsh: cy, or a name: Welsh),", ""]
         else:
@@ -72,7 +83,7 @@ class Start:
         lines += [f"    {command}" for command in self.commands]
         if self.of_words:
             lines += ["", "or a pronunciation dictionary: corpus.dictionary=FILE. docs/guide/languages.md says more."]
-        elif not self.config:
+        elif not self.config and not self.why:
             lines += [
                 "",
                 "It is a model of English; for another language, add --model ipa to that command. Both make many",
@@ -106,12 +117,19 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     if found.config is None or found.corpus is None:
         if found.of_words:
             return Start(describe(found), None, (f"speechctc start {name} corpus.language=CODE",), True)
+        if found.to_test is not None:
+            return Start(describe(found), None, (_evaluation(found.to_test),), why=ONLY_TEST)
+        if found.mend:
+            return Start(describe(found), None, (f"speechctc start {name}",), why=MEND)
         decode = f"speechctc decode {name} --format textgrid --out {name}"
         return Start(describe(found), None, (decode, f"speechctc start {name}"))
+    splits = found.corpus.splits
+    if not splits["dev"] and len(splits["train"]) < 2:
+        return Start(describe(found), None, (f"speechctc start {name}",), why=NO_DEV)
     config = out or _free_name(folder)
     begin = fitting_model({phone for utterance in found.utterances for phone in utterance.phones})
     files.write_text(config, config_text(found, config.stem, begin))
-    split = "test" if found.corpus.splits["test"] else "dev"
+    split = "test" if splits["test"] else "dev"
     name, run = shlex.quote(str(config)), shlex.quote(f"runs/{config.stem}")
     commands = (
         f"speechctc extract --config {name}",
@@ -120,6 +138,13 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     )
     description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
     return Start(description, config, commands)
+
+
+def _evaluation(config: CorpusConfig) -> str:
+    """Return the command that scores the bundled model of English on the test split of a corpus."""
+    values = {"kind": config.kind, "root": config.root, "tier": config.tier, "segment": config.segment}
+    settings = [f"corpus.{key}={value}" for key, value in values.items() if value != _DEFAULTS[key].default]
+    return shlex.join(["speechctc", "evaluate", "--model", "english", "--split", "test", *settings])
 
 
 def _divided(found: Survey) -> Survey:
@@ -227,8 +252,10 @@ def _train_lines(advice: Advice, begin: tuple[str, str]) -> list[str]:
 def _given_lines(given: Mapping[str, Any]) -> list[str]:
     """Return the lines of what was given or found in names and has no line of its own."""
     written = ("kind", "tables", "root", "tier", "uncorrected", "phones", "dev_share")
-    values = {key: value for key, value in given.items() if key not in written}
-    return [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items() if key not in written}
+    if values.get("segment") == '"ipa"':
+        values["segment"] = "ipa         # labels are strings of IPA, which are divided into phones"
+    return [f"  {key}: {value}" for key, value in values.items()]
 
 
 def _quoted(text: str) -> str:

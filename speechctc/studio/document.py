@@ -89,7 +89,9 @@ class Document:
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
         self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
         is_odd = found is not None and differs_by_case(self.recording, found)
-        self.note = f"{self.grid_path.name} is used, whose name differs by letter case" if is_odd else ""
+        self.note = (
+            f"{self.grid_path.name} is used, whose name differs by letter case or Unicode form" if is_odd else ""
+        )
         self._history = History()
         self._pending = b""  # lines of the journal to append before the next; of an hour, they take time to make
         for number, entry in enumerate(self.journal.read(), start=1):

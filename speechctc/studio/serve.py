@@ -152,7 +152,7 @@ def _answer_quickly() -> None:
 def _check_installed() -> None:
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
-            raise InputError(f"the studio needs {name}, which is not installed", "pip install 'speechctc[studio]'")
+            raise InputError(f"the studio needs {name}, which is not installed", "pip install '.[studio]'")
 
 
 def listen(port: int) -> socket.socket:

@@ -285,7 +285,7 @@ def _open_board(folder: Path) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError(
-            "train.tensorboard=true: tensorboard is not installed", "pip install 'speechctc[tensorboard]'"
+            "train.tensorboard=true: tensorboard is not installed", "pip install '.[tensorboard]'"
         ) from None
     return SummaryWriter(str(folder))
 

@@ -65,3 +65,14 @@ def test_among_recordings_that_are_named(here: Path) -> None:
 
 def test_a_folder_that_is_not_there(here: Path) -> None:
     assert beside("nowhere/a.wav") is None
+
+
+def test_a_name_in_another_unicode_form_is_taken_where_it_alone_can_be_meant(here: Path) -> None:
+    one, two = "caf\u00e9", "cafe\u0301"
+    touch(f"{one}.wav", f"{two}.TextGrid")
+    found = Siblings().find(Path(f"{one}.wav"), GRID)
+    assert found == Path(f"{two}.TextGrid") and differs_by_case(Path(f"{one}.wav"), found)
+    assert Siblings().find(found, ENDINGS) == Path(f"{one}.wav")
+    touch(f"{two}.wav")
+    assert beside(f"{one}.wav") is None and beside(f"{two}.wav") == f"{two}.TextGrid"
+    assert "differs by letter case or Unicode form" in belongs_to_another(Siblings().near(Path(f"{one}.wav"), GRID))

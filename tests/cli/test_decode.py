@@ -320,13 +320,17 @@ def test_standard_input_gives_what_the_file_gives(
     assert starts == pytest.approx([segment["start"] for segment in expected["segments"]], abs=2e-4)
 
 
-@pytest.mark.parametrize("data", [b"", b"these are words, not samples"])
 def test_what_is_not_wav_on_standard_input_is_said(
-    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], data: bytes
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None]
 ) -> None:
-    pipe_in(data)
+    pipe_in(b"these are words, not samples")
     said = one_line_error(speechctc("decode", "-"))
     assert "standard input: not WAV" in said and "--raw RATE" in said
+
+
+def test_an_empty_standard_input_is_said(speechctc: Command, here: Path, pipe_in: Callable[[bytes], None]) -> None:
+    pipe_in(b"")
+    assert "standard input: empty; check the program" in one_line_error(speechctc("decode", "-"))
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:

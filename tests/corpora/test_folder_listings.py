@@ -50,5 +50,5 @@ def test_a_table_is_read_without_a_system_call_per_row(tmp_path: Path, monkeypat
     tables = TablesConfig(train=tmp_path / "train.tsv", test=tmp_path / "test.tsv")
     corpus = read_corpus(CorpusConfig(kind="table", tables=tables))
     assert calls.total() < 2 * FEW
-    shared = f"{len(corpus.splits['train'])} recordings of test are also in the training split"
+    shared = f"recordings of test that are also in the training split: {len(corpus.splits['train'])};"
     assert any(note.startswith(shared) for note in corpus.notes)

@@ -247,7 +247,12 @@ def test_labels_to_ignore_are_left_out_and_counted(recordings: Path) -> None:
 def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
     with pytest.raises(InputError, match="corpus.tables.train is not set"):
         read_corpus(CorpusConfig(kind="table"))
-    for path, message in ((recordings / "no.tsv", "no.tsv: no such file"), (recordings, "not the ending of a table")):
+    wrong = {
+        "no.tsv": "no.tsv: no such file",
+        "ahoj": "ahoj: no such file; give a table",
+        "": "not the ending of a table",
+    }
+    for path, message in ((recordings / name, message) for name, message in wrong.items()):
         with pytest.raises(InputError, match=message):
             read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
 
@@ -275,7 +280,7 @@ def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
 def test_a_recording_in_training_and_in_test_is_said(recordings: Path) -> None:
     table = HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n"
     corpus = read(recordings, train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tx\n", test_tsv=HEADER + "4\t./a.wav\tx\n")
-    assert any("1 recordings of test are also in the training split" in note for note in corpus.notes)
+    assert any("recordings of test that are also in the training split: 1;" in note for note in corpus.notes)
 
 
 def test_without_a_dev_table_speakers_are_held_out(recordings: Path) -> None:

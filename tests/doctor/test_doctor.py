@@ -12,6 +12,7 @@ from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.finding import Diagnosis, Finding
 from speechctc.doctor.machine import advise_threads, check_machine, measure_threads
+from speechctc.doctor.sound_checks import Heard, Place, check_sounds
 from speechctc.stages.doctor import check_corpus, listen
 from tests.doctor.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
@@ -41,7 +42,7 @@ def test_a_fault_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
 
 def test_all_faults_of_a_corpus_are_found_at_once(tmp_path: Path) -> None:
     tones = clean(tmp_path)
-    chosen = {name: fault for name, fault in FAULTS.items() if fault[1] not in ("one-label", "speech-rate")}
+    chosen = {name: fault for name, fault in FAULTS.items() if fault[1] not in ("one-label", "speech-rate", "strings")}
     for plant, _, _ in chosen.values():
         plant(tones)
     found = findings(tones)
@@ -143,3 +144,12 @@ def test_measuring_threads_leaves_their_number_as_it_was() -> None:
     measured = measure_threads({1, 2})
     assert measured.keys() == {1, 2} and min(measured.values()) > 0
     assert torch.get_num_threads() == before
+
+
+def test_the_advice_for_low_rates_fits_a_config_that_starts_from_a_model() -> None:
+    heard = {Place(Path("a.wav")): Heard(8000, 1, 800, level_db=-20.0)}
+    own, of_model = (
+        next(each.fix for each in check_sounds(heard, 16000, given) if each.kind == "low-rate")
+        for given in (False, True)
+    )
+    assert own == "set features.sample_rate=8000" and of_model.startswith("keep 16000")

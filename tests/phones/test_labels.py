@@ -27,7 +27,7 @@ def test_what_was_written_in_two_ways_is_counted() -> None:
     assert spellings.read([TWO, ONE, "x", TWO, "o\u0303"]) == (ONE, ONE, "x", ONE, "\u00f5")
     first, second = spellings.notes()
     assert first.startswith("2 labels were written in two ways") and f": {ONE};" in first
-    assert second.startswith("1 labels were written as a letter with a mark") and second.endswith("\u00f5")
+    assert second.startswith("1 label was written as a letter with a mark") and second.endswith("\u00f5")
     assert Spellings().notes() == []
 
 

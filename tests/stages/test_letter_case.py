@@ -37,7 +37,7 @@ def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
     upper, lower = beside_each(recordings)
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
-    assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case: it belongs" in str(upper)
+    assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case or Unicode form" in str(upper)
     upper, lower = in_folder(folder, recordings)
     assert isinstance(lower, Transcript) and isinstance(upper, InputError)
 
@@ -78,7 +78,10 @@ def test_a_corpus_leaves_out_what_has_no_labels_of_its_own(folder: Path) -> None
     (folder / "s.wav").rename(folder / "t.wav")
     corpus = read_textgrids(folder, CorpusConfig(kind="textgrid", root=folder, phones="found"))
     assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["S.wav"]
-    assert any("differ from their recordings' by letter case (1): s.TextGrid" in line for line in corpus.warnings)
+    assert any(
+        "differ from their recordings' by letter case or Unicode form (1): s.TextGrid" in line
+        for line in corpus.warnings
+    )
 
 
 def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_training_without_matplotlib_goes_on_and_says_so_once(
     recorder = Recorder()
     train_net(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     (line,) = [line for line in recorder.said if "matplotlib" in line]
-    assert "pip install 'speechctc[report]'" in line and not (here / "r" / "curves.png").exists()
+    assert "pip install '.[report]'" in line and not (here / "r" / "curves.png").exists()
     with pytest.raises(InputError, match="matplotlib, which is not installed"):
         plot([here / "r"], here / "curves.png")
 

@@ -300,7 +300,7 @@ def test_recordings_whose_labels_are_not_used_are_not_called_unlabelled(here: Pa
     record(Path("mine"), "B/r9", "a b ʃ", tier="lautschrift")
     (Path("mine") / "alone.wav").write_bytes((Path("mine") / "A" / "r0.wav").read_bytes())
     said = start(Path("mine")).description
-    assert "1 more recordings have labels that are not used" in said and "1 more recordings have no labels" in said
+    assert "1 more recording with labels that are not used" in said and "1 more recording without labels" in said
 
 
 def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
@@ -324,3 +324,81 @@ def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     assert {"corrected", "aligned"} <= used and "as-it-was" not in used
     everything = read_corpus(config.model_copy(update={"uncorrected": True}))
     assert sum(map(len, everything.splits.values())) == 7
+
+
+IPA_WORDS = ["səkvɯ", "ʔut͡ɕʰiboɹa", "kəzɯ", "moɕi", "ʔita", "kəɕi"]
+
+
+def ipa_table(folder: Path, count: int = 12, columns: str = "id\taudio\tphones") -> Path:
+    """Write recordings, and a table with a word in IPA for each."""
+    table = words_table(folder, [IPA_WORDS[k % len(IPA_WORDS)] for k in range(count)])
+    rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()[1:]]
+    lines = [columns, *("\t".join((id, audio, text)) for id, _, audio, text in rows)]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return table
+
+
+def test_strings_of_ipa_are_divided_into_phones(here: Path) -> None:
+    ipa_table(Path("words"))
+    made = start(Path("words"))
+    assert made.config is not None and "the labels look like strings of IPA" in made.description
+    assert "  segment: ipa         # labels are strings of IPA" in made.config.read_text(encoding="utf-8")
+    corpus = read_corpus(load_config(made.config).corpus)
+    assert {"s", "ə", "k", "v", "ɯ", "t͡ɕʰ"} <= set(corpus.inventory().phones)
+    assert not any("strings of IPA" in warning for warning in corpus.warnings)
+    asked = start(Path("words"), settings=["corpus.segment=labels"])
+    assert asked.config is not None and load_config(asked.config).corpus.segment == "labels"
+    assert "to divide them into phones: corpus.segment=ipa" in asked.description  # the warning of extraction
+
+
+def test_of_very_many_labels_the_most_frequent_are_named(here: Path) -> None:
+    for k in range(4):
+        record(Path("many"), f"A/r{k}", " ".join(f"x{n}" for n in range(90)))
+    assert " and 10 more" in start(Path("many")).description
+
+
+def test_labels_in_the_test_split_only_are_scored_and_not_written_over(here: Path) -> None:
+    for k in range(2):
+        record(Path("only"), f"test/A/r{k}", "ae b iy", tier="seg")
+    made = start(Path("only"))
+    scored = "speechctc evaluate --model english --split test corpus.kind=textgrid corpus.root=only corpus.tier=seg"
+    assert made.commands == (scored,) and made.config is None
+    assert "All labelled recordings are in the test split" in made.to_text() and "decode" not in made.to_text()
+    assert "without labels" not in made.to_text()
+
+
+def test_one_recording_is_not_enough_to_train_on(here: Path) -> None:
+    record(Path("one"), "r")
+    said = start(Path("one")).to_text()
+    assert "label at least two recordings" in said and "speechctc train" not in said and not list(here.glob("*.yaml"))
+    assert "voices of dev" not in said and "1 recording, " in said
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("gloss\taudio\tipa", "rename `ipa` to `phones`, and add a column id"),
+        ("id\tfile\ttext", "rename `file` to `audio`, and rename `text` to `words`"),
+        ("Rhif\tFfeil\tTestun", "name the columns in the first line: id, audio, and phones or words"),
+        ("id\taudio\tphones", "correct the paths in its column audio"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_to_be_mended(columns: str, says: str, here: Path) -> None:
+    table = ipa_table(Path("mine"), columns=columns)
+    if "paths" in says:
+        table.write_text(table.read_text(encoding="utf-8").replace("audio/", "sound/"), encoding="utf-8")
+    made = start(Path("mine"))
+    assert says in made.description and made.commands == ("speechctc start mine",)
+    assert "A table seems to have the labels" in made.to_text() and "decode" not in made.to_text()
+
+
+def test_a_table_of_something_else_does_not_hide_the_bundled_model(here: Path) -> None:
+    record(Path("f"), "x").with_suffix(".TextGrid").unlink()
+    Path("f/notes.csv").write_text("day,weather\n1,sun\n")
+    assert start(Path("f")).commands[0].startswith("speechctc decode f")
+
+
+def test_a_row_in_another_script_does_not_hide_the_language(here: Path) -> None:
+    words_table(Path("pl"), [*POLISH, "Это по-русски."])
+    made = start(Path("pl"))
+    assert made.config is not None and load_config(made.config).corpus.language == "pl"
