@@ -85,9 +85,9 @@ def info(path: Path) -> AudioInfo:
 
 
 def read(
-    path: Path, rate: int, channel: int | None = None, stretch: tuple[float, float] | None = None
+    path: Path, rate: int, channel: int | None = None, segment: tuple[float, float] | None = None
 ) -> tuple[NDArray[np.float32], float]:
-    """Read a recording, or a stretch of it without the rest.
+    """Read a recording, or a segment of it without the rest.
 
     A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read up to where it ends; see `cut_short`.
 
@@ -98,7 +98,7 @@ def read(
         Sample rate of the result, Hz.
     channel : int, optional
         The channel to read, counted from 1; None: the mean of all channels.
-    stretch : (float, float), optional
+    segment : (float, float), optional
         Start and end in seconds; None: the whole recording.
 
     Returns
@@ -114,9 +114,9 @@ def read(
         As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number or beyond `LARGEST`,
         or the channel does not exist.
     """
-    with open_sound(path, stretch[0] if stretch else 0.0) as file:
+    with open_sound(path, segment[0] if segment else 0.0) as file:
         file_rate = int(file.samplerate)
-        blocks = _Counted(stretch_blocks(file, path, channel, stretch))
+        blocks = _Counted(segment_blocks(file, path, channel, segment))
         # Copies, since a piece is a part of a larger array.
         pieces = [piece.copy() for piece in resample_blocks(blocks, file_rate, rate)]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), blocks.samples / file_rate
@@ -157,11 +157,11 @@ def cut_short(path: Path) -> str:
         return damage.cut_short(path, file)
 
 
-def stretch_blocks(
-    file: Sound, path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None
+def segment_blocks(
+    file: Sound, path: Path, channel: int | None = None, segment: tuple[float, float] | None = None
 ) -> Iterator[NDArray[np.float32]]:
-    """Decode a stretch of an opened recording in blocks, as `read` does."""
-    start, end = stretch or (0.0, None)
+    """Decode a segment of an opened recording in blocks, as `read` does."""
+    start, end = segment or (0.0, None)
     first = _go_to(file, path, start)
     count = None if end is None else max(round(end * file.samplerate) - first, 0)
     return mono_blocks(file, path, BLOCK, channel, count)

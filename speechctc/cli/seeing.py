@@ -110,8 +110,7 @@ def check_labels_command(
 ) -> None:
     """Rank utterances by how doubtful their labels are.
 
-    A model listens to each recording. Where it hears something else than the labels say, the score tells by how much
-    more probable that is. Nothing in the corpus is changed.
+    The score says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
     """
     from speechctc.cli.options import load_recogniser
     from speechctc.config.load import load_config

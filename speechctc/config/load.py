@@ -67,7 +67,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         return values
     base = values.pop("base")
     if not isinstance(base, str):
-        raise InputError(f"{path}: base={base!r} will not do", "name a config: base: demo, or base: ../other.yaml")
+        raise InputError(f"{path}: base={base!r} is invalid", "name a config: base: demo, or base: ../other.yaml")
     under = _read(find_config(base, path.parent), (*above, path.resolve()))
     under.pop("run", None)  # two configs, two runs
     corpus = values.get("corpus")
@@ -188,8 +188,8 @@ def _explain(error: ValidationError, where: str, typed: Sequence[str]) -> tuple[
         return f"{where}: {key} is a section of the config, not a key{more}", f"set one of its keys: {keys}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if setting and setting.partition("=")[0].strip() == key:
-        return f"{where} will not do: {message}{more}", "change it"
-    return f"{where}: {key}={_shown(first['input'])} will not do: {message}{more}", "change it"
+        return f"{where} is invalid: {message}{more}", "change it"
+    return f"{where}: {key}={_shown(first['input'])} is invalid: {message}{more}", "change it"
 
 
 def _shown(value: object) -> str:

@@ -133,7 +133,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     Raises
     ------
     InputError
-        The folder does not exist or has no recordings, or a setting will not do.
+        The folder does not exist or has no recordings, or a setting is invalid.
     """
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"

@@ -49,7 +49,7 @@ def evaluate(
 
 
 def gradient_by(
-    by_loss: Tensor,
+    grad_output: Tensor,
     logits: Tensor,
     targets: Tensor,
     input_lengths: Tensor,
@@ -64,16 +64,16 @@ def gradient_by(
     """Compute the gradient by the logits, multiplied by the derivative by the loss before it is rounded."""
     tensors = (logits, targets, input_lengths, target_lengths)
     arguments = (*tensors, blank, packed, reduction, zero_infinity, backend, scale)
-    _, gradient = _solve(arguments, True, by_loss.detach())
+    _, gradient = _solve(arguments, True, grad_output.detach())
     assert gradient is not None
     return gradient
 
 
-def _solve(arguments: Any, want_gradient: bool, by_loss: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Compute the reduced loss and the gradient, times `by_loss` if that is given, with the backend asked for."""
+def _solve(arguments: Any, want_gradient: bool, grad_output: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Compute the reduced loss and the gradient, times `grad_output` if that is given, with the backend asked for."""
     logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend, scale = arguments
     given = (logits.detach(), targets, input_lengths, target_lengths, blank, packed)
-    problem = make_problem(*given, mean=reduction == "mean", by_loss=by_loss, scale=scale)
+    problem = make_problem(*given, mean=reduction == "mean", grad_output=grad_output, scale=scale)
     if backend == "auto":
         backend = logits.device.type
     if backend == "cuda":
@@ -97,7 +97,7 @@ def _reduced(losses: Tensor, problem: Problem, reduction: str, zero_infinity: bo
     return loss if problem.scale == 1 else loss * problem.scale
 
 
-def is_late(logits: Tensor) -> bool:
+def defers_gradient(logits: Tensor) -> bool:
     """Whether the gradient waits for the backward pass.
 
     A share in the mean loss, of 1 / (N * labels), pushes entries of a float16 gradient below 6e-8, where they are lost,
@@ -113,22 +113,22 @@ class Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, others: tuple[Any, ...]) -> Tensor:
         """Compute the loss, and most often the gradient. The other arguments come as one: each costs time here."""
-        loss, ctx.gradient = _solve((logits, *others), not is_late(logits), None)
+        loss, ctx.gradient = _solve((logits, *others), not defers_gradient(logits), None)
         ctx.save_for_backward(logits)
         ctx.others = others
         return loss
 
     @staticmethod
-    def backward(ctx: Any, by_loss: Tensor) -> Any:
+    def backward(ctx: Any, grad_output: Tensor) -> Any:
         """Return the gradient by the logits."""
-        if torch._C._functorch.is_legacy_batchedtensor(by_loss):
+        if torch._C._functorch.is_legacy_batchedtensor(grad_output):
             raise RuntimeError(
                 "ctc_loss has no batched gradients (is_grads_batched, vectorize): take torch.func.jacrev"
             )
         (logits,) = ctx.saved_tensors
         gradient: Tensor | None
-        if is_late(logits):
-            gradient = gradient_by(by_loss, logits, *ctx.others)
+        if defers_gradient(logits):
+            gradient = gradient_by(grad_output, logits, *ctx.others)
         else:
             # The first to ask gets the gradient itself, with no copy; for whoever asks again, it is computed again.
             gradient, ctx.gradient = ctx.gradient, None
@@ -136,9 +136,9 @@ class Loss(torch.autograd.Function):
                 _, gradient = _solve((logits, *ctx.others), True, None)
             assert gradient is not None
             _, input_lengths, _, _, packed, *_ = ctx.others
-            _scale_(gradient, by_loss.detach(), input_lengths if packed else None)
+            _scale_(gradient, grad_output.detach(), input_lengths if packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
-            gradient = _Last.apply(gradient, logits, by_loss)  # type: ignore[no-untyped-call]
+            gradient = _Last.apply(gradient, logits, grad_output)  # type: ignore[no-untyped-call]
         return gradient, None
 
 
@@ -157,34 +157,34 @@ class _Last(torch.autograd.Function):
 _NO_SECOND = "ctc_loss has a first derivative only"
 
 
-def _scale_(gradient: Tensor, by_loss: Tensor, packed_lengths: Tensor | None) -> None:
+def _scale_(gradient: Tensor, grad_output: Tensor, packed_lengths: Tensor | None) -> None:
     """Multiply a gradient, in place, by what the loss was multiplied by further on: most often by 1."""
-    if is_on_cpu(gradient) and (by_loss.item() == 1 if by_loss.dim() == 0 else bool((by_loss == 1).all())):
+    if is_on_cpu(gradient) and (grad_output.item() == 1 if grad_output.dim() == 0 else bool((grad_output == 1).all())):
         return
-    if _is_scaled_on_gpu(gradient, by_loss):
+    if _is_scaled_on_gpu(gradient, grad_output):
         from speechctc.ctc import cuda
 
-        cuda.scale_(gradient, by_loss)
+        cuda.scale_(gradient, grad_output)
     else:
-        gradient.mul_(_by_frame(gradient, by_loss, packed_lengths))
+        gradient.mul_(_by_frame(gradient, grad_output, packed_lengths))
 
 
-def _is_scaled_on_gpu(gradient: Tensor, by_loss: Tensor) -> bool:
+def _is_scaled_on_gpu(gradient: Tensor, grad_output: Tensor) -> bool:
     """Whether a kernel looks at the factor, and finds nothing to do where it is 1."""
-    return gradient.device.type == "cuda" and by_loss.dim() == 0
+    return gradient.device.type == "cuda" and grad_output.dim() == 0
 
 
-def _by_frame(gradient: Tensor, by_loss: Tensor, packed_lengths: Tensor | None) -> Tensor:
+def _by_frame(gradient: Tensor, grad_output: Tensor, packed_lengths: Tensor | None) -> Tensor:
     """Derivatives by the loss, shape () or (N,), in the type of a gradient and a shape to multiply it with."""
-    by_loss = by_loss.to(gradient.dtype)
-    if by_loss.dim() == 0 or by_loss.shape[0] == 1:
-        return by_loss
+    grad_output = grad_output.to(gradient.dtype)
+    if grad_output.dim() == 0 or grad_output.shape[0] == 1:
+        return grad_output
     if packed_lengths is not None:
-        if by_loss.device.type == "cuda" and is_on_cpu(packed_lengths):
+        if grad_output.device.type == "cuda" and is_on_cpu(packed_lengths):
             packed_lengths = packed_lengths.pin_memory()  # else the copy makes the host wait
-        frames = packed_lengths.to(by_loss.device, non_blocking=True)
-        return by_loss.repeat_interleave(frames, output_size=gradient.shape[0])[:, None]
-    return by_loss[:, None]
+        frames = packed_lengths.to(grad_output.device, non_blocking=True)
+        return grad_output.repeat_interleave(frames, output_size=gradient.shape[0])[:, None]
+    return grad_output[:, None]
 
 
 # The same as operators of torch, which torch.compile can put into a graph.
@@ -200,7 +200,7 @@ def _(logits: Tensor, targets: Tensor, input_lengths: Tensor, *others: Any) -> t
 
 
 @_late_operator.register_fake
-def _(by_loss: Tensor, logits: Tensor, *others: Any) -> Tensor:
+def _(grad_output: Tensor, logits: Tensor, *others: Any) -> Tensor:
     return torch.empty_like(logits)
 
 
@@ -214,15 +214,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
         ctx.save_for_backward(None, *tensors)
 
 
-def _backward(ctx: Any, by_loss: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_output: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
     if by_gradient is not None:
         raise RuntimeError(_NO_SECOND)
     gradient, *tensors = ctx.saved_tensors
     by_logits = None
-    if by_loss is not None and gradient is None:
-        by_logits = _late_operator(by_loss, *tensors, *ctx.others)
-    elif by_loss is not None:  # a pass over the gradient: an operator may not change what was saved
-        by_logits = gradient * _by_frame(gradient, by_loss, tensors[0] if tensors else None)
+    if grad_output is not None and gradient is None:
+        by_logits = _late_operator(grad_output, *tensors, *ctx.others)
+    elif grad_output is not None:  # a pass over the gradient: an operator may not change what was saved
+        by_logits = gradient * _by_frame(gradient, grad_output, tensors[0] if tensors else None)
     return by_logits, *(10 * (None,))
 
 

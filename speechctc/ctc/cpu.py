@@ -120,7 +120,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         blank=problem.blank,
         longest_input=problem.longest_input,
         longest_target=problem.longest_target,
-        streams=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
+        non_temporal_stores=gradient is not None and logits.shape[2] >= 256 and gradient.nbytes >= _BEYOND_CACHES,
         alpha=alpha,
         workspaces=(room.data_ptr() + 63) // 64 * 64,
         workspace_size=size,

@@ -259,14 +259,14 @@ def pack(
     zero_infinity : bool
         Whether infinite losses count as 0.
     """
-    logits, by_loss = problem.logits, problem.by_loss
+    logits, grad_output = problem.logits, problem.grad_output
     into = logits if gradient is None else gradient
     return _ARGUMENTS.pack(
         logits.data_ptr(),
         _address(gradient),
         losses.data_ptr(),
         _address(loss),
-        _address(by_loss),
+        _address(grad_output),
         problem.input_lengths.data_ptr(),
         _address(problem.frame_offsets),
         problem.targets.data_ptr(),
@@ -280,7 +280,7 @@ def pack(
         logits.shape[0],
         problem.targets.shape[0],
         problem.target_stride,
-        by_loss.stride(0) if by_loss is not None and by_loss.dim() == 1 else 0,
+        grad_output.stride(0) if grad_output is not None and grad_output.dim() == 1 else 0,
         *chosen.places,
         problem.samples,
         problem.classes,

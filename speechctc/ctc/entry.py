@@ -74,7 +74,7 @@ class Batch(NamedTuple):
     blank: int
     longest_input: int
     longest_target: int
-    streams: int  # whether writes of the gradient bypass the caches
+    non_temporal_stores: int  # whether writes of the gradient bypass the caches
     alpha: int  # size of alpha, in numbers
     workspaces: int  # address: the workspaces of all threads, one after the other
     workspace_size: int  # bytes of one
@@ -161,7 +161,7 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
         weight=memory(b.weights, real)[n],
         wants_gradient=b.gradient != 0,
         wants_posteriors=b.posteriors != 0,
-        streams=b.streams != 0,
+        non_temporal_stores=b.non_temporal_stores != 0,
     )
 
 

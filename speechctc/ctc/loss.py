@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from speechctc.ctc.arguments import Lengths, as_lengths, check_shapes
-from speechctc.ctc.autograd import Loss, evaluate, is_late
+from speechctc.ctc.autograd import Loss, defers_gradient, evaluate
 
 BACKENDS = ("auto", "cpu", "cuda", "torch", "reference")
 REDUCTIONS = ("none", "mean", "sum")
@@ -121,7 +121,7 @@ def ctc_loss(
     loss: Tensor
     want_gradient = logits.requires_grad and torch.is_grad_enabled()
     if torch.compiler.is_compiling() or type(logits) not in (Tensor, nn.Parameter):
-        loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient and not is_late(logits))
+        loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient and not defers_gradient(logits))
     elif torch._C._are_functorch_transforms_active():
         loss, _ = TransformedLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     elif forward_ad.unpack_dual(logits).tangent is not None:
@@ -196,17 +196,17 @@ class TransformedLoss(torch.autograd.Function):
         ctx.save_for_backward(output[1], samples.repeat_interleave(input_lengths) if packed else None)
 
     @staticmethod
-    def backward(ctx: Any, by_loss: Tensor | None, by_gradient: Tensor | None) -> Any:
+    def backward(ctx: Any, grad_output: Tensor | None, by_gradient: Tensor | None) -> Any:
         """Return the gradient by the logits."""
         if by_gradient is not None:
             raise RuntimeError("ctc_loss has a first derivative only")
         gradient, sample_of_frame = ctx.saved_tensors
-        if by_loss is not None:
-            scale = by_loss.to(gradient.dtype)
+        if grad_output is not None:
+            scale = grad_output.to(gradient.dtype)
             if sample_of_frame is not None and scale.dim():
                 scale = scale[sample_of_frame.to(scale.device)]
             gradient = gradient * (scale[:, None] if scale.dim() else scale)
-        return None if by_loss is None else gradient, *(9 * (None,))
+        return None if grad_output is None else gradient, *(9 * (None,))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

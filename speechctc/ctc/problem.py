@@ -64,7 +64,7 @@ class Problem:
         No sample has more labels: exact when `target_lengths` is on the host, else a bound from the shapes.
     mean : bool
         Whether a backend multiplies the gradient of each sample by its share in the mean loss.
-    by_loss : Tensor or None
+    grad_output : Tensor or None
         float32, or float64 for float64 logits, shape () or (N,), on the device of `logits`: by this derivative a
         backend multiplies the gradient of each sample as well. None stands for 1. Losses are never multiplied by it.
     scale : float
@@ -82,7 +82,7 @@ class Problem:
     longest_input: int
     longest_target: int
     mean: bool = False
-    by_loss: Tensor | None = None
+    grad_output: Tensor | None = None
     scale: float = 1.0
 
     def on_host(self) -> Problem:
@@ -137,8 +137,10 @@ class Problem:
         The CUDA kernels calculate it for themselves.
         """
         weights = self.shares
-        if self.by_loss is not None:
-            weights = self.by_loss.expand(self.samples).contiguous() if weights is None else weights * self.by_loss
+        if self.grad_output is not None:
+            weights = (
+                self.grad_output.expand(self.samples).contiguous() if weights is None else weights * self.grad_output
+            )
         if self.scale == 1:
             return weights
         if weights is None:
@@ -168,7 +170,7 @@ def make_problem(
     blank: int = 0,
     packed: bool = False,
     mean: bool = False,
-    by_loss: Tensor | None = None,
+    grad_output: Tensor | None = None,
     scale: float = 1.0,
 ) -> Problem:
     """Check the arguments of a CTC loss and convert them to a `Problem`.
@@ -187,7 +189,7 @@ def make_problem(
         The frames of all samples lie one after the other: F is the sum of input_lengths.
     mean : bool
         Whether the gradient to find is that of the mean loss, and not of the sum.
-    by_loss : Tensor, optional
+    grad_output : Tensor, optional
         By which the gradient is multiplied, shape () or (N,).
     scale : float
         By which loss and gradient are multiplied.
@@ -225,7 +227,7 @@ def make_problem(
         longest_input=longest_input,
         longest_target=longest_target,
         mean=mean,
-        by_loss=by_loss,
+        grad_output=grad_output,
         scale=scale,
     )
     if is_on_cpu(flat) and is_on_cpu(labels):

@@ -67,7 +67,7 @@ def write_row(s: Sample, w: Workspace, target: Any, factor: Any) -> None:
     if s.gradient_class_stride != 1 or s.classes < 16:
         write_some(s, w, target, factor, 0, s.classes)
         return
-    if s.streams:
+    if s.non_temporal_stores:
         begin = to_line(target)
         end = whole - (whole - begin) % 16
         write_some(s, w, target, factor, 0, begin)
@@ -95,7 +95,7 @@ def request(s: Sample, t: int) -> None:
     """Prefetch the rows of a frame, or their first `SHORT` classes."""
     for i in range(0, min(s.classes, SHORT), 16):
         prefetch(s.logits, t * s.frame_stride + i * s.class_stride)
-        if s.wants_gradient and not s.streams:
+        if s.wants_gradient and not s.non_temporal_stores:
             prefetch(s.gradient, t * s.gradient_frame_stride + i * s.gradient_class_stride)
 
 

@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     weight: Any  # factor on the gradient
     wants_gradient: bool
     wants_posteriors: bool
-    streams: bool  # writes of the gradient bypass the caches
+    non_temporal_stores: bool  # writes of the gradient bypass the caches
 
 
 class Workspace(NamedTuple):

@@ -21,7 +21,7 @@ from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate
 from speechctc.training.optimise import stages
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 
 ENOUGH = 0.5  # s; a step that takes this long is measured well
 REPEATS = 3  # such steps; other work on the machine slows some of them
@@ -76,18 +76,18 @@ def check_memory(memory: MemoryEstimate) -> list[Finding]:
     ]
 
 
-def noise_learner(config: Config, inventory: Inventory, device: torch.device) -> Learner:
+def noise_learner(config: Config, inventory: Inventory, device: torch.device) -> TrainStep:
     """Return the learner of a config's net with random weights, for features that need no normalisation."""
     shape = (config.features.channels, config.features.static_dims)
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, inventory).to(device)
     mean, std = torch.zeros(shape, device=device), torch.ones(shape, device=device)
-    learner = Learner(config, net, mean, std, Ranks(), Reporter(quiet=True))
+    learner = TrainStep(config, net, mean, std, Ranks(), Reporter(quiet=True))
     learner.start_stage(stages(config.train)[0])
     return learner
 
 
-def _frames_a_second(learner: Learner, shape: tuple[int, int], phones: int) -> float:
+def _frames_a_second(learner: TrainStep, shape: tuple[int, int], phones: int) -> float:
     """Time steps on growing parts of a typical batch, until one takes long enough; return the highest speed."""
     learner.net.train()
     utterances, frames = shape
@@ -106,7 +106,7 @@ def _frames_a_second(learner: Learner, shape: tuple[int, int], phones: int) -> f
     return best
 
 
-def noise_batch(learner: Learner, count: int, frames: int, phones: int) -> Batch:
+def noise_batch(learner: TrainStep, count: int, frames: int, phones: int) -> Batch:
     """Return a batch of noise; random labels are as fast as others."""
     generator = torch.Generator().manual_seed(count)
     classes = learner.net.output.out_channels

@@ -126,7 +126,7 @@ def listen_to(path: Path, channel: int | None = None, stretch: tuple[float, floa
     total, loudest, power, high = 0.0, 0.0, 0.0, 0.0
     with open_sound(path, stretch[0] if stretch else 0.0) as file:
         heard = Heard(int(file.samplerate), int(file.channels))
-        for block in sound_file.stretch_blocks(file, path, channel, stretch):
+        for block in sound_file.segment_blocks(file, path, channel, stretch):
             heard.samples += len(block)
             heard.clipped += _count_clipped(block)
             total += float(block.sum(dtype=np.float64))

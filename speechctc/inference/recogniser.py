@@ -27,7 +27,7 @@ from speechctc.inference.calibration import Calibration
 from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
-from speechctc.inference.samples import PushedSamples, SampleBlocks, Samples, Source, is_several, opened
+from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, Samples, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream, log_softmax
 from speechctc.lm.model import LanguageModel
@@ -420,7 +420,9 @@ class Recogniser:
         """Yield the logits of an opened recording, as `Forward.in_blocks` does."""
         return self.forward.in_blocks(blocks, block_frames, gated)
 
-    def segments(self, blocks: Source, alternatives: int = 0, block_frames: int = BLOCK_FRAMES) -> Iterator[Segment]:
+    def segments(
+        self, blocks: AudioBlocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
+    ) -> Iterator[Segment]:
         """Yield the phones of an opened recording as soon as they are known; a search with an n-gram delays them."""
         logits = self.logit_blocks(blocks, block_frames, True)
         return chain.from_iterable(self._found(logits, lambda: blocks.seconds, alternatives))

@@ -24,7 +24,7 @@ MOST_CHANNELS = 64
 NAME = "samples"  # name of a recording without a file, in results
 
 
-class Source(Protocol):
+class AudioBlocks(Protocol):
     """A recording that is read in blocks: an opened file, standard input, or samples in memory.
 
     Attributes
@@ -57,7 +57,7 @@ def is_several(recording: Any) -> bool:
 @contextmanager
 def opened(
     recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int
-) -> Iterator[tuple[str, Source]]:
+) -> Iterator[tuple[str, AudioBlocks]]:
     """Open a file, or samples in memory.
 
     Parameters
@@ -75,7 +75,7 @@ def opened(
     ------
     name : str
         The recording's name in results.
-    blocks : Source
+    blocks : AudioBlocks
 
     Raises
     ------

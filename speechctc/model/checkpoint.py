@@ -31,7 +31,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
-from speechctc.model.net import MaxoutNet
+from speechctc.model.net import ConvCTCNet
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 
@@ -51,7 +51,7 @@ class Checkpoint:
     config : Config
     inventory : Inventory
         The phones; class 0 is the blank.
-    net : MaxoutNet
+    net : ConvCTCNet
     mean, std : Tensor, shape = (channels, static_dims)
         Normalisation of the features, from the training split.
     facts : dict
@@ -65,7 +65,7 @@ class Checkpoint:
 
     config: Config
     inventory: Inventory
-    net: MaxoutNet
+    net: ConvCTCNet
     mean: Tensor
     std: Tensor
     facts: dict[str, Any] = field(default_factory=dict)
@@ -174,10 +174,10 @@ def _load_lm(path: Path, classes: int) -> PhoneLM | None:
     return PhoneLM.from_tensors(load_file(path), classes)
 
 
-def build_net(config: Config, inventory: Inventory) -> MaxoutNet:
+def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
     """Return the config's net for these phones, with random weights from torch's default generator."""
     classes = len(inventory.phones) + 1
-    net = MaxoutNet(config.model, config.features.channels, config.features.static_dims, classes)
+    net = ConvCTCNet(config.model, config.features.channels, config.features.static_dims, classes)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 

@@ -57,7 +57,7 @@ def parameter_count(net: nn.Module) -> int:
     return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
 
 
-class MaxoutNet(nn.Module):
+class ConvCTCNet(nn.Module):
     """Maps features to logits of the phones and the blank.
 
     Parameters

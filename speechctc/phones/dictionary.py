@@ -25,7 +25,7 @@ _VARIANT = re.compile(r"\(\d+\)$")
 _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
 
-Source = Literal["ipa", "english", "arpabet"]
+PhoneNotation = Literal["ipa", "english", "arpabet"]
 ALIKE = 1.0
 """Phones nearer than this differ less than in voicing."""
 
@@ -192,7 +192,7 @@ class Notation:
         The phones that became the nearest one so far.
     """
 
-    def __init__(self, target: Sequence[str] | None, source: Source = "ipa", is_open: bool = False) -> None:
+    def __init__(self, target: Sequence[str] | None, source: PhoneNotation = "ipa", is_open: bool = False) -> None:
         self._target = target
         self._open = is_open
         self._to_cmu = source == "english" and target is not None and is_arpabet(target)

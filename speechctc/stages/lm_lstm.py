@@ -151,7 +151,7 @@ def lstm_config(settings: Sequence[str]) -> LstmConfig:
                 f"there is no setting {key}", f"the settings are: {' '.join(known_keys(LstmConfig, 'lm.'))}"
             ) from None
         message = first["msg"].replace("Input should", "it should")
-        raise InputError(f"{key}={first['input']} will not do: {message}", "change it") from None
+        raise InputError(f"{key}={first['input']} is invalid: {message}", "change it") from None
 
 
 def train_and_dev(

@@ -108,7 +108,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     Raises
     ------
     InputError
-        The folder has no recordings, `out` exists, or a setting will not do.
+        The folder has no recordings, `out` exists, or a setting is invalid.
     """
     if out is not None and os.path.lexists(out):
         raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")

@@ -71,7 +71,7 @@ class Augmenter:
         """
         config = self.config
         if config.rates != (1, 1):
-            static, frames = self._stretch(static.float(), frames, least_frames(labels, counts, self.stride))
+            static, frames = self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
             static = self._vtlp(static.float())
         if config.reverb:
@@ -101,7 +101,7 @@ class Augmenter:
         if config.band_masks:
             sizes = frames.new_full((utterances,), bands)
             widest = sizes.clamp(max=config.band_mask)
-            hidden = self._stretches(config.band_masks, bands, sizes, widest, config.band_masks)
+            hidden = self._spans(config.band_masks, bands, sizes, widest, config.band_masks)
             features = features.masked_fill(hidden[:, None, :, None], 0.0)
         if config.time_masks:
             a_second = 1000 / self.features.shift_ms
@@ -109,11 +109,11 @@ class Augmenter:
             counts = (frames * (config.time_masks / a_second)).ceil()
             most = math.ceil(steps * config.time_masks / a_second)
             # A mask covers at most a fifth of its utterance.
-            hidden = self._stretches(most, steps, frames, (frames // 5).clamp(max=longest), counts[:, None])
+            hidden = self._spans(most, steps, frames, (frames // 5).clamp(max=longest), counts[:, None])
             features = features.masked_fill(hidden[:, None, None, :], 0.0)
         return features
 
-    def _stretch(self, static: Tensor, frames: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    def _change_speed(self, static: Tensor, frames: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
         factor = self._uniform(*self.config.rates, len(static))
         new = (frames / factor).round().long()
         new = torch.maximum(new, torch.minimum(frames, least))
@@ -189,7 +189,7 @@ class Augmenter:
         level = noise[:, : self.bands].exp().sum(1).mean().log()
         return (noise - level).to(self.device)
 
-    def _stretches(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor | int) -> Tensor:
+    def _spans(self, most: int, length: int, sizes: Tensor, widest: Tensor, counts: Tensor | int) -> Tensor:
         """Return a mask (n_batch, length) of `counts` random stretches of up to `widest` within `sizes`."""
         utterances = len(sizes)
         drawn = torch.rand(2, utterances, most, device=self.device)

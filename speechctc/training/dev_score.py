@@ -20,7 +20,7 @@ from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader, TrainingData
 from speechctc.training.chunks import Batch
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 
 OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
 
@@ -80,7 +80,7 @@ class _FrameSums:
 
 @torch.inference_mode()
 def score_dev(
-    learner: Learner,
+    learner: TrainStep,
     data: TrainingData,
     lm: PhoneLM | None,
     stopped: Callable[[], bool],
@@ -148,7 +148,7 @@ def decoded(
         yield best_labels(search, log_softmax(gate.whole(static[:length], rows[:count])))
 
 
-def _forward(learner: Learner, batch: Batch, wins: PieceWins) -> tuple[Tensor, Tensor, PieceWins]:
+def _forward(learner: TrainStep, batch: Batch, wins: PieceWins) -> tuple[Tensor, Tensor, PieceWins]:
     """Return logits and output frames of a batch; of the first, also the wins of the maxout pieces."""
     if wins.layers or learner.config.model.activation != "maxout":
         return *learner.forward(batch), wins

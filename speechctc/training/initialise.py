@@ -12,7 +12,7 @@ from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
-from speechctc.model.net import MaxoutNet
+from speechctc.model.net import ConvCTCNet
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
 
@@ -20,7 +20,7 @@ SYNTHETIC = ("demo", "espeak", "flite")
 """Kinds of corpora whose voices are not those of people."""
 
 
-def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> MaxoutNet:
+def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> ConvCTCNet:
     """Build the net with random weights, then load those of another `model` if one is given.
 
     Parameters
@@ -77,7 +77,7 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
     return folder
 
 
-def load_pretrained(net: MaxoutNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
+def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
     """Copy another model's weights; of the output layer, those of the blank and of the phones that match.
 
     A phone that the other does not know begins as the nearest that it knows; see `match_phones`.

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from speechctc.core.devices import autocast, held_by_others, resident_memory, total_memory
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 
 MIB = 2**20
 PROBE = 64  # frames of an utterance by which the memory of a batch is measured
@@ -68,12 +68,12 @@ class MemoryEstimate:
         )
 
 
-def estimate(learner: Learner, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:
+def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:
     """Estimate the memory of training.
 
     Parameters
     ----------
-    learner : Learner
+    learner : TrainStep
     largest : (int, int)
         Utterances and frames of the largest batch, padding included.
     chunk_bytes : int
@@ -104,7 +104,7 @@ def pinned(count: int) -> int:
     return 1 << (count - 1).bit_length() if count > 0 else 0
 
 
-def _activations(learner: Learner, utterances: int, frames: int) -> int:
+def _activations(learner: TrainStep, utterances: int, frames: int) -> int:
     """Estimate from a small batch, since what autograd saves grows with the batch.
 
     The backward pass additionally needs a gradient as large as the largest tensor that is saved. The features and the
@@ -121,7 +121,7 @@ def _activations(learner: Learner, utterances: int, frames: int) -> int:
     return int(frames * ((saved + largest) / PROBE + inputs + logits))
 
 
-def _saved(learner: Learner, utterances: int) -> list[int]:
+def _saved(learner: TrainStep, utterances: int) -> list[int]:
     """Run the net on some silence and return the bytes of each tensor that autograd saves."""
     config, net = learner.config, learner.net
     kept: dict[int, Tensor] = {}

@@ -34,14 +34,14 @@ SMALL = 0.1  # nats a phone; of a loss below, a rise says nothing
 
 
 @dataclass(frozen=True)
-class Net:
+class NetFacts:
     """What the sentinel must know of the net: the number of classes, and of the pieces of a maxout unit (or 1)."""
 
     classes: int
     pieces: int
 
     @classmethod
-    def of(cls, model: ModelConfig, inventory: Inventory) -> Net:
+    def of(cls, model: ModelConfig, inventory: Inventory) -> NetFacts:
         """Return the facts of a config's net for these phones."""
         return cls(len(inventory.phones) + 1, model.pieces if model.activation == "maxout" else 1)
 
@@ -55,19 +55,19 @@ class Alarm:
     expected: bool = False
 
 
-def news(logged: Sequence[Record], now: Record, net: Net) -> list[Alarm]:
+def new_warnings(logged: Sequence[Record], now: Record, net: NetFacts) -> list[Alarm]:
     """Return the alarms of an epoch that the one before did not have; later epochs in the log are repeated ones."""
     before = [epoch for epoch in logged if epoch["epoch"] < now["epoch"]]
-    old = {alarm.kind for alarm in judge(before, net)}
-    return [alarm for alarm in judge([*before, now], net) if alarm.kind not in old]
+    old = {alarm.kind for alarm in diagnose(before, net)}
+    return [alarm for alarm in diagnose([*before, now], net) if alarm.kind not in old]
 
 
-def judge(epochs: Sequence[Record], net: Net) -> list[Alarm]:
+def diagnose(epochs: Sequence[Record], net: NetFacts) -> list[Alarm]:
     """Return what is off after the last of these epochs.
 
     Records of earlier versions, which lack some values, are judged by those that they have.
     """
-    rules: tuple[Callable[[Sequence[Record], Net], Alarm | None], ...] = (
+    rules: tuple[Callable[[Sequence[Record], NetFacts], Alarm | None], ...] = (
         _blanks,
         _undecided,
         _certain,
@@ -80,7 +80,7 @@ def judge(epochs: Sequence[Record], net: Net) -> list[Alarm]:
     return [alarm for rule in rules if epochs and (alarm := rule(epochs, net)) is not None]
 
 
-def _blanks(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _blanks(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     """Tell the blanks of the first epochs from those of a net that fell silent, or that never learns to speak."""
     now = epochs[-1]
     if not _is_silent(now):
@@ -114,7 +114,7 @@ def _blanks(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _undecided(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _undecided(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     now, most = epochs[-1], math.log(net.classes)
     if now["step"] < YOUNG or now.get("entropy", 0.0) < UNIFORM * most:
         return None
@@ -125,7 +125,7 @@ def _undecided(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _certain(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _certain(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     now, most = epochs[-1], math.log(net.classes)
     wrong = now["dev_per"] > 60 and not _is_silent(now)
     if now["step"] < YOUNG or not wrong or now.get("entropy", most) > CERTAIN * most:
@@ -138,7 +138,7 @@ def _certain(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _dead_phones(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _dead_phones(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     recent = epochs[-KEPT:]
     speaks = len(recent) == KEPT and all(not _is_silent(each) and each["dev_per"] < 60 for each in recent)
     if not speaks or any(each["step"] < YOUNG for each in recent):
@@ -154,7 +154,7 @@ def _dead_phones(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _gradient(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _gradient(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     norms, now = [each["gradient_norm"] for each in epochs if "gradient_norm" in each], epochs[-1]
     if now.get("gradient_norm", 0.0) > EXPLODED * max(now["loss"], 1.0):
         return Alarm(
@@ -183,7 +183,7 @@ def _gradient(epochs: Sequence[Record], net: Net) -> Alarm | None:
     return None
 
 
-def _clipped(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _clipped(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     """Tell it once epochs after the first were clipped, or many steps: the first few are in good trainings, too."""
     free = [k for k, each in enumerate(epochs, start=1) if each.get("clipped_share", 0.0) < CLIPPED]
     last = free[-1] if free else 0
@@ -198,7 +198,7 @@ def _clipped(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _dead_pieces(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _dead_pieces(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     share, most = epochs[-1].get("dead_pieces"), 1 - 1 / net.pieces
     if not share or share < most / 2 or epochs[-1]["step"] < YOUNG:
         return None
@@ -209,7 +209,7 @@ def _dead_pieces(epochs: Sequence[Record], net: Net) -> Alarm | None:
     )
 
 
-def _gap(epochs: Sequence[Record], net: Net) -> Alarm | None:
+def _gap(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     """Tell a dev loss that rises while the training loss falls, unless dev PER still falls, as it often does."""
     best = min(range(len(epochs)), key=lambda k: epochs[k]["dev_loss"])
     best_per = min(range(len(epochs)), key=lambda k: epochs[k]["dev_per"])

@@ -21,7 +21,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
 from speechctc.features.filterbank import frame_mask, net_input
-from speechctc.model.net import MaxoutNet
+from speechctc.model.net import ConvCTCNet
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.distributed import Ranks
@@ -36,13 +36,13 @@ from speechctc.training.optimise import (
 from speechctc.training.profiling import Clock
 
 
-class Learner:
+class TrainStep:
     """The net, its optimiser and everything else that a step changes.
 
     Parameters
     ----------
     config : Config
-    net : MaxoutNet
+    net : ConvCTCNet
     mean, std : Tensor, shape = (channels, static_dims)
     ranks : Ranks
     reporter : Reporter
@@ -60,7 +60,7 @@ class Learner:
     """
 
     def __init__(
-        self, config: Config, net: MaxoutNet, mean: Tensor, std: Tensor, ranks: Ranks, reporter: Reporter
+        self, config: Config, net: ConvCTCNet, mean: Tensor, std: Tensor, ranks: Ranks, reporter: Reporter
     ) -> None:
         self.config, self.net, self.mean, self.std = config, net, mean, std
         self.ranks, self.reporter = ranks, reporter

@@ -27,8 +27,8 @@ from speechctc.training.memory_estimate import MemoryEstimate, estimate
 from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
-from speechctc.training.sentinel import Net, news
-from speechctc.training.train_step import Learner
+from speechctc.training.sentinel import NetFacts, new_warnings
+from speechctc.training.train_step import TrainStep
 
 EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
 
@@ -43,12 +43,12 @@ class Stopped(Exception):
 
 def first_learner(
     config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
-) -> Learner:
+) -> TrainStep:
     """Return the learner at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
     net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
     net = net.to(data.mean.device)
     ranks.share_weights(net)
-    learner = Learner(config, net, data.mean, data.std, ranks, reporter)
+    learner = TrainStep(config, net, data.mean, data.std, ranks, reporter)
     learner.start_stage(stage)
     return learner
 
@@ -78,7 +78,7 @@ class Trainer:
             self._epoch_seed()
         )  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
-        self.net_facts = Net.of(config.model, self.data.inventory)
+        self.net_facts = NetFacts.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
@@ -198,7 +198,7 @@ class Trainer:
         assert dev is not None
         (loss,) = self.ranks.sum([progress.loss])
         line = epoch_record(progress, dev, loss, self.learner)
-        alarms = news(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
+        alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.per)
         if progress.batch >= self.plan().steps:
@@ -392,7 +392,7 @@ class LossWatch:
         )
 
 
-def introduction(learner: Learner, data: TrainingData) -> str:
+def introduction(learner: TrainStep, data: TrainingData) -> str:
     """Return one line on the net, the data and the device; a second on languages, if there are several."""
     config, together = learner.config, learner.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
@@ -419,7 +419,7 @@ def bar_text(progress: Progress, rate: float) -> str:
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: Learner) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: TrainStep) -> dict[str, Any]:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
     mean = loss / max(progress.phones, 1)
     return {

@@ -114,9 +114,9 @@ def test_mp3_of_variable_bit_rate(tmp_path: Path, rate: int) -> None:
     assert len(blocks) == len(whole) and np.abs(blocks - whole).max() < 1e-6
     for start in np.random.default_rng(1).uniform(1, 28, 12):
         with open_sound(path) as file:
-            stretch = np.concatenate(list(sound_file.stretch_blocks(file, path, None, (start, start + 0.3))))
+            segment = np.concatenate(list(sound_file.segment_blocks(file, path, None, (start, start + 0.3))))
         first = round(start * rate)
-        assert np.abs(stretch - whole[first : first + len(stretch)]).max() < 1e-6
+        assert np.abs(segment - whole[first : first + len(segment)]).max() < 1e-6
 
 
 @pytest.mark.parametrize(

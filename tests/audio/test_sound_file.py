@@ -249,12 +249,12 @@ def test_a_stretch_is_what_the_whole_has_there(tmp_path: Path, ending: str) -> N
     rate = sound_file.info(path).rate
     whole, _ = sound_file.read(path, rate)
     for start, end in ((0.0, 0.5), (0.25, 1.0), (3.123, 4.0), (5.5, 99.0)):
-        part, seconds = sound_file.read(path, rate, stretch=(start, end))
+        part, seconds = sound_file.read(path, rate, segment=(start, end))
         wanted = whole[round(start * rate) : round(end * rate)]
         assert len(part) == len(wanted) and seconds == len(part) / rate
         assert np.allclose(part, wanted, atol=1e-6)
     with pytest.raises(InputError, match=r"no sound at 30.00 s|none of its samples"):
-        sound_file.read(path, rate, stretch=(30.0, 31.0))
+        sound_file.read(path, rate, segment=(30.0, 31.0))
 
 
 @pytest.mark.parametrize("rate", [1, 999])

@@ -230,7 +230,7 @@ def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch
     ("arguments", "said"),
     [
         (("train", "--config", "tones.yaml", "train.epoch=3"), "did you mean 'train.epochs'?"),
-        (("train", "--config", "tones.yaml", "train.epochs=-1"), "train.epochs=-1 will not do"),
+        (("train", "--config", "tones.yaml", "train.epochs=-1"), "train.epochs=-1 is invalid"),
         (("train", "--config", "tones.yaml"), "exists already"),
         (("train", "--config", "tones.yaml", "--run", "r2", "features.mels=21"), "features.mels=20 (now 21)"),
         (("train", "--config", "tones.yaml", "--run", "r3", "data.dir=none"), "speechctc extract"),

@@ -210,8 +210,8 @@ def test_language_models_that_will_not_do_are_one_line(speechctc: Command, model
     decode = ("decode", "a.wav", "--model", model)
     for arguments, message in (
         ((*decode, "--lm", "other.arpa"), "other.arpa: 2 of its 4 words are not of the 4 phones (found): zap zip"),
-        ((*decode, "--beam", 0), "decode.beam=0 will not do"),
-        ((*decode, "--lm", "lm.arpa", "--lm-weight", -1), "decode.lm_weight=-1.0 will not do"),
+        ((*decode, "--beam", 0), "decode.beam=0 is invalid"),
+        ((*decode, "--lm", "lm.arpa", "--lm-weight", -1), "decode.lm_weight=-1.0 is invalid"),
         ((*decode, "--lm-weight", 0.5), "the model has no n-gram; train one"),
         ((*decode, "--lm", "lm.arpa", "--lm", "lm.arpa"), "a second language model of its kind"),
         ((*decode, "--nbest", 2, "--format", "ctm"), "--nbest does not write the format ctm"),

@@ -44,8 +44,8 @@ def test_override_leaves_the_original_alone() -> None:
         ("trian.epochs=3", "did you mean"),
         ("corpus.lr=3", "did you mean 'train.lr'?"),
         ("quux=3", "the sections are: run, corpus, data"),
-        ("train.epochs=0", "train.epochs=0 will not do"),
-        ("train.epochs=many", "train.epochs=many will not do"),
+        ("train.epochs=0", "train.epochs=0 is invalid"),
+        ("train.epochs=many", "train.epochs=many is invalid"),
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
         ("corpus.kind=disk", "'espeak' or 'flite'"),
@@ -113,7 +113,7 @@ def test_a_config_is_laid_over_its_base(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("base: elsewhere", "no such config"),
-        ("base: [demo]", "base=['demo'] will not do"),
+        ("base: [demo]", "base=['demo'] is invalid"),
         ("base: here.yaml", "its own base"),
         ("base: demo\nbaze: 3", "no key 'baze'"),
     ],
@@ -184,9 +184,9 @@ def test_a_config_for_ones_own_recordings_has_the_bundled_models_net() -> None:
     ("setting", "said"),
     [
         ("train.epoch=3", "on the command line: train.epoch=3: there is no key"),
-        ("train.lr=-1", "on the command line: train.lr=-1 will not do"),
+        ("train.lr=-1", "on the command line: train.lr=-1 is invalid"),
         ("train=3", "train is a section of the config, not a key; set one of its keys: train.init_from"),
-        ("model.convs=[8, 0.5]", "on the command line: model.convs=[8, 0.5]: model.convs.1=0.5 will not do"),
+        ("model.convs=[8, 0.5]", "on the command line: model.convs=[8, 0.5]: model.convs.1=0.5 is invalid"),
     ],
 )
 def test_a_key_typed_on_the_command_line_is_not_blamed_on_a_file(setting: str, said: str) -> None:
@@ -197,7 +197,7 @@ def test_a_key_typed_on_the_command_line_is_not_blamed_on_a_file(setting: str, s
 
 def test_a_key_of_the_file_is_blamed_on_the_file(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("base: demo\ntrain: {lr: -1}")
-    with pytest.raises(InputError, match=r"own\.yaml: train\.lr=-1 will not do"):
+    with pytest.raises(InputError, match=r"own\.yaml: train\.lr=-1 is invalid"):
         load_config(tmp_path / "own.yaml", ["train.epochs=3"])
 
 

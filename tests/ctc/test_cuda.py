@@ -22,8 +22,8 @@ CHARACTERS = Case(150, 64, 28, 40)
 def on_gpu(problem: Problem, lengths_too: bool = True, device: str = "cuda") -> Problem:
     """The problem on a GPU; with lengths and targets there, the host knows only their bounds."""
     moved = {"logits": problem.logits.to(device)}
-    if problem.by_loss is not None:
-        moved["by_loss"] = problem.by_loss.to(device)
+    if problem.grad_output is not None:
+        moved["grad_output"] = problem.grad_output.to(device)
     if lengths_too:
         moved |= {name: there.to(device) for name in LENGTHS if (there := getattr(problem, name)) is not None}
         rows, labels = problem.logits.shape[0], problem.target_stride

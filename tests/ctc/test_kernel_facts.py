@@ -352,9 +352,9 @@ def test_a_view_with_holes_and_one_that_repeats(classes: int) -> None:
 @pytest.mark.parametrize("classes", [28, 200])
 def test_weights(classes: int) -> None:
     problem = Case(20, 3, classes, 5).problem()
-    assert_right(replace(problem, by_loss=torch.tensor([0.25, 0.0, 1.5])))
-    assert_right(replace(problem, mean=True, by_loss=torch.tensor(-3.0)))
-    assert_right(replace(problem, mean=True, by_loss=torch.tensor(0.5).expand(3)))
+    assert_right(replace(problem, grad_output=torch.tensor([0.25, 0.0, 1.5])))
+    assert_right(replace(problem, mean=True, grad_output=torch.tensor(-3.0)))
+    assert_right(replace(problem, mean=True, grad_output=torch.tensor(0.5).expand(3)))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from speechctc.features.filterbank import (
     static_features,
 )
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
-from speechctc.model.net import MaxoutNet, receptive_field
+from speechctc.model.net import ConvCTCNet, receptive_field
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),
@@ -66,7 +66,7 @@ class Whole:
         self.features = FeatureConfig(mels=12, **features)
         self.model = ModelConfig(**{"dropout": 0.0, **model})
         # In float64, so that what differs is not rounding.
-        self.net = MaxoutNet(self.model, self.features.channels, self.features.static_dims, 7).double().eval()
+        self.net = ConvCTCNet(self.model, self.features.channels, self.features.static_dims, 7).double().eval()
         some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
         self.mean, self.std = Moments.of(some, self.features).normalisation()
 

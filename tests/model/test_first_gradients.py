@@ -12,7 +12,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import Moments, net_input, static_features
-from speechctc.model.net import MaxoutNet
+from speechctc.model.net import ConvCTCNet
 from speechctc.training.augment import Augmenter
 
 DEEP: dict[str, Any] = {
@@ -36,7 +36,7 @@ KINDS: list[dict[str, Any]] = [
 FRAMES = 300
 
 
-def gradient(net: MaxoutNet, features: Tensor, frames: list[int], dtype: torch.dtype | None = None) -> Tensor:
+def gradient(net: ConvCTCNet, features: Tensor, frames: list[int], dtype: torch.dtype | None = None) -> Tensor:
     """Return the gradient of a batch's CTC loss a phone, of all weights in a row."""
     net.zero_grad()
     with torch.autocast("cpu", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
@@ -50,9 +50,9 @@ def gradient(net: MaxoutNet, features: Tensor, frames: list[int], dtype: torch.d
     return torch.cat([weight.grad.flatten() for weight in net.parameters() if weight.grad is not None])
 
 
-def first_net(**values: Any) -> MaxoutNet:
+def first_net(**values: Any) -> ConvCTCNet:
     torch.manual_seed(0)
-    return MaxoutNet(ModelConfig(**{**DEEP, **values}), 3, 41, 40)
+    return ConvCTCNet(ModelConfig(**{**DEEP, **values}), 3, 41, 40)
 
 
 def noise(utterances: int = 2) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.model.maxout import Maxout
-from speechctc.model.net import MaxoutNet, output_frames, parameter_count, receptive_field
+from speechctc.model.net import ConvCTCNet, output_frames, parameter_count, receptive_field
 
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},
@@ -18,9 +18,9 @@ SMALL: list[dict[str, Any]] = [
 ]
 
 
-def net(values: dict[str, Any], dims: int = 13, classes: int = 5) -> MaxoutNet:
+def net(values: dict[str, Any], dims: int = 13, classes: int = 5) -> ConvCTCNet:
     torch.manual_seed(0)
-    return MaxoutNet(ModelConfig(**values), 3, dims, classes).eval()
+    return ConvCTCNet(ModelConfig(**values), 3, dims, classes).eval()
 
 
 def test_the_papers_net_has_the_parameters_its_description_gives() -> None:

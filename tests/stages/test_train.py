@@ -24,7 +24,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.train import Stopped, train_net
 from speechctc.training.chunks import Batch
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
@@ -151,14 +151,14 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = run_once(extracted, here / "r", "train.epochs=2")
-    forward = Learner.forward_varied
+    forward = TrainStep.forward_varied
     calls = iter(range(100))
 
-    def poisoned(self: Learner, batch: Batch) -> Any:
+    def poisoned(self: TrainStep, batch: Batch) -> Any:
         (logits,), frames = forward(self, batch)
         return [logits * float("nan") if next(calls) >= 3 else logits], frames
 
-    monkeypatch.setattr(Learner, "forward_varied", poisoned)
+    monkeypatch.setattr(TrainStep, "forward_varied", poisoned)
     with pytest.raises(InputError, match=r"loss became nan at epoch 3, step \d+, in the batch of u0-.*train\.lr"):
         run_once(extracted, here / "r", "train.epochs=4", resume=True)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))
@@ -169,16 +169,16 @@ def test_blank_collapse_is_explained(extracted: Path, here: Path) -> None:
     settings = ["run=r", "train.epochs=5", "train.lr=1e-9", "train.schedule=constant"]
     config = load_config(extracted, settings)
     trainer_said = recorder.said
-    original = Learner.forward
+    original = TrainStep.forward
 
-    def blanks(self: Learner, batch: Batch) -> Any:
+    def blanks(self: TrainStep, batch: Batch) -> Any:
         logits, frames = original(self, batch)
         bias = torch.zeros(logits.shape[2])
         bias[0] = 100.0
         return logits + bias, frames
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "forward", blanks)
+        patch.setattr(TrainStep, "forward", blanks)
         train_net(config, False, recorder)
     assert sum("blank nearly everywhere: expected" in line for line in trainer_said) == 1, trainer_said
 
@@ -333,7 +333,7 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run_once(extracted, here / "whole", "train.epochs=2")
-    forward, began = Learner.forward, Trainer._evaluate
+    forward, began = TrainStep.forward, Trainer._evaluate
 
     def stopped_at_once(self: Trainer) -> Any:
         self.request_stop(143)
@@ -344,7 +344,7 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
         with pytest.raises(Stopped):
             run_once(extracted, here / "parts", "train.epochs=2")
     assert not (here / "parts" / "metrics.jsonl").exists()
-    assert Learner.forward is forward
+    assert TrainStep.forward is forward
     assert same(whole, run_once(extracted, here / "parts", "train.epochs=2", resume=True))
     logs = [(here / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "parts")]
     assert [[json.loads(line)["lr"] for line in log] for log in logs][0] == [json.loads(line)["lr"] for line in logs[1]]

@@ -16,7 +16,7 @@ from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelC
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import static_features
 from speechctc.training.augment import Augmenter, least_frames
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 from tests.train_helpers import run_once, same, trainer_of
 
 CPU = torch.device("cpu")
@@ -177,7 +177,7 @@ def test_masks_hide_stretches_no_longer_than_said_and_inside_the_utterance() -> 
 
 
 def test_only_training_is_augmented_and_the_step_alone_decides_how(extracted: Path, here: Path) -> None:
-    learner: Learner = trainer_of(extracted, here / "r", *EVERYTHING).learner
+    learner: TrainStep = trainer_of(extracted, here / "r", *EVERYTHING).learner
     batch = next(
         b for b in trainer_of(extracted, here / "r").data.train.batches(trainer_of(extracted, here / "r").plan()) if b
     )

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from speechctc.training.chunks import Batch
 from speechctc.training.run_state import ResumeState
-from speechctc.training.train_step import Learner
+from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import run_once, trainer_of
 
@@ -124,14 +124,14 @@ def test_one_process_goes_on_where_two_were_stopped(
     done = len(state.remaining) - len(
         state.not_done(trainer_of(extracted, here / "x").data.train.split.frames, seed(state))
     )
-    step = Learner.step
+    step = TrainStep.step
     seen: list[Any] = []
 
-    def watched(self: Learner, batch: Batch | None, *rest: Any) -> Any:
+    def watched(self: TrainStep, batch: Batch | None, *rest: Any) -> Any:
         seen.extend(batch.indices.tolist() if batch else [])
         return step(self, batch, *rest)
 
-    monkeypatch.setattr(Learner, "step", watched)
+    monkeypatch.setattr(TrainStep, "step", watched)
     run_once(
         extracted,
         here / "r",

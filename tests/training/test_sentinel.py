@@ -14,12 +14,12 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
-from speechctc.training.sentinel import Net, judge, news
+from speechctc.training.sentinel import NetFacts, diagnose, new_warnings
 from speechctc.training.train_step import GradientNorms
 from tests.tones import RATE, write_config
 from tests.train_helpers import Recorder
 
-NET = Net(classes=40, pieces=2)
+NET = NetFacts(classes=40, pieces=2)
 
 
 def record(epoch: int, **values: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def record(epoch: int, **values: Any) -> dict[str, Any]:
 
 
 def kinds(epochs: list[dict[str, Any]]) -> list[str]:
-    return [alarm.kind for alarm in judge(epochs, NET)]
+    return [alarm.kind for alarm in diagnose(epochs, NET)]
 
 
 def trained(config: Path, *settings: str) -> tuple[list[str], list[dict[str, Any]]]:
@@ -124,9 +124,9 @@ def test_a_healthy_run_has_no_alarm() -> None:
 def test_each_alarm_comes_with_its_fault_and_once(kind: str, values: list[dict[str, Any]]) -> None:
     epochs = [record(number, **each) for number, each in enumerate(values, start=1)]
     assert kinds(epochs) == [kind]
-    assert kinds(epochs[:-1]) == [] and [alarm.kind for alarm in news(epochs[:-1], epochs[-1], NET)] == [kind]
+    assert kinds(epochs[:-1]) == [] and [alarm.kind for alarm in new_warnings(epochs[:-1], epochs[-1], NET)] == [kind]
     again = record(len(epochs) + 1, **values[-1])
-    assert kind not in [alarm.kind for alarm in news(epochs, again, NET)]
+    assert kind not in [alarm.kind for alarm in new_warnings(epochs, again, NET)]
 
 
 def test_first_epochs_of_healthy_nets_may_be_clipped_and_have_large_gradients() -> None:

@@ -15,7 +15,7 @@ from speechctc.core.errors import InputError
 from speechctc.ctc import autograd
 from speechctc.training import train_step
 from speechctc.training.chunks import Batch
-from speechctc.training.train_step import Learner, consistency
+from speechctc.training.train_step import TrainStep, consistency
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import Recorder, trainer_of
 
@@ -46,9 +46,9 @@ class Refusing:
             raise self.error()
 
     def put_into(self, patch: pytest.MonkeyPatch) -> None:
-        forward = Learner.forward_varied
+        forward = TrainStep.forward_varied
 
-        def limited(learner: Learner, batch: Batch) -> Any:
+        def limited(learner: TrainStep, batch: Batch) -> Any:
             if not self.late:
                 self.check(batch)
             logits, frames = forward(learner, batch)
@@ -59,7 +59,7 @@ class Refusing:
                 self.hook = first.register_hook(lambda gradient: self.check(batch))
             return logits, frames
 
-        patch.setattr(Learner, "forward_varied", limited)
+        patch.setattr(TrainStep, "forward_varied", limited)
 
 
 def cuda_refuses() -> BaseException:
@@ -179,7 +179,7 @@ def test_the_loss_is_not_divided_after_its_gradient_is_there(
     settings = () if views == 1 else ("train.consistency=0.2", "augment.band_masks=1")
     trainer = trainer_of(extracted, here / "r", "train.precision=float32", *settings)
     factors: list[float] = []
-    monkeypatch.setattr(autograd, "_scale_", lambda gradient, by_loss, lengths: factors.append(float(by_loss)))
+    monkeypatch.setattr(autograd, "_scale_", lambda gradient, grad_output, lengths: factors.append(float(grad_output)))
     batch = batches_of(trainer)[0]
     loss = trainer.learner.step(batch, 1000, 0.1, 0)
     assert factors == views * [1.0]

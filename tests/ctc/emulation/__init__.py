@@ -69,7 +69,7 @@ def run(
         targets=memory.like(problem.targets),
         target_offsets=None if problem.target_offsets is None else memory.like(problem.target_offsets),
         target_lengths=memory.like(problem.target_lengths),
-        by_loss=None if problem.by_loss is None else memory.like(problem.by_loss),
+        grad_output=None if problem.grad_output is None else memory.like(problem.grad_output),
     )
     real = torch.float64 if problem.logits.dtype == torch.float64 else torch.float32
     losses = memory.empty((problem.samples,), real)
