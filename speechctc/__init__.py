@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from speechctc.core.errors import InputError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from speechctc.config.schema import Config
+    from speechctc.core.errors import InputError
     from speechctc.core.progress import Reporter
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
@@ -20,6 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["InputError", "__version__", "evaluate", "extract", "load", "train"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return `InputError`, which is loaded when it is asked for: the loss alone needs nothing of the package."""
+    if name == "InputError":
+        from speechctc.core.errors import InputError
+
+        return InputError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:

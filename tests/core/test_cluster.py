@@ -191,7 +191,7 @@ def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"Dask is not installed; pip install 'speechctc\[cluster\]'"):
+    with pytest.raises(InputError, match=r"Dask is not installed; pip install '\.\[cluster\]'"):
         with on_cluster("tcp://a:1", square, [1], nothing_installed):
             pass
 

@@ -121,7 +121,7 @@ def test_a_workbook_of_many_results_is_complete_even_after_an_error(tmp_path: Pa
 
 def test_a_workbook_needs_openpyxl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(InputError, match=r"not installed.*speechctc\[xlsx\]"):
+    with pytest.raises(InputError, match=r"not installed.*\.\[xlsx\]"):
         check_out([Recording(Path("a.wav"), Path("a"))], OutputOptions("xlsx", Path("a.xlsx")))
 
 

@@ -87,7 +87,7 @@ def posteriors(model: Recogniser, highest: float) -> Logits:
 def test_the_best_sequences_are_doubted_by_the_best_path(
     english: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, highest: float, doubted: bool
 ) -> None:
-    monkeypatch.setattr(nbest, "log_posteriors", lambda *arguments: posteriors(english, highest))
+    monkeypatch.setattr(english, "log_posteriors", lambda *arguments: posteriors(english, highest))
     write_song(tmp_path / "a.wav", ["low"])
     doubt, recorder = Doubt(english, by_best_path=True), Recorder()
     options = OutputOptions("tsv", tmp_path / "a.tsv")

@@ -53,7 +53,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-m", "speechctc", "sweep", "--config", str(extracted), "--run", "s", "--jobs", "2"]
-    command += ["train.lr=0.01,1e-9", "train.epochs=3"]
+    command += ["train.lr=0.01,1e-9", "train.epochs=8"]
     first = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert first.returncode == 0, first.stderr
     rows = [line.split() for line in first.stdout.splitlines()]
@@ -68,7 +68,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     started: list[Trial] = []
     monkeypatch.setattr("speechctc.stages.sweep._start", lambda *arguments: started.append(arguments[2]))
     recorder = Recorder()
-    again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=3"], Path("s"), 2, recorder)
+    again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=8"], Path("s"), 2, recorder)
     assert not started and table(again) == first.stdout.rstrip("\n")
     assert (here / "s" / "lr=0.01" / "metrics.jsonl").read_text() == steps
     assert json.loads((here / "s" / "sweep.json").read_text())[0]["dev_per"] == listed[0]["dev_per"]
