@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -10,6 +12,7 @@ from safetensors.torch import load_file
 from speechctc.config.load import load_config
 from speechctc.core.progress import Reporter
 from speechctc.stages.train import train_net
+from speechctc.training.chunks import Batch
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
@@ -53,3 +56,16 @@ def trainer_of(config: Path, run: Path, *settings: str, recorder: Recorder | Non
 
 def same(a: Weights, b: Weights) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def stopping(step: Callable[..., Any], stop_at: set[int]) -> Callable[..., Any]:
+    """Return `Trainer._step` that asks once for a stop at each of these steps; `step` is the original."""
+
+    def stepped(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
+        done = step(self, batch, phones, rate)
+        if self.progress.step + 1 in stop_at:
+            stop_at.discard(self.progress.step + 1)
+            self.request_stop(130)
+        return done
+
+    return stepped

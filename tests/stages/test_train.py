@@ -26,7 +26,7 @@ from speechctc.stages.train import Stopped, train_net
 from speechctc.training.chunks import Batch
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
-from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
+from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
@@ -76,17 +76,7 @@ def test_stopped_at_any_step_it_goes_on_to_the_bit(
 ) -> None:
     settings = ("train.epochs=3", "model.dropout=0.2", "data.chunk_mib=1")
     whole = run_once(extracted, here / "whole", *settings)
-    step = Trainer._step
-    stop_at = {3, 6, 11}
-
-    def stopping(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
-        done = step(self, batch, phones, rate)
-        if self.progress.step + 1 in stop_at:
-            stop_at.discard(self.progress.step + 1)
-            self.request_stop(130)
-        return done
-
-    monkeypatch.setattr(Trainer, "_step", stopping)
+    monkeypatch.setattr(Trainer, "_step", stopping(Trainer._step, {3, 6, 11}))
     for _ in range(3):
         with pytest.raises(Stopped):
             run_once(extracted, here / "parts", *settings, resume=True)

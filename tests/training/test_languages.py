@@ -15,7 +15,7 @@ from speechctc.training.chunks import Batch
 from speechctc.training.languages import FILE, Languages
 from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import write_config
-from tests.train_helpers import Recorder, run_once, same, score_once
+from tests.train_helpers import Recorder, run_once, same, score_once, stopping
 
 
 def languages(**counts: int) -> Languages:
@@ -89,16 +89,7 @@ def test_balanced_epochs_are_shorter_told_and_resumed_to_the_bit(
     whole = run_once(mixed, here / "whole", *settings)
     assert [len(epoch) for epoch in seen] == [29] * 3, "8 of cy, 8 of it, 13 of 32 of en"
     assert set(seen[0]) != set(seen[1])
-    stop_at = {4, 9, 20}
-
-    def stopping(self: Trainer, batch: Batch | None, phones: int, rate: float) -> Any:
-        done = step(self, batch, phones, rate)
-        if self.progress.step + 1 in stop_at:
-            stop_at.discard(self.progress.step + 1)
-            self.request_stop(130)
-        return done
-
-    monkeypatch.setattr(Trainer, "_step", stopping)
+    monkeypatch.setattr(Trainer, "_step", stopping(step, {4, 9, 20}))
     for _ in range(3):
         with pytest.raises(Stopped):
             run_once(mixed, here / "parts", *settings, resume=True)
