@@ -63,6 +63,20 @@ def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
     return [Recording(path, name.with_name(path.name) if is_shared(path) else name) for path, name, _ in found.values()]
 
 
+def check_some(arguments: Sequence[Path]) -> None:
+    """Check that one of the files, folders and patterns is there, before a model is loaded, which takes seconds.
+
+    Raises
+    ------
+    InputError
+        None of them is.
+    """
+    if not any(os.path.exists(argument) for argument in arguments):
+        found = find_recordings(arguments)
+        if not any(os.path.exists(recording.path) for recording in found):
+            raise InputError(f"{some([str(argument) for argument in arguments])}: no such file", "check the path")
+
+
 def left_out(arguments: Iterable[Path]) -> list[str]:
     """Return lines on files in the named folders that look like sound and are not among the recordings."""
     said = []

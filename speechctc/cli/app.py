@@ -88,6 +88,13 @@ def main() -> None:
         if _is_interruption(end):
             say("interrupted")
         raise
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else "no more to be had"
+        say(str(InputError(f"out of memory ({reason})", "end other programs, or give this one a larger limit")))
+        drop_output()
+        sys.exit(2)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise

@@ -85,6 +85,7 @@ def decode_command(
         raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    from speechctc.audio.recordings import check_some
     from speechctc.core.progress import Reporter
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
@@ -92,6 +93,8 @@ def decode_command(
     from speechctc.stages.decode import decode
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
+    if str(audio[0]) != "-":
+        check_some(audio)
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
     options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing, also)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-NOTE = "speechctc: compiling for this machine; this happens once, and takes up to half a minute"
+NOTE = "speechctc: compiling what this command needs, once for this machine; it takes up to half a minute"
 PRIMITIVES = tuple(Path(__file__).with_name(name) for name in ("pointers.py", "simd.py"))
 """The files of this package that are compiled into other functions."""
 

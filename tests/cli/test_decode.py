@@ -356,3 +356,26 @@ def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None
     assert done.stdout.startswith("low\ndecode loads\n;; a.wav") and done.stdout.endswith(
         "align loads numba rapidfuzz\n"
     )
+
+
+def test_recordings_that_are_not_there_are_named_before_a_model_is_loaded(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speechctc.cli.recognition.load_recogniser", lambda *_: pytest.fail("loaded a model"))
+    result = speechctc("decode", "absent.wav", "gone/*.wav")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "speechctc: gone/*.wav: no file matches this pattern; check the path, and where you are\n"
+    assert "absent.wav: no such file" in speechctc("decode", "absent.wav").err
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't allocate memory")])
+def test_out_of_memory_is_one_line(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def load(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("speechctc.cli.recognition.load_recogniser", load)
+    result = speechctc("decode", Path(__file__))
+    assert result.status == 2
+    assert result.err.startswith("speechctc: out of memory (") and result.err.count("\n") == 1
