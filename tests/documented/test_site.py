@@ -1,0 +1,71 @@
+"""The site of the documents: complete, readable from a disk, and without a request to another host."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from speechctc.cli import app
+from tests.browser import browser, console, serious_faults, set_screen, wait_until
+from tests.documented.reading import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the site."""
+    pytest.importorskip("material", reason="mkdocs-material, of the extra docs, is not installed")
+    out = tmp_path_factory.mktemp("site") / "site"
+    build = [sys.executable, str(ROOT / "scripts" / "docs"), "--out", str(out)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_the_reference_has_every_command_option_and_key(site: Path) -> None:
+    commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app.app)
+    for name, command in group.commands.items():
+        assert f">{name}<" in commands or hasattr(command, "commands"), name
+        options = [each for parameter in command.params for each in parameter.opts if each.startswith("--")]
+        assert [each for each in options if each not in commands and each != "--help"] == []
+    config = (site / "reference" / "config.html").read_text(encoding="utf-8")
+    schema = json.loads((ROOT / "configs" / "schema.json").read_text(encoding="utf-8"))
+    for key in schema["$defs"]["TrainConfig"]["properties"]:
+        assert f"train.{key}" in config
+
+
+def test_pages_load_nothing_from_another_host(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|img|link|iframe)[^>]*\s(?:src|href)="(https?:[^"]+)', page.read_text("utf-8"))
+        assert loaded == [], page
+
+
+def test_the_site_can_be_read_and_searched_from_a_disk(site: Path) -> None:
+    with browser() as driver:
+        driver.get((site / "index.html").as_uri())
+        set_screen(driver, 390, dark=True)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        set_screen(driver, 1200, dark=False)
+        field = driver.find_element("css selector", ".md-search__input")
+        driver.execute_script("arguments[0].focus()", field)
+        field.send_keys("blank")
+        wait_until(driver, "document.querySelectorAll('.md-search-result__item').length > 2")
+        assert console(driver) == []
+
+
+@pytest.mark.parametrize("page", ["index", "guide/symptoms", "reference/commands"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_screen_readers_can_read_it(site: Path, page: str, dark: bool) -> None:
+    with browser() as driver:
+        set_screen(driver, 390 if dark else 1200, dark)
+        driver.get((site / f"{page}.html").as_uri())
+        code = "[...document.querySelectorAll('pre code')]"  # those that scroll become reachable by keyboard
+        wait_until(driver, f"{code}.every((each) => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)")
+        assert "\n".join(serious_faults(driver)) == ""
