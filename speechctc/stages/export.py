@@ -32,8 +32,37 @@ from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
 
 KEPT = ("epoch", "dev_per", "fold")
-WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", boundaries.FILE, tuned.FILE)
+CARD = "README.md"
+WRITTEN = (
+    CARD,
+    "weights.safetensors",
+    "checkpoint.json",
+    "lm.safetensors",
+    "calibration.json",
+    boundaries.FILE,
+    tuned.FILE,
+)
 
+CARD_TEXT = """# The model {name}
+
+| | |
+| --- | --- |
+| phones | {phones} |
+| net | {parameters:,} parameters, half precision; `{activation}`, features of {rate:,} Hz |
+| dev | PER {per} % in epoch {epoch}: utterances that chose the epoch, so those of other speakers are worse |
+| beside it | {beside} |
+| made by | speechctc {version} |
+
+Use it: `speechctc decode audio.wav --model {name}`.
+
+**Data and terms.** Which recordings, speakers and labels was it trained on, and what do their terms allow?
+
+**How good it is.** On which recordings, that it was not trained on? `speechctc evaluate` prints lines to copy.
+
+**What it is for, and what not.** Language, microphones, ages; what to expect elsewhere.
+
+**How it was made.** Config, hours, machine; which model it began with.
+"""
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
 
@@ -78,6 +107,8 @@ def export(
     model: Path | None, out: Path, overwrite: bool = False, lm: Path | None = None, reporter: Reporter | None = None
 ) -> int:
     """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
+
+    A model card, README.md, is written with it; one that is there already is kept.
 
     Parameters
     ----------
@@ -128,6 +159,9 @@ def export(
             calibration.save(draft)
         if placer is not None:
             placer.save(draft / boundaries.FILE)
+        kept = out / CARD
+        card = kept.read_text(encoding="utf-8") if kept.is_file() else model_card(portable, out.name, draft)
+        (draft / CARD).write_text(card, encoding="utf-8")
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
@@ -135,6 +169,27 @@ def export(
 
     files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())
+
+
+def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:
+    """Return a card with the facts that a checkpoint tells, and questions that only its maker can answer."""
+    names = {
+        "lm.safetensors": "an n-gram of phones",
+        "calibration.json": "a calibration",
+        boundaries.FILE: "boundaries",
+    }
+    per = checkpoint.facts.get("dev_per")
+    return CARD_TEXT.format(
+        name=name,
+        phones=f"{len(checkpoint.inventory.phones)}: {' '.join(checkpoint.inventory.phones)}",
+        parameters=sum(each.numel() for each in checkpoint.net.parameters()),
+        activation=checkpoint.config.model.activation,
+        rate=checkpoint.config.features.sample_rate,
+        per="unknown" if per is None else f"{per:.1f}",
+        epoch=checkpoint.facts.get("epoch", "unknown"),
+        beside=", ".join(about for file, about in names.items() if (folder / file).exists()) or "nothing",
+        version=__version__,
+    )
 
 
 def _with_ngram(

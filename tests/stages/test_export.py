@@ -51,6 +51,17 @@ def test_it_is_half_as_large_and_says_nothing_of_this_machine(run: Path, here: P
     assert json.loads(about)["phones"] == json.loads((run / "best" / "checkpoint.json").read_text())["phones"]
 
 
+def test_a_model_card_is_written_and_a_persons_is_kept(run: Path, here: Path) -> None:
+    export(run, here / "given")
+    card = (here / "given" / "README.md").read_text(encoding="utf-8")
+    net = load_checkpoint(here / "given").net
+    assert f"{sum(each.numel() for each in net.parameters()):,} parameters" in card
+    assert "| an n-gram of phones" in card and "--model given" in card and "{" not in card
+    (here / "given" / "README.md").write_text("Mine: forty speakers of Kalo.", encoding="utf-8")
+    export(run, here / "given", overwrite=True)
+    assert (here / "given" / "README.md").read_text(encoding="utf-8") == "Mine: forty speakers of Kalo."
+
+
 def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
     export(run, here / "given")
     whole, given = speechctc.load(run), speechctc.load(here / "given")
