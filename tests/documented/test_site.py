@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 
 from speechctc.cli import app
+from speechctc.ctc import ctc_loss, posteriors
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
 from tests.documented.reading import ROOT
 
@@ -60,7 +62,30 @@ def test_the_site_can_be_read_and_searched_from_a_disk(site: Path) -> None:
         assert console(driver) == []
 
 
-@pytest.mark.parametrize("page", ["index", "guide/symptoms", "reference/commands"])
+@pytest.mark.parametrize("factor", [1.0, 0.0, 1.7])
+def test_the_page_of_the_lattice_computes_what_the_loss_does(factor: float) -> None:
+    page = ROOT / "docs" / "explain" / "lattice.html"
+    match = re.search(r"^const data = (.*);$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert match is not None
+    data = json.loads(match[1])
+    logits = factor * torch.tensor(data["logits"])[:, None]
+    targets = torch.tensor([[data["names"].index(phone) for phone in data["phones"]]])
+    lengths = torch.tensor([len(logits)]), torch.tensor([targets.shape[1]])
+    with browser() as driver:
+        driver.get(page.as_uri())
+        found = driver.execute_script("return window.lattice.compute(arguments[0])", factor)
+        assert console(driver) == []
+    expected = posteriors(logits, targets, *lengths)[0]
+    torch.testing.assert_close(torch.tensor(found["gamma"]), expected, atol=1e-5, rtol=1e-4)
+    logits.requires_grad_()
+    loss = ctc_loss(logits, targets, *lengths, reduction="sum")
+    loss.backward()
+    assert found["z"] == pytest.approx(-loss.item(), abs=1e-3)
+    assert logits.grad is not None
+    torch.testing.assert_close(torch.tensor(found["gradient"]), logits.grad[:, 0], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("page", ["index", "guide/symptoms", "reference/commands", "explain/lattice"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_screen_readers_can_read_it(site: Path, page: str, dark: bool) -> None:
     with browser() as driver:
