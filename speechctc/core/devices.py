@@ -28,7 +28,8 @@ def choose_device(name: str) -> torch.device:
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        raise InputError("train.device=cuda: torch finds no CUDA GPU here", "use train.device=cpu or auto")
+        advice = "use train.device=cpu or auto (docs/guide/symptoms.md#no-gpu-is-found)"
+        raise InputError("train.device=cuda: torch finds no CUDA GPU here", advice)
     if not available or name == "cpu":
         return torch.device("cpu")
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()

@@ -104,7 +104,8 @@ def _blanks(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
                 f"blank collapse: {now['step']:,} steps of nothing but blanks, and the loss on dev has not fallen for"
                 f" {PLATEAU} epochs (from {before:.3f} to {lowest:.3f}): the net gives every frame the same answer."
                 " Usually labels and recordings do not belong together (speechctc doctor looks), or train.lr is wrong:"
-                " try three times as much and a third, train.warmup_steps, or model.norm=none",
+                " try three times as much and a third, train.warmup_steps, or model.norm=none"
+                " (docs/guide/symptoms.md#only-blanks)",
             )
     return Alarm(
         "blanks",

@@ -203,7 +203,8 @@ class TrainStep:
         if parts >= len(batch.indices):
             raise InputError(
                 f"memory has no room for even one utterance of {int(batch.lengths.max())} frames",
-                "lower data.chunk_mib, take a smaller model, or leave out the longest recordings",
+                "lower data.chunk_mib, take a smaller model, or leave out the longest recordings"
+                " (docs/guide/symptoms.md#out-of-memory)",
             )
         if self._refused == math.inf:
             self.reporter.warn(

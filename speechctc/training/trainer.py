@@ -388,7 +388,8 @@ class LossWatch:
         named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         return InputError(
             f"the loss became {value} at {where}, in the batch of {named}",
-            "lower train.lr, or look at these recordings; last/ in the run's folder holds the last good state",
+            "lower train.lr, or look at these recordings; last/ in the run's folder holds the last good state"
+            " (docs/guide/symptoms.md#the-loss-is-nan)",
         )
 
 

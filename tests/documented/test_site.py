@@ -94,3 +94,13 @@ def test_screen_readers_can_read_it(site: Path, page: str, dark: bool) -> None:
         code = "[...document.querySelectorAll('pre code')]"  # those that scroll become reachable by keyboard
         wait_until(driver, f"{code}.every((each) => each.scrollWidth <= each.clientWidth || each.tabIndex === 0)")
         assert "\n".join(serious_faults(driver)) == ""
+
+
+def test_anchors_that_messages_name_are_there() -> None:
+    named = set()
+    for source in (ROOT / "speechctc").rglob("*.py"):
+        named |= set(re.findall(r"(docs/[\w/-]+\.md)#([\w-]+)", source.read_text(encoding="utf-8")))
+    assert len(named) > 3
+    for page, anchor in named:
+        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
