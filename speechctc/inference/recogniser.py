@@ -65,6 +65,8 @@ class Recogniser:
         Computes the logits.
     clock : FrameClock
         The times of the logits' frames.
+    folder : Path or None
+        Of the checkpoint, set by the command that found it.
     about : str
         The model in words, for reports; set by the command that found it.
     """
@@ -82,6 +84,7 @@ class Recogniser:
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
         self.clock = FrameClock.of(self.config.features, self.config.model)
+        self.folder: Path | None = None
         self.about = ""
 
     @classmethod
