@@ -113,6 +113,17 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
         raise InputError(*_explain(error, where, typed)) from None
 
 
+def with_settings(config: Config, settings: Sequence[str]) -> Config:
+    """Return a model's config with settings, ``section.key=value``, in place of its own.
+
+    Raises
+    ------
+    InputError
+        As `parse_config`.
+    """
+    return parse_config(override(config.to_dict(), settings), "the model's config with these settings")
+
+
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a copy of `values` with each ``dotted.key=value`` set, in order.
 

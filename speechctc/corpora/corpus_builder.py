@@ -26,14 +26,6 @@ LOST = 0.1
 """Most of the utterances of a speaker in dev that may have labels that no training speaker has."""
 
 
-def _per_split() -> dict[str, list[Utterance]]:
-    return {split: [] for split in SPLITS}
-
-
-def _rejected_per_split() -> dict[str, list[Rejected]]:
-    return {split: [] for split in SPLITS}
-
-
 @dataclass
 class CorpusBuilder:
     """Collects the utterances and rejected utterances of each split while a corpus is read.
@@ -51,8 +43,8 @@ class CorpusBuilder:
     phones: Inventory | None
     ignored: Sequence[str] = ()
     rules: LabelRules = field(default_factory=LabelRules)
-    utterances: dict[str, list[Utterance]] = field(default_factory=_per_split)
-    rejected: dict[str, list[Rejected]] = field(default_factory=_rejected_per_split)
+    utterances: dict[str, list[Utterance]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    rejected: dict[str, list[Rejected]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     from_words: Container[str] = ()

@@ -13,7 +13,7 @@ import torch
 
 from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
-from speechctc.audio.stream import Blocks
+from speechctc.audio.sound_file import Blocks
 from speechctc.core import workers
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter

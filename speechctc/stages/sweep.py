@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from safetensors import SafetensorError, safe_open
 
@@ -51,8 +51,7 @@ class Trial:
         return " ".join(self.settings)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a trial ended: its lowest dev PER and the epoch of it, or why there is none."""
 
     trial: Trial
@@ -225,14 +224,8 @@ def _rank(outcome: Outcome) -> tuple[bool, float]:
 
 def _write_table(folder: Path, outcomes: Sequence[Outcome]) -> None:
     rows = [
-        {
-            "dev_per": outcome.per,
-            "epoch": outcome.epoch,
-            "settings": outcome.trial.settings,
-            "run": str(outcome.trial.run),
-            "problem": outcome.problem,
-        }
-        for outcome in outcomes
+        {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
+        for trial, per, epoch, problem in outcomes
     ]
     files.write_json(folder / "sweep.json", rows)
 
