@@ -412,6 +412,19 @@ def _remove(path: Path) -> None:
         pass
 
 
+def append(handle: int, content: bytes, flush: bool = False) -> None:
+    """Append bytes to an open file, all or none of them; with `flush`, wait until they are on the disk."""
+    before, view = os.fstat(handle).st_size, memoryview(content)
+    try:
+        while view:
+            view = view[os.write(handle, view) :]
+        if flush:
+            os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, before)
+        raise
+
+
 @contextmanager
 def locked(handle: int) -> Iterator[None]:
     """Wait for an open file's lock and hold it."""

@@ -225,7 +225,7 @@ def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: 
     own = {name: set[str]().union(*utterances) for name, utterances in sets.items()}
     left = Counter(label for each in own.values() for label in each)
     held: list[str] = []
-    for name in sorted(sets, key=_shuffled):
+    for name in sorted(sets, key=shuffled):
         if len(held) >= min(count, len(sets) - 1):
             break
         alone = {label for label in own[name] if left[label] == 1}
@@ -287,6 +287,6 @@ def _count(names: int, share: float) -> int:
     return min(max(round(share * names), 1), names - 1)
 
 
-def _shuffled(name: str) -> bytes:
+def shuffled(name: str) -> bytes:
     """Return a key that orders names without regard to what they mean."""
-    return hashlib.sha256(name.encode("utf-8")).digest()
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()

@@ -50,7 +50,8 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     if not root.is_dir():
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
     builder = CorpusBuilder.for_config(config)
-    recordings, grids = find_recordings([root]), _grids(root)
+    recordings = find_recordings([root])
+    grids = {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
     reader = TierReader(builder, config)
     siblings = Siblings()
     without, cased = [], []
@@ -89,10 +90,6 @@ def _to_corpus(reader: TierReader, builder: CorpusBuilder, needed: str, what: st
         reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
         raise InputError(what, reasons[0] if reasons else fix)
     return reader.to_corpus()
-
-
-def _grids(root: Path) -> set[Path]:
-    return {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
 
 
 def _named(recordings: Sequence[Recording], root: Path) -> list[tuple[Recording, str, Path | None]]:

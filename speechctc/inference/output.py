@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.core import written
-from speechctc.core import written as links
 from speechctc.core.errors import InputError
 from speechctc.core.files import is_special
 from speechctc.inference.formats import WRITERS, RecordingName
@@ -179,7 +178,7 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
     _check_folder(options.folder)
     _check_letter_case(owner, options.folder)
     for below in {each.name.parent for each in recordings}:
-        links.refuse_links_below(options.folder, below)
+        written.refuse_links_below(options.folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
     if not options.skip_existing:

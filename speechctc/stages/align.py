@@ -11,7 +11,6 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
-from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
@@ -123,10 +122,11 @@ def align(
         The output cannot hold the results, or files that a person made or changed would be replaced.
     """
     placing = placing or Placing()
-    tasks = [Task(_in_channel(task.recording, work.channel), task.transcript) for task in tasks]
-    check_out([task.recording for task in tasks], options)
+    recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
+    tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
+    check_out(recordings, options)
     say_if_uncalibrated(recogniser, options, reporter)
-    left = {recording.path for recording in left_to_do([task.recording for task in tasks], options, reporter)}
+    left = {recording.path for recording in left_to_do(recordings, options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
     seen = _Seen({}, [])
     # eSpeak NG reads one text at a time: not in the threads
@@ -144,11 +144,6 @@ def align(
     if seen.errors:
         reporter.note(_errors_text(seen.errors))
     return status or (MISFITS if seen.lines else 0)
-
-
-def _in_channel(recording: Recording, channel: int | None) -> Recording:
-    """Return a recording for which a table names no channel with this one."""
-    return recording._replace(channel=recording.channel or channel)
 
 
 def _phrases(task: Task, inventory: Inventory, placing: Placing) -> tuple[Phrase, ...] | InputError:

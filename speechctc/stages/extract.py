@@ -101,7 +101,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         reporter.note(write_pronunciations(config.data.dir, corpus))
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
-    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, " + _speed(seconds, elapsed))
+    speed = f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
+    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, {speed}")
     if not summaries[0].utterances:
         first = summaries[0].skipped[0]
         raise InputError(
@@ -195,10 +196,6 @@ def _write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object
     """Write a table; tabs in fields become spaces."""
     lines = ("\t".join(" ".join(str(field).split("\t")) for field in row) for row in (head, *rows))
     files.write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def _speed(seconds: float, elapsed: float) -> str:
-    return f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
 
 
 def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence[int]], reporter: Reporter) -> None:

@@ -102,7 +102,8 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
                 reporter.note(f"{trial.name}: {_said(trial, statuses[trial], logged[trial])}")
                 advance(1)
             time.sleep(0.1)
-    outcomes = sorted((_outcome(trial, statuses[trial], logged[trial]) for trial in trials), key=_rank)
+    outcomes = [_outcome(trial, statuses[trial], logged[trial]) for trial in trials]
+    outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
     _write_table(folder, outcomes)
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
@@ -216,10 +217,6 @@ def _best(folder: Path) -> tuple[float | None, int | None]:
         return float(facts["dev_per"]), int(facts["epoch"])
     except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None, None
-
-
-def _rank(outcome: Outcome) -> tuple[bool, float]:
-    return outcome.per is None, outcome.per or 0.0
 
 
 def _write_table(folder: Path, outcomes: Sequence[Outcome]) -> None:

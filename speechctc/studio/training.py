@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -24,6 +23,7 @@ from speechctc.audio.sound_file import for_soundfile
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.stopping import OWN_GROUP, STOP
+from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
 from speechctc.studio.document import Document
@@ -300,7 +300,7 @@ def choose_held_out(
     if len(labels) < ENOUGH:
         return held
     left = Counter(label for name in labels if name not in before for label in set(labels[name]))
-    for name in sorted((name for name in whole if name not in before and name not in trained), key=_shuffled):
+    for name in sorted((name for name in whole if name not in before and name not in trained), key=shuffled):
         if len(held) < round(SHARE * len(labels)) and all(left[label] > 1 for label in labels[name]):
             held.append(name)
             left.subtract(set(labels[name]))
@@ -387,8 +387,3 @@ def _count(found: Corrections, name: str, parts: Sequence[Piece]) -> None:
     found.seconds += sum(piece.end - piece.start for piece in parts)
     found.labels.update({phone.label for phone in phones})
     found.speakers.add(Path(name).parent.as_posix())
-
-
-def _shuffled(name: str) -> str:
-    """Return a key that orders names without regard to what they mean."""
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
