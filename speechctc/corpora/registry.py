@@ -45,12 +45,12 @@ def _read(config: CorpusConfig, needed: str) -> Corpus:
         return table.read_tables(config, needed)
     if config.kind == "textgrid":
         return textgrid.read_textgrids(_root(config), config, needed)
-    if config.kind == "elan":
-        return textgrid.read_elan(_root(config), config, needed)
     if config.kind == "espeak":
         return read_espeak(_root(config), config)
     if config.kind == "flite":
         return read_flite(_root(config), config)
+    if config.kind == "elan":
+        return textgrid.read_elan(_root(config), config, needed)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return demo.read_demo(_root(config), config.demo, phone_set)

@@ -14,7 +14,6 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
-from itertools import islice
 from typing import Any
 
 import torch
@@ -47,16 +46,13 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
 
     41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
     """
+    with torch.device("meta"):
+        net = ConvCTCNet(model, features.channels, features.static_dims, 2)
     field, step = 1 + features.deltas * (features.delta_window - 1), 1
-    for span, stride in time_spans(model):
-        field, step = field + (span - 1) * step, step * stride
+    for layer in (*net.convs, *net.dense):
+        field += (layer.conv.kernel_size[1] - 1) * step
+        step *= layer.conv.stride[1]
     return field
-
-
-def time_spans(config: ModelConfig) -> list[tuple[int, int]]:
-    """Return how many frames each layer sees at a time, convolutions first, and from how many it makes one."""
-    strides = [config.time_stride] + [1] * (len(config.convs) - 1)
-    return [*((config.kernel[1], stride) for stride in strides), *((span, 1) for span in config.dense_spans)]
 
 
 def parameter_count(net: nn.Module) -> int:
@@ -80,10 +76,12 @@ class ConvCTCNet(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, dims: int, classes: int) -> None:
         super().__init__()
         self.config = config
-        rates, spans, inputs = iter(config.dropout_rates), iter(time_spans(config)), [channels, *config.convs[:-1]]
+        rates = iter(config.dropout_rates)
+        strides = [config.time_stride] + [1] * (len(config.convs) - 1)
+        inputs = [channels, *config.convs[:-1]]
         self.convs = nn.ModuleList(
-            Layer(n_in, n_out, (config.kernel[0], span), stride, next(rates), False, config)
-            for n_in, n_out, (span, stride) in zip(inputs, config.convs, islice(spans, len(inputs)), strict=True)
+            Layer(n_in, n_out, config.kernel, stride, next(rates), False, config)
+            for n_in, n_out, stride in zip(inputs, config.convs, strides, strict=True)
         )
         self.pool = nn.MaxPool2d((config.pool, 1)) if config.pool > 1 else nn.Identity()
         bands = dims // config.pool
@@ -91,8 +89,8 @@ class ConvCTCNet(nn.Module):
             raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
         inputs = [config.convs[-1] * bands, *config.dense]
         self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, span), stride, next(rates), config.norm == "layer", config)
-            for n_in, n_out, (span, stride) in zip(inputs[:-1], config.dense, spans, strict=True)
+            Layer(n_in, n_out, (1, span), 1, next(rates), config.norm == "layer", config)
+            for n_in, n_out, span in zip(inputs[:-1], config.dense, config.dense_spans, strict=True)
         )
         # The sum over residual layers has no fixed scale: it is normalised before the output layer.
         self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None

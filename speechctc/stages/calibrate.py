@@ -107,23 +107,12 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     float
         Seconds, at most half an analysis window in size; 0 where the corpus has no times.
     """
-    lags, half = boundary_lags(recogniser, with_times(utterances)), recogniser.clock.half
-    return float(np.clip(0.0 - np.median(lags), -half, half)) if lags else 0.0
-
-
-def with_times(utterances: Sequence[Utterance]) -> list[Utterance]:
-    """Return the utterances with a boundary between two phones whose time is known."""
-    return [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
-
-
-def boundary_lags(recogniser: Recogniser, utterances: Sequence[Utterance]) -> list[float]:
-    """Return by how much later than labelled each boundary is placed, in seconds, where phones can be aligned."""
-    results = map_in_threads(
-        lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), utterances
-    )
-    return [
-        segment.start - labelled
-        for utterance, result in zip(utterances, results, strict=True)
-        if not isinstance(result, InputError)
-        for (labelled, _), segment in zip((utterance.times or ())[1:], result.segments[1:], strict=True)
-    ]
+    timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
+    lags: list[float] = []
+    results = map_in_threads(lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), timed)
+    for utterance, result in zip(timed, results, strict=True):
+        if not isinstance(result, InputError) and utterance.times:
+            starts = zip(utterance.times[1:], result.segments[1:], strict=True)
+            lags += [labelled - segment.start for (labelled, _), segment in starts]
+    half = recogniser.clock.half
+    return float(np.clip(np.median(lags), -half, half)) if lags else 0.0

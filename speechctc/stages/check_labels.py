@@ -25,6 +25,8 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
+from speechctc.ctc import ctc_loss
+from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
@@ -33,7 +35,6 @@ from speechctc.inference.streaming import Logits
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
-from speechctc.stages.realign import losses_of
 from speechctc.stages.report import studio_command
 
 Classes = Sequence[int]
@@ -108,7 +109,7 @@ def doubt(logits: NDArray[np.float32], labels: Classes, heard: Classes) -> Doubt
     regions = _differences(labels, heard)
     versions = [list(labels), list(heard)]
     versions += [[*labels[:a], *heard[c:d], *labels[b:]] for a, b, c, d in regions]
-    scores = [-loss for loss in losses_of(torch.from_numpy(logits), versions)]
+    scores = _log_probabilities(logits, versions)
     places = [
         Place(*region, gain=score - scores[0] if np.isfinite(scores[0]) else float(score > scores[0]))
         for region, score in zip(regions, scores[2:], strict=True)
@@ -129,6 +130,16 @@ def _differences(labels: Classes, heard: Classes) -> list[tuple[int, int, int, i
         else:
             regions.append((edit.src_start, edit.src_end, edit.dest_start, edit.dest_end))
     return regions
+
+
+def _log_probabilities(logits: NDArray[np.float32], versions: Sequence[Classes]) -> list[float]:
+    """Return the log probability of each sequence of classes; -inf where it does not fit."""
+    counts = torch.tensor([len(version) for version in versions])
+    labels = torch.tensor([label for version in versions for label in version], dtype=torch.int64)
+    fits = frames_needed(labels, counts) <= len(logits)
+    frames = torch.from_numpy(logits)[:, None].expand(-1, len(versions), -1)
+    losses = ctc_loss(frames, labels, [len(logits)] * len(versions), counts, reduction="none")
+    return torch.where(fits, -losses.double(), -torch.inf).tolist()
 
 
 @dataclass(frozen=True)

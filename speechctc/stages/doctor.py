@@ -14,9 +14,9 @@ from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.doctor.corpus_checks import check_labels, check_splits
 from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
 from speechctc.doctor.finding import Diagnosis, Finding
+from speechctc.doctor.label_checks import check_labels, check_splits
 from speechctc.doctor.machine import check_machine, cores
 from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to_all
 from speechctc.features.filterbank import frame_count

@@ -197,12 +197,12 @@ def choose_variants(logits: NDArray[np.float32], words: Sequence[Sequence[Labels
     """
     frames = torch.from_numpy(logits)
     chosen = [0] * len(words)
-    loss = losses_of(frames, [_joined(words, chosen)])[0]
+    loss = _losses(frames, [_joined(words, chosen)])[0]
     for k, variants in enumerate(words):
         if len(variants) == 1:
             continue
         tried = [[*chosen[:k], variant, *chosen[k + 1 :]] for variant in range(len(variants))]
-        losses = losses_of(frames, [_joined(words, each) for each in tried])
+        losses = _losses(frames, [_joined(words, each) for each in tried])
         chosen[k] = int(np.argmin(losses))
         loss = losses[chosen[k]]
     return Chosen(tuple(chosen), loss)
@@ -212,7 +212,7 @@ def _joined(words: Sequence[Sequence[Labels]], chosen: Sequence[int]) -> Labels:
     return tuple(label for word, k in zip(words, chosen, strict=True) for label in word[k])
 
 
-def losses_of(frames: torch.Tensor, candidates: Sequence[Sequence[int]]) -> list[float]:
+def _losses(frames: torch.Tensor, candidates: Sequence[Labels]) -> list[float]:
     """Return the CTC loss of each sequence of labels over the same frames."""
     count = len(candidates)
     targets = torch.tensor([label for labels in candidates for label in labels], dtype=torch.int64)

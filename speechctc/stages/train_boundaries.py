@@ -20,12 +20,13 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
+from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
 from speechctc.phones.matching import is_arpabet
-from speechctc.stages.calibrate import boundary_lags, with_times
-from speechctc.stages.split_scoring import keep_dev
+from speechctc.stages.split_scoring import keep_dev, sound_of
 from speechctc.stages.used_model import make_own, own_folder
 
 MOST_MEASURED = 100  # utterances of dev to align
@@ -76,7 +77,7 @@ def train_boundaries(
     for note in notes:
         reporter.note(note)
     rate = recogniser.config.features.sample_rate
-    timed = with_times(corpus.splits["train"])
+    timed = _with_times(corpus.splits["train"])
     if not timed:
         fix = "name one that has: corpus.kind=textgrid, timit, elan or espeak"
         raise InputError("no utterance of the corpus's training split has the times of its phones", fix)
@@ -111,6 +112,10 @@ def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: 
         raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
     lines = [f"\n  {way}: {_text(errors)}" for way, errors in found.items()]
     return f"; {new['boundaries']} boundaries of dev" + "".join(lines)
+
+
+def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:
+    return [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
 
 
 class _Labels:
@@ -169,10 +174,14 @@ def measure(
         Refines the alignment.
     """
     placer = Recogniser(recogniser.checkpoint, recogniser.device, recogniser.calibration, None, boundaries)
-    timed = with_times(utterances)
+    timed = _with_times(utterances)
     if len(timed) > MOST_MEASURED:
         timed = random.Random(0).sample(timed, MOST_MEASURED)
-    errors = boundary_lags(placer, timed)
+    results = map_in_threads(lambda each: placer.align(phones=each.phones, **sound_of(each, placer)), timed)
+    errors: list[float] = []
+    for utterance, result in zip(timed, results, strict=True):
+        if not isinstance(result, InputError):
+            errors += _errors(utterance.times or (), result.segments)
     return summary(np.array(errors)) if errors else None
 
 
@@ -180,3 +189,7 @@ def _text(found: dict[str, Any]) -> str:
     """Return errors in words."""
     shares = "/".join(f"{100 * found[f'within_{ms}_ms']:.0f}" for ms in WITHIN_MS)
     return f"median error {found['median_error_ms']:.1f} ms, {shares} % within {'/'.join(map(str, WITHIN_MS))} ms"
+
+
+def _errors(times: Times, segments: Sequence[Segment]) -> list[float]:
+    return [segment.start - start for (start, _), segment in zip(times[1:], segments[1:], strict=True)]

@@ -1,4 +1,4 @@
-"""Checks of splits and labels: what the reader said, speakers, recordings that occur twice; phones and how many fit."""
+"""Checks of labels and splits: what the reader said, speakers, recordings that occur twice; phones and how many fit."""
 
 from __future__ import annotations
 
