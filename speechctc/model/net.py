@@ -14,6 +14,7 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
     return (frames + config.time_stride - 1) // config.time_stride
 
 
+@lru_cache(maxsize=8)
 def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     """Return the number of static frames that one output frame depends on, derivatives included.
 
