@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import Command, Done, run_command
+
 # The nets of the tests are tiny: threads would only wait for each other, most of all on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+LATE = ("emulat", "kernel", "browser")  # in the names of tests that take long
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put emulated kernels and browsers at the end: what fails in seconds is seen in seconds."""
+    items.sort(key=lambda item: any(word in item.nodeid for word in LATE))
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +62,28 @@ def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def speechctc(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Return a function that runs a command line in this process."""
+
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        status = run_command(*arguments)
+        return Done(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def beside_latest(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to an empty folder where the tiny model is the latest run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to(tiny_model)
     return tmp_path

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.tones import write_config
 
 resource = pytest.importorskip("resource", reason="needs a system that limits the size of files")
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
+
 
 SETTINGS = ("model.convs=[4]", "model.dense=[8]")
 

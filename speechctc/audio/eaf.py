@@ -17,6 +17,7 @@ from speechctc.audio.recordings import CONTAINERS, ENDINGS
 from speechctc.audio.siblings import Siblings
 from speechctc.audio.tiers import Entry, Tier
 from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_bytes
 
 ENDING = ".eaf"
 
@@ -110,15 +111,12 @@ def read_eaf(path: Path) -> Eaf:
 
 
 def _parse(path: Path) -> ElementTree.Element:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", "check the path")
+    raw = read_bytes(path)
     try:
-        root = ElementTree.parse(path, ElementTree.XMLParser(target=_Builder())).getroot()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "change its permissions") from None
+        root = ElementTree.XML(raw, ElementTree.XMLParser(target=_Builder()))
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise InputError(f"{path}: not a file of ELAN ({str(error)[:80]})", "save it again in ELAN") from None
-    if root is None or root.tag != "ANNOTATION_DOCUMENT":
+    if root.tag != "ANNOTATION_DOCUMENT":
         raise InputError(f"{path}: XML, but not a file of ELAN (.eaf)", "export it from ELAN")
     header = root.find("HEADER")
     if header is not None and header.get("TIME_UNITS", "milliseconds") != "milliseconds":
@@ -136,14 +134,11 @@ def _annotations(tier: ElementTree.Element) -> dict[str, _Annotation]:
     found = {}
     for element in tier.findall("ANNOTATION/*"):
         label = (element.findtext("ANNOTATION_VALUE") or "").strip()
-        slots = (element.attrib["TIME_SLOT_REF1"], element.attrib["TIME_SLOT_REF2"]) if _aligned(element) else None
+        aligned = element.tag == "ALIGNABLE_ANNOTATION"
+        slots = (element.attrib["TIME_SLOT_REF1"], element.attrib["TIME_SLOT_REF2"]) if aligned else None
         parent, previous = element.get("ANNOTATION_REF", ""), element.get("PREVIOUS_ANNOTATION", "")
         found[element.attrib["ANNOTATION_ID"]] = _Annotation(label, slots, parent, previous)
     return found
-
-
-def _aligned(element: ElementTree.Element) -> bool:
-    return element.tag == "ALIGNABLE_ANNOTATION"
 
 
 class _Spans:

@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import numpy as np
@@ -54,7 +54,7 @@ def missing_for(paths: Iterable[Path]) -> str:
     )
 
 
-class Decoded:
+class Decoded(AbstractContextManager["Decoded"]):
     """A recording that ffmpeg decodes, read in blocks with the interface of `soundfile.SoundFile`.
 
     Parameters
@@ -141,14 +141,9 @@ class Decoded:
             self._process.stdout.close()
         self._errors.close()
 
-    def __enter__(self) -> Decoded:
-        """Return the recording."""
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         """End ffmpeg."""
-        if hasattr(self, "_file"):
-            self._file.close()
+        self._file.close()
         self.close()
 
     def _failure(self, otherwise: str) -> InputError:

@@ -11,9 +11,9 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
@@ -36,7 +36,7 @@ class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no ty
         return False
 
 
-class Joined:
+class Joined(AbstractContextManager["Joined"]):
     """Recordings in one file, read as one with the interface of `soundfile.SoundFile`.
 
     Parameters
@@ -134,11 +134,7 @@ class Joined:
             self._part.close()
         self._file.close()
 
-    def __enter__(self) -> Joined:
-        """Return the recording."""
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the file."""
         self.close()
 

@@ -30,7 +30,7 @@ class Recording(NamedTuple):
     name : Path
         The name of its results: its path relative to the folder that was named, without the ending.
     channel : int, optional
-        The channel that a table names for it, counted from 1.
+        The channel to read, counted from 1; None: the mean of all.
     """
 
     path: Path
@@ -38,11 +38,11 @@ class Recording(NamedTuple):
     channel: int | None = None
 
 
-def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
+def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
     Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the
-    ending, the names of their results keep it.
+    ending, the names of their results keep it. `channel` is that of all of them.
 
     Raises
     ------
@@ -60,7 +60,10 @@ def find_recordings(arguments: Iterable[Path]) -> list[Recording]:
         sound = path.suffix.lower() in ENDINGS
         return stems[path.with_suffix(""), sound] > 1 or (not sound and stems[path.with_suffix(""), True] > 0)
 
-    return [Recording(path, name.with_name(path.name) if is_shared(path) else name) for path, name, _ in found.values()]
+    return [
+        Recording(path, name.with_name(path.name) if is_shared(path) else name, channel)
+        for path, name, _ in found.values()
+    ]
 
 
 def check_some(arguments: Sequence[Path]) -> None:

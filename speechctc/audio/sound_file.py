@@ -115,22 +115,40 @@ def read(
         or the channel does not exist.
     """
     with open_sound(path, segment[0] if segment else 0.0) as file:
-        file_rate = int(file.samplerate)
-        blocks = _Counted(segment_blocks(file, path, channel, segment))
-        # Copies, since a piece is a part of a larger array.
-        pieces = [piece.copy() for piece in resample_blocks(blocks, file_rate, rate)]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), blocks.samples / file_rate
+        blocks = Blocks(file, segment_blocks(file, path, channel, segment), rate)
+        pieces = [piece.copy() for piece in blocks]  # copies, since a piece is a part of a larger array
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), blocks.seconds
 
 
-class _Counted:
-    """Blocks, and how many samples they had."""
+class Blocks:
+    """A recording read block by block, in memory that does not depend on its length.
 
-    def __init__(self, blocks: Iterator[NDArray[np.float32]]) -> None:
-        self._blocks, self.samples = blocks, 0
+    Parameters
+    ----------
+    file : Sound
+    blocks : iterator of ndarray
+        Its samples at its own rate, as `mono_blocks` gives them.
+    rate : int
+        Sample rate of the result, Hz.
+
+    Attributes
+    ----------
+    seconds : float
+        Duration of the blocks read so far, in the file.
+    """
+
+    def __init__(self, file: Sound, blocks: Iterator[NDArray[np.float32]], rate: int) -> None:
+        self._blocks, self._own_rate, self._rate, self._done = blocks, int(file.samplerate), rate, 0
+        self.seconds = 0.0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the samples after those read so far."""
+        return resample_blocks(self._read(), self._own_rate, self._rate)
+
+    def _read(self) -> Iterator[NDArray[np.float32]]:
         for block in self._blocks:
-            self.samples += len(block)
+            self._done += len(block)
+            self.seconds = self._done / self._own_rate
             yield block
 
 

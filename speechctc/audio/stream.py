@@ -15,8 +15,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.resampling import check_rate, resample_blocks
-from speechctc.audio.sound_file import BLOCK, Sound, mono_blocks, open_sound, words
+from speechctc.audio.resampling import check_rate
+from speechctc.audio.sound_file import BLOCK, Blocks, mono_blocks, open_sound, words
 from speechctc.core.errors import InputError
 
 STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # first bytes of files that libsndfile decodes from a pipe
@@ -34,31 +34,6 @@ STORED = {  # first bytes of other files, and their endings
 HEAD = 12  # first bytes that are read to tell the format
 PIPED = 1 << 16  # bytes copied at a time
 UNKNOWN = 2**31 - 2**20  # bytes, about, that the header of a WAV file names at least where its length is not known
-
-
-class Blocks:
-    """A recording read block by block, in memory that does not depend on its length; see `opened`.
-
-    Attributes
-    ----------
-    seconds : float
-        Duration of the blocks read so far, in the file.
-    """
-
-    def __init__(self, file: Sound, path: Path, rate: int, size: int, channel: int | None = None) -> None:
-        self._file, self._path, self._rate, self._size, self._channel = file, path, rate, size, channel
-        self.seconds = 0.0
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        """Yield the samples after those read so far."""
-        return resample_blocks(self._read(), int(self._file.samplerate), self._rate)
-
-    def _read(self) -> Iterator[NDArray[np.float32]]:
-        done = 0
-        for block in mono_blocks(self._file, self._path, self._size, self._channel):
-            done += len(block)
-            self.seconds = done / self._file.samplerate
-            yield block
 
 
 @contextmanager
@@ -79,7 +54,7 @@ def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks
         As `sound_file.read`; errors within the recording are raised when they are reached.
     """
     with open_sound(path) as file:
-        yield Blocks(file, path, rate, BLOCK, channel)
+        yield Blocks(file, mono_blocks(file, path, BLOCK, channel), rate)
 
 
 @contextmanager
@@ -114,7 +89,7 @@ def opened_stdin(
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
         with soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **raw) as file:
-            yield Blocks(file, Path("-"), rate, _size(raw_rate, seconds), channel)
+            yield Blocks(file, mono_blocks(file, Path("-"), _size(raw_rate, seconds), channel), rate)
         return
     head = _read_head(sys.stdin.fileno())
     if not head:
@@ -124,7 +99,7 @@ def opened_stdin(
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")
-            yield _Live(pipe, file, Path("-"), rate, _size(file.samplerate, seconds), channel)
+            yield _Live(pipe, file, mono_blocks(file, Path("-"), _size(file.samplerate, seconds), channel), rate)
         return
     say(f"standard input has the format of {ending} files: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:

@@ -12,7 +12,7 @@ from typing import Any
 
 from speechctc.audio.tiers import CLOSE, Entry, TextGrid, Tier
 from speechctc.core.errors import InputError
-from speechctc.core.text_files import decode_text
+from speechctc.core.text_files import decode_text, read_bytes
 
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'
@@ -29,12 +29,7 @@ def read_tiers(path: Path) -> TextGrid:
     InputError
         The file does not exist, is not a TextGrid, or has times that are not numbers.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", "check the path")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "change its permissions") from None
+    raw = read_bytes(path)
     try:
         if raw.startswith(BINARY):
             return TextGrid(list(_binary(io.BytesIO(raw[len(BINARY) :]))), "")

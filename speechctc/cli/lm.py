@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from speechctc.cli.options import (
     Split,
     find_model,
 )
-from speechctc.cli.streams import show
+from speechctc.cli.streams import new_reporter, show, show_scores
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ class Kind(str, Enum):
 
 
 CorpusOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option("--config", metavar="CONFIG", help="A config; the labels and the phone set are those of its corpus."),
 ]
 TextOption = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         "--text", metavar="FILE", help="A phone text: one utterance per line, phones separated by spaces; may be .gz."
     ),
 ]
 TrainingTextOption = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         "--text",
         metavar="FILE",
@@ -103,7 +103,7 @@ def train(
         ),
     ] = 0.0,
     dev: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--dev",
             metavar="FILE",
@@ -125,14 +125,13 @@ def train(
         raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
     if config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
-    from speechctc.core.progress import Reporter
     from speechctc.stages.lm_lstm import check_free, train_ngram
     from speechctc.stages.lm_texts import Sources, phone_text
 
     if kind is Kind.ngram:
         check_free(out)
     sources = Sources(_loaded(config, others) if config else None, text or (), phones, dictionary, language, times)
-    inventory, source, corpus_dev = sources.read(Reporter(), kind is Kind.lstm)
+    inventory, source, corpus_dev = sources.read(new_reporter(), kind is Kind.lstm)
     if kind is Kind.lstm:
         _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
     else:
@@ -148,7 +147,7 @@ def perplexity(
     settings: SettingsArgument = None,
     config: CorpusOption = None,
     split: Annotated[
-        Optional[list[Split]],  # noqa: UP045
+        list[Split] | None,
         typer.Option("--split", help="A split of the config's corpus to score; may be repeated. Default: dev."),
     ] = None,
     text: TextOption = None,
@@ -156,8 +155,6 @@ def perplexity(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
-    from speechctc.core import written
-    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.stages.lm_perplexity import score_texts, table
     from speechctc.stages.lm_texts import phone_text, split_texts
@@ -173,10 +170,8 @@ def perplexity(
         splits = [each.value for each in split or [Split.dev]]
         inventory, labelled = split_texts(_loaded(config, settings), splits)
         texts = [*labelled, *texts]
-    found = score_texts(lm, texts, inventory, Reporter())
-    show(table(found))
-    if json_file:
-        written.write_json(json_file, [each.to_dict() for each in found], overwrite)
+    found = score_texts(lm, texts, inventory, new_reporter())
+    show_scores(table(found), [each.to_dict() for each in found], json_file, overwrite)
 
 
 @lm_app.command()
@@ -205,7 +200,7 @@ def tune(
     settings: SettingsArgument = None,
     model: ModelOption = None,
     lm: Annotated[
-        Optional[list[Path]],  # noqa: UP045
+        list[Path] | None,
         typer.Option(
             "--lm", metavar="PLACE", help="An ARPA file, an LSTM's folder, or both. Default: the model's own n-gram."
         ),
@@ -214,11 +209,11 @@ def tune(
         Split, typer.Option("--split", help="The split to tune on; the model must not be trained on it.")
     ] = Split.dev,
     beam: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option("--beam", metavar="N", help="Hypotheses that the search keeps. Default: decode.beam."),
     ] = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--out",
             metavar="FILE",
@@ -230,7 +225,6 @@ def tune(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_lms
     from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.tuned import FILE
@@ -238,7 +232,7 @@ def tune(
     from speechctc.stages.lm_tune import tune as tune_weights
     from speechctc.stages.used_model import make_own, own_folder
 
-    reporter, folder = Reporter(), find_model(model)
+    reporter, folder = new_reporter(), find_model(model)
     own = folder if out else own_folder(folder)
     recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
@@ -255,10 +249,9 @@ def tune(
 def _train_lstm(
     out: Path, inventory: Inventory, train: PhoneText, dev: PhoneText | None, settings: list[str], resume: bool
 ) -> None:
-    from speechctc.core.progress import Reporter
     from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
 
-    reporter = Reporter()
+    reporter = new_reporter()
     labels, dev_labels = train_and_dev(train, dev, inventory, reporter)
     training = LstmTraining(out, inventory, lstm_config(settings), labels, dev_labels, resume, reporter)
     training.train()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speechctc.bundled import NAMES
-from speechctc.cli.streams import show
+from speechctc.cli.streams import new_reporter, show
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
@@ -33,16 +33,15 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-# Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
 ]
 SettingsArgument = Annotated[
-    Optional[list[str]],  # noqa: UP045
+    list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the config: train.epochs=3"),
 ]
 ModelOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--model",
         metavar="DIR",
@@ -51,7 +50,7 @@ ModelOption = Annotated[
     ),
 ]
 ModelOrBundledOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--model",
         metavar="DIR",
@@ -60,7 +59,7 @@ ModelOrBundledOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
+    list[str] | None,
     typer.Option(
         "--format",
         metavar="FORMAT[,FORMAT]...",
@@ -78,7 +77,7 @@ SymbolsOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--out",
         metavar="PLACE",
@@ -100,7 +99,7 @@ SkipOption = Annotated[
     typer.Option("--skip-existing", help="Skip recordings that already have a file in the folder --out."),
 ]
 ChannelOption = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(
         "--channel",
         metavar="N",
@@ -113,7 +112,7 @@ JobsOption = Annotated[
     typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
 ]
 ClusterOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--cluster", metavar="ADDRESS", help="Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786."
     ),
@@ -122,7 +121,7 @@ DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")
 ]
 JsonOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the scores to this JSON file."),
 ]
 AlternativesOption = Annotated[
@@ -132,7 +131,7 @@ AlternativesOption = Annotated[
     ),
 ]
 RawOption = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(
         "--raw",
         metavar="RATE",
@@ -141,7 +140,7 @@ RawOption = Annotated[
     ),
 ]
 LmWeightOption = Annotated[
-    Optional[float],  # noqa: UP045
+    float | None,
     typer.Option(
         "--lm-weight",
         metavar="WEIGHT",
@@ -150,7 +149,7 @@ LmWeightOption = Annotated[
     ),
 ]
 LmOption = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option(
         "--lm",
         metavar="PLACE",
@@ -159,7 +158,7 @@ LmOption = Annotated[
     ),
 ]
 BeamOption = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(
         "--beam",
         metavar="N",
@@ -168,7 +167,7 @@ BeamOption = Annotated[
     ),
 ]
 InventoryOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--inventory",
         metavar="FILE",
@@ -176,7 +175,7 @@ InventoryOption = Annotated[
     ),
 ]
 NbestOption = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(
         "--nbest",
         metavar="N",
@@ -185,7 +184,7 @@ NbestOption = Annotated[
     ),
 ]
 MinModulationOption = Annotated[
-    Optional[float],  # noqa: UP045
+    float | None,
     typer.Option(
         "--min-modulation-db",
         metavar="DB",
@@ -194,11 +193,11 @@ MinModulationOption = Annotated[
     ),
 ]
 PhonesOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option("--phones", metavar="PHONES", help='The phones of a single recording: "sh iy hh ae d".'),
 ]
 TranscriptsOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--transcripts",
         metavar="PLACE",
@@ -208,7 +207,7 @@ TranscriptsOption = Annotated[
     ),
 ]
 WordsOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--words",
         metavar="PLACE",
@@ -218,7 +217,7 @@ WordsOption = Annotated[
     ),
 ]
 LanguageOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--language",
         metavar="CODE",
@@ -226,7 +225,7 @@ LanguageOption = Annotated[
     ),
 ]
 DictionaryOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--dictionary",
         metavar="FILE",
@@ -249,7 +248,7 @@ RefineOption = Annotated[
     ),
 ]
 SilenceOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--silence",
         metavar="PHONES",
@@ -258,7 +257,7 @@ SilenceOption = Annotated[
     ),
 ]
 TierOption = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--tier",
         metavar="NAME",
@@ -267,7 +266,7 @@ TierOption = Annotated[
     ),
 ]
 LimitsOption = Annotated[
-    Optional[bool],  # noqa: UP045
+    bool | None,
     typer.Option(
         "--limits/--no-limits",
         help="Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own"
@@ -300,18 +299,20 @@ def load_recogniser(
     min_modulation_db: float | None = None,
     or_bundled: bool = True,
 ) -> Recogniser:
-    """Load the model that `find_model` finds, with these language models; its `about` describes it.
+    """Load the model that `find_model` finds, with these language models; its `folder` and `about` say which it is.
 
     Numbers that are not None replace those of the model's ``decode`` section.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import Recogniser
 
     folder, line = _find(model, or_bundled)
-    recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())
+    recogniser = with_language_models(
+        Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, new_reporter()
+    )
     settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
     recogniser = recogniser.with_settings(settings)
     name = line.removeprefix("using ")
+    recogniser.folder = folder
     recogniser.about = name if name != line else line[:1].upper() + line[1:]
     return recogniser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -40,6 +40,7 @@ from speechctc.cli.options import (
     WordsOption,
     load_recogniser,
 )
+from speechctc.cli.streams import new_reporter
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,10 +87,9 @@ def decode_command(
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.audio.recordings import check_some
-    from speechctc.core.progress import Reporter
-    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
+    from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
-    from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
+    from speechctc.model.checkpoint import BUILT_IN
     from speechctc.stages.decode import decode
     from speechctc.stages.nbest import check_nbest, decode_nbest
 
@@ -97,30 +97,31 @@ def decode_command(
         check_some(audio)
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
-    options = OutputOptions(*chosen, jobs, alternatives, channel, overwrite, skip_existing, also)
+    options, work = OutputOptions(*chosen, overwrite, skip_existing, also), Work(jobs, alternatives, channel)
     if nbest and (also or symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
-        check_nbest(audio, options)
+        check_nbest(audio, options, work)
     device = Device.cpu if cluster else device
     recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    may_doubt = not lm and recogniser.folder == BUILT_IN
     if inventory is not None:
         from speechctc.inference.restriction import restrict
 
-        recogniser = restrict(recogniser, inventory, Reporter())
+        recogniser = restrict(recogniser, inventory, new_reporter())
     options = _with_symbols(options, recogniser, symbols)
-    doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser, by_best_path=bool(nbest))
+    doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
     if nbest:
-        status = decode_nbest(recogniser, audio, nbest, options, Reporter(), doubt)
+        status = decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
     else:
-        status = decode(recogniser, audio, options, Reporter(), cluster, raw, doubt)
+        status = decode(recogniser, audio, options, new_reporter(), cluster, raw, doubt, work)
     if status:
         raise typer.Exit(status)
 
 
 def align_command(
     audio: Annotated[
-        Optional[list[Path]],  # noqa: UP045
+        list[Path] | None,
         typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
     ] = None,
     phones: PhonesOption = None,
@@ -150,32 +151,30 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.corpora.transcripts import Choice, find_tasks
-    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
+    from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
 
     if words is not None and (phones is not None or transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
-    options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
+    options = OutputOptions(*chosen, overwrite, skip_existing, also)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
-    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), Reporter())
+    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
-    if status := align(recogniser, tasks, options, Reporter(), placing):
+    if status := align(recogniser, tasks, options, new_reporter(), placing, Work(jobs, channel=channel)):
         raise typer.Exit(status)
 
 
 def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
-    from speechctc.core.progress import Reporter
     from speechctc.phones.notations import choose_symbols
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:
-        Reporter().warn(symbols.note)
+        new_reporter().warn(symbols.note)
     return replace(options, symbols=symbols.written)

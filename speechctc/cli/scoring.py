@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ from speechctc.cli.options import (
     find_model,
     load_recogniser,
 )
-from speechctc.cli.streams import show
+from speechctc.cli.streams import new_reporter, show, show_scores, write_page
 
 
 def evaluate_command(
@@ -38,7 +38,7 @@ def evaluate_command(
     beam: BeamOption = None,
     symbols: SymbolsOption = "own",
     report: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
     ] = None,
     examples: Annotated[
@@ -60,8 +60,6 @@ def evaluate_command(
     The corpus may be another one, and only a test: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA are compared
     with ARPABET by tables, and the other way round; --symbols writes the phones recognised as your own table says.
     """
-    from speechctc.core import written
-    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.stages.evaluate import score
     from speechctc.stages.report import report_file, write_report
@@ -70,15 +68,11 @@ def evaluate_command(
     check_place(json_file, overwrite)
     check_place(page, overwrite)
     recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
-    scored, result = score(recogniser, split.value, settings or (), Reporter(), symbols)
-    show(result.to_text())
-    if json_file:
-        written.write_json(json_file, result.to_dict(), overwrite)
+    scored, result = score(recogniser, split.value, settings or (), new_reporter(), symbols)
+    show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
     if page:
-        html = write_report(scored, result, recogniser, recogniser.about, examples, Reporter())
-        page.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(page, html, overwrite)
-        show(f"wrote {page}")
+        html = write_report(scored, result, recogniser, recogniser.about, examples, new_reporter())
+        write_page(page, html, overwrite)
 
 
 def compare_command(
@@ -96,8 +90,6 @@ def compare_command(
     the paired bootstrap over speakers, and by the matched-pairs test. Runs that differ in train.seed only are one
     system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
     """
-    from speechctc.core import written
-    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.compare import compare, short_names
@@ -106,10 +98,8 @@ def compare_command(
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
     models = [Recogniser.load(find_model(folder), device.value) for folder in folders]
-    result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, Reporter())
-    show(result.to_text())
-    if json_file:
-        written.write_json(json_file, result.to_dict(), overwrite)
+    result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, new_reporter())
+    show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
 
 def calibrate_command(
@@ -126,10 +116,9 @@ def calibrate_command(
     are moved by the median error of the model's boundaries. Both are estimated on dev, which is never trained on, and
     saved in the model's folder; for a bundled model, in a copy of it, such as english/, in the working directory.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.stages.calibrate import calibrate
 
-    show(calibrate(find_model(model), Reporter(), split.value, settings or (), device.value).to_text())
+    show(calibrate(find_model(model), new_reporter(), split.value, settings or (), device.value).to_text())
 
 
 def train_boundaries_command(
@@ -149,10 +138,9 @@ def train_boundaries_command(
     is saved in the model's folder, where align finds it; for a bundled model, in a copy of it, such as english/, in
     the working directory. On dev the boundaries are compared with those before.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.stages.train_boundaries import train_boundaries
 
-    show(train_boundaries(find_model(model), Reporter(), settings or (), minutes, fresh))
+    show(train_boundaries(find_model(model), new_reporter(), settings or (), minutes, fresh))
 
 
 def score_boundaries_command(
@@ -170,12 +158,9 @@ def score_boundaries_command(
 
     Prints, for each class of phones, the median error and the share of boundaries within 10, 20 and 50 ms.
     """
-    from speechctc.core import written
     from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries
 
     check_place(json_file, overwrite)
     result = score_boundaries(reference, hypothesis, tier)
-    show(result.to_text())
-    if json_file:
-        written.write_json(json_file, result.to_dict(), overwrite)
+    show_scores(result.to_text(), result.to_dict(), json_file, overwrite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -17,18 +17,19 @@ from speechctc.cli.options import (
     OverwriteOption,
     SettingsArgument,
     Split,
+    load_recogniser,
 )
-from speechctc.cli.streams import show
+from speechctc.cli.streams import new_reporter, show, show_scores, write_page
 
 
 def doctor_command(
     settings: SettingsArgument = None,
     config: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--config", help="The config whose corpus to examine. Default: only the machine."),
     ] = None,
     json_file: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the findings to this JSON file; -: print only JSON."),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -41,8 +42,6 @@ def doctor_command(
     import json
 
     from speechctc.config.load import load_config
-    from speechctc.core import written
-    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
     from speechctc.stages.doctor import examine
 
@@ -50,13 +49,11 @@ def doctor_command(
     if not prints:
         check_place(json_file, overwrite)
     loaded = load_config(config, settings or ()) if config else None
-    diagnosis = examine(loaded, Reporter())
+    diagnosis = examine(loaded, new_reporter())
     if prints:
         typer.echo(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
     else:
-        show(diagnosis.to_text())
-        if json_file:
-            written.write_json(json_file, diagnosis.to_dict(), overwrite)
+        show_scores(diagnosis.to_text(), diagnosis.to_dict(), json_file, overwrite)
     if not diagnosis.is_possible:
         raise typer.Exit(1)
 
@@ -83,7 +80,7 @@ def check_labels_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
     model: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--model",
             metavar="DIR",
@@ -92,14 +89,14 @@ def check_labels_command(
         ),
     ] = None,
     splits: Annotated[
-        Optional[list[Split]],  # noqa: UP045
+        list[Split] | None,
         typer.Option("--split", help="The part of the corpus to check; may be given several times. Default: all."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The table to write (TSV): all utterances, ranked.")
     ] = Path("suspects.tsv"),
     report: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/suspects.html."),
     ] = None,
     examples: Annotated[
@@ -112,12 +109,9 @@ def check_labels_command(
 
     The score says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
     """
-    from speechctc.cli.options import load_recogniser
     from speechctc.config.load import load_config
-    from speechctc.core import written
-    from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.stages.check_labels import check_labels
+    from speechctc.stages.check_labels import check_labels, suspects_page
 
     page = report / "suspects.html" if report else None
     for place in (out, page):
@@ -126,33 +120,27 @@ def check_labels_command(
     model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
     recogniser = load_recogniser(model, device)
     chosen = [split.value for split in splits or Split]
-    checked = check_labels(recogniser, loaded, chosen, Reporter())
+    checked = check_labels(recogniser, loaded, chosen, new_reporter())
     show(checked.to_text())
-    written.write_text(out, checked.to_tsv(), overwrite)
-    show(f"wrote {out}")
+    write_page(out, checked.to_tsv(), overwrite)
     if page:
-        from speechctc.stages.check_labels import suspects_page
-
-        html = suspects_page(checked, recogniser, recogniser.about, examples, Reporter())
-        page.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(page, html, overwrite)
-        show(f"wrote {page}")
+        write_page(page, suspects_page(checked, recogniser, recogniser.about, examples, new_reporter()), overwrite)
 
 
 def inspect_command(
     model: ModelOrBundledOption = None,
     audio: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--audio", metavar="FILE", help="A recording to look at; of a longer one, the first 20 s."),
     ] = None,
     layer: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--layer", metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."
         ),
     ] = None,
     phone: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--phone", metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")] = Path("inside"),
@@ -164,7 +152,6 @@ def inspect_command(
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.
     """
-    from speechctc.cli.options import load_recogniser
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = load_recogniser(model, Device.cpu)

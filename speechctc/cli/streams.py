@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from speechctc.core.errors import printable
+
+if TYPE_CHECKING:
+    from speechctc.core.progress import Reporter
 
 
 def say(message: str) -> None:
@@ -20,6 +25,30 @@ def say(message: str) -> None:
 def show(text: str, err: bool = False) -> None:
     """Print lines; control characters in them, from files or names, are escaped."""
     typer.echo(printable(text, keep="\n\t"), err=err)
+
+
+def new_reporter() -> Reporter:
+    """Return what prints notes, warnings and progress bars; it takes a while to load."""
+    from speechctc.core.progress import Reporter
+
+    return Reporter()
+
+
+def show_scores(text: str, values: Any, file: Path | None, overwrite: bool) -> None:
+    """Print scores, and write them to a JSON file if one was named."""
+    from speechctc.core import written
+
+    show(text)
+    if file:
+        written.write_json(file, values, overwrite)
+
+
+def write_page(page: Path, text: str, overwrite: bool) -> None:
+    """Write a page or a table, and say where."""
+    from speechctc.core import written
+
+    written.write_text(page, text, overwrite)
+    show(f"wrote {page}")
 
 
 def write_utf8() -> None:

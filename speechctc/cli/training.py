@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from speechctc.bundled import NAMES
 from speechctc.cli.options import ConfigOption, SettingsArgument
-from speechctc.cli.streams import show
+from speechctc.cli.streams import new_reporter, show
 
 
 def start_command(
     folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
     settings: SettingsArgument = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
     ] = None,
 ) -> None:
@@ -34,7 +34,7 @@ def extract_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
     model: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--realign",
             metavar="MODEL",
@@ -45,11 +45,10 @@ def extract_command(
 ) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.config.load import load_config
-    from speechctc.core.progress import Reporter
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings or ())
-    for summary in extract(loaded, Reporter(), model):
+    for summary in extract(loaded, new_reporter(), model):
         show(summary.to_text())
     show(f"features in {loaded.data.dir}")
 
@@ -57,7 +56,7 @@ def extract_command(
 def train_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Optional[Path], typer.Option("--run", help="The folder of the run.")] = None,  # noqa: UP045
+    run: Annotated[Path | None, typer.Option("--run", help="The folder of the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
     profile_steps: Annotated[
         int, typer.Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
@@ -65,18 +64,17 @@ def train_command(
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     from speechctc.config.load import load_config
-    from speechctc.core.progress import Reporter
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
         from speechctc.stages.profile import profile
 
-        show(profile(loaded, profile_steps, Reporter()).to_text())
+        show(profile(loaded, profile_steps, new_reporter()).to_text())
         return
     from speechctc.stages.train import Stopped, train
 
     try:
-        trained = train(loaded, resume, Reporter())
+        trained = train(loaded, resume, new_reporter())
     except Stopped as stop:
         if is_main_process():
             show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
@@ -90,7 +88,7 @@ def train_command(
 def sweep_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Optional[Path], typer.Option("--run", help="The folder for the runs.")] = None,  # noqa: UP045
+    run: Annotated[Path | None, typer.Option("--run", help="The folder for the runs.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of runs to train at a time.")] = 1,
 ) -> None:
     """Train every combination of some settings.
@@ -99,13 +97,12 @@ def sweep_command(
     interruption, the same command continues.
     """
     from speechctc.config.load import load_config
-    from speechctc.core.progress import Reporter
     from speechctc.stages.sweep import sweep, table
 
     chosen = load_config(config).run
     assert chosen is not None
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
-    outcomes = sweep(config, settings or (), folder, jobs, Reporter())
+    outcomes = sweep(config, settings or (), folder, jobs, new_reporter())
     show(table(outcomes))
     if all(outcome.per is None for outcome in outcomes):
         raise typer.Exit(2)

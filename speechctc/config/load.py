@@ -113,6 +113,17 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
         raise InputError(*_explain(error, where, typed)) from None
 
 
+def with_settings(config: Config, settings: Sequence[str]) -> Config:
+    """Return a model's config with settings, ``section.key=value``, in place of its own.
+
+    Raises
+    ------
+    InputError
+        As `parse_config`.
+    """
+    return parse_config(override(config.to_dict(), settings), "the model's config with these settings")
+
+
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a copy of `values` with each ``dotted.key=value`` set, in order.
 
@@ -237,7 +248,6 @@ def parse_yaml(text: str, what: str, fix: str) -> Any:
         if node is None:
             return None
         _measure(node, {}, 0)
-        _check_keys(node, set())
         return loader.construct_document(node)
     except RecursionError:
         raise InputError(f"{what} (nested too deeply)", fix) from None
@@ -269,13 +279,14 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> 
     Raises
     ------
     ValueError
-        There are too many values, or they are nested too deeply; a node within itself is too deep.
+        There are too many values, nested too deeply, or a key is there twice; a node within itself is too deep.
     """
     if id(node) not in known:
         inner: list[Any] = []
         if isinstance(node, yaml.SequenceNode):
             inner = node.value
         elif isinstance(node, yaml.MappingNode):
+            _check_keys(node)
             inner = [each for pair in node.value for each in pair]
         if depth > DEEPEST:
             raise ValueError(f"nested more than {DEEPEST} deep")
@@ -287,26 +298,18 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> 
     return size, height
 
 
-def _check_keys(node: yaml.Node, known: set[int]) -> None:
-    """Check that no mapping has a key twice, of which YAML would take the last; merge keys may repeat.
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Check that a mapping has no key twice, of which YAML would take the last; merge keys may repeat.
 
     Raises
     ------
     ValueError
-        One has; the message says on which lines.
+        It has; the message says on which lines.
     """
-    if id(node) in known:
-        return
-    known.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            _check_keys(each, known)
-    elif isinstance(node, yaml.MappingNode):
-        lines: dict[tuple[str, str], int] = {}
-        for key, value in node.value:
-            _check_keys(value, known)
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                line, first = key.start_mark.line + 1, lines.get((key.tag, key.value))
-                if first is not None:
-                    raise ValueError(f"line {line}: the key {key.value[:60]!r} again, which line {first} has; keep one")
-                lines[key.tag, key.value] = line
+    lines: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            line, first = key.start_mark.line + 1, lines.get((key.tag, key.value))
+            if first is not None:
+                raise ValueError(f"line {line}: the key {key.value[:60]!r} again, which line {first} has; keep one")
+            lines[key.tag, key.value] = line

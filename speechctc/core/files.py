@@ -115,19 +115,21 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write text as UTF-8; bytes of file names in it that are not UTF-8 are kept."""
-    content = text.encode("utf-8", "surrogateescape")
-    write_file(path, lambda draft: _write_bytes(draft, content))
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, as `write_file` does."""
-    write_file(path, lambda draft: _write_bytes(draft, content))
+
+    def write(draft: Path) -> None:
+        draft.write_bytes(content)
+
+    write_file(path, write)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write plain values as JSON; bytes of file names that are not UTF-8 are escaped as lone surrogates."""
-    content = (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-    write_file(path, lambda draft: _write_bytes(draft, content))
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def read_json(path: Path) -> Any:
@@ -144,10 +146,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
@@ -412,6 +410,19 @@ def _remove(path: Path) -> None:
         path.unlink()
     except OSError:
         pass
+
+
+def append(handle: int, content: bytes, flush: bool = False) -> None:
+    """Append bytes to an open file, all or none of them; with `flush`, wait until they are on the disk."""
+    before, view = os.fstat(handle).st_size, memoryview(content)
+    try:
+        while view:
+            view = view[os.write(handle, view) :]
+        if flush:
+            os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, before)
+        raise
 
 
 @contextmanager

@@ -33,6 +33,22 @@ def read_text(path: Path) -> Text:
     return decode_text(raw, path)
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return what a file holds.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it cannot be read.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", "check the path")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})", "change its permissions") from None
+
+
 def decode_text(raw: bytes, path: Path) -> Text:
     """Decode the bytes of a text file, as `read_text`; `path` is named in messages."""
     encoding = _unicode(raw)

@@ -26,14 +26,6 @@ LOST = 0.1
 """Most of the utterances of a speaker in dev that may have labels that no training speaker has."""
 
 
-def _per_split() -> dict[str, list[Utterance]]:
-    return {split: [] for split in SPLITS}
-
-
-def _rejected_per_split() -> dict[str, list[Rejected]]:
-    return {split: [] for split in SPLITS}
-
-
 @dataclass
 class CorpusBuilder:
     """Collects the utterances and rejected utterances of each split while a corpus is read.
@@ -51,8 +43,8 @@ class CorpusBuilder:
     phones: Inventory | None
     ignored: Sequence[str] = ()
     rules: LabelRules = field(default_factory=LabelRules)
-    utterances: dict[str, list[Utterance]] = field(default_factory=_per_split)
-    rejected: dict[str, list[Rejected]] = field(default_factory=_rejected_per_split)
+    utterances: dict[str, list[Utterance]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    rejected: dict[str, list[Rejected]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     from_words: Container[str] = ()
@@ -233,7 +225,7 @@ def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: 
     own = {name: set[str]().union(*utterances) for name, utterances in sets.items()}
     left = Counter(label for each in own.values() for label in each)
     held: list[str] = []
-    for name in sorted(sets, key=_shuffled):
+    for name in sorted(sets, key=shuffled):
         if len(held) >= min(count, len(sets) - 1):
             break
         alone = {label for label in own[name] if left[label] == 1}
@@ -295,6 +287,6 @@ def _count(names: int, share: float) -> int:
     return min(max(round(share * names), 1), names - 1)
 
 
-def _shuffled(name: str) -> bytes:
+def shuffled(name: str) -> bytes:
     """Return a key that orders names without regard to what they mean."""
-    return hashlib.sha256(name.encode("utf-8")).digest()
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()

@@ -30,8 +30,8 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.made_once import RATE, Part, make_once, record, spoken, write_recording
-from speechctc.corpora.speakers import Voice, demo_cast, sentences
+from speechctc.corpora.made_once import RATE, make_once, record, spoken, write_recording
+from speechctc.corpora.speakers import Speaker, demo_cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.phones.espeak import Speech
 
@@ -94,28 +94,22 @@ def _fingerprint(config: DemoConfig) -> dict[str, Any]:
 def _make_whole(folder: Path, config: DemoConfig) -> None:
     """Write all voices."""
     count, samples, version, voices = 0, 0, "", demo_cast(config)
-    parts = [_part(voice) for voice in voices]
-    for number, (voice, result) in enumerate(zip(voices, spoken(parts, "demo corpus"), strict=True)):
+    numbers = {text: number for number, text in enumerate(sentences(), start=1)}
+    for number, (voice, result) in enumerate(zip(voices, spoken(voices, "demo corpus"), strict=True)):
         version = result.version
         rng = np.random.default_rng([config.seed, number])
-        for k, speech in zip(voice.sentences, result.speech, strict=True):
+        for text, speech in zip(voice.texts, result.speech, strict=True):
             recording, segments = _record(speech, result.rate, voice, config.noise_db, rng)
-            _write(
-                folder / voice.split.upper() / "DR1" / voice.name / f"SX{k + 1}", recording, segments, sentences()[k]
-            )
+            stem = folder / voice.split.upper() / "DR1" / voice.name / f"SX{numbers[text]}"
+            _write(stem, recording, segments, text)
             count += 1
             samples += len(recording)
     about = {"espeak": version, "utterances": count, "seconds": samples / RATE}
     files.write_json(folder / MARKER, _fingerprint(config) | about)
 
 
-def _part(voice: Voice) -> Part:
-    texts = tuple(sentences()[k] for k in voice.sentences)
-    return Part(voice.variant, voice.words_per_minute, voice.pitch, texts)
-
-
 def _record(
-    speech: Speech, rate: int, voice: Voice, noise_db: float, rng: np.random.Generator
+    speech: Speech, rate: int, voice: Speaker, noise_db: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int16], list[tuple[int, int, str]]]:
     """Return the samples of a sentence and its phones as (start, end, label), in samples."""
     phones = label(speech, rate, voice.words_per_minute)

@@ -22,7 +22,6 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.made_once import (
     RATE,
-    Part,
     Spoken,
     make_once,
     read_rows,
@@ -129,8 +128,7 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
 
 def _speak_all(folder: Path, speakers: Sequence[Speaker], config: EspeakConfig, version: list[str]) -> Iterator[Made]:
     """Write the recordings."""
-    parts = [Part(each.variant, each.words_per_minute, each.pitch, each.texts, each.language) for each in speakers]
-    for number, (speaker, result) in enumerate(zip(speakers, spoken(parts, "corpus"), strict=True)):
+    for number, (speaker, result) in enumerate(zip(speakers, spoken(speakers, "corpus"), strict=True)):
         version.append(result.version)
         rng = np.random.default_rng([config.seed, number])
         for k, (text, speech) in enumerate(zip(speaker.texts, result.speech, strict=True)):

@@ -24,6 +24,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
 from speechctc.core.workers import WorkerEnded, in_processes
 from speechctc.corpora.corpus import SPLITS
+from speechctc.corpora.speakers import Speaker
 from speechctc.phones.espeak import Speech, Synthesiser, find_voice
 
 Row = dict[str, Any]
@@ -135,26 +136,6 @@ def _made_before(root: Path, marker: str, name: str, wanted: dict[str, Any]) -> 
     raise InputError(f"{root}: a {name} made with {what}", "move it aside, or set corpus.root to another folder")
 
 
-class Part(NamedTuple):
-    """What a speaker of eSpeak NG speaks, and how.
-
-    Attributes
-    ----------
-    variant : str
-        Variant of eSpeak NG.
-    words_per_minute, pitch : int
-    texts : tuple of str
-    language : str or None
-        As in a config; None: American English, with eSpeak NG's own phonemes instead of IPA.
-    """
-
-    variant: str
-    words_per_minute: int
-    pitch: int
-    texts: tuple[str, ...]
-    language: str | None = None
-
-
 class Spoken(NamedTuple):
     """The speech of one speaker, with samples at `rate`, Hz, and the codes of its language."""
 
@@ -164,12 +145,12 @@ class Spoken(NamedTuple):
     speech: list[Speech]
 
 
-def spoken(parts: Sequence[Part], name: str) -> Iterator[Spoken]:
+def spoken(speakers: Sequence[Speaker], name: str) -> Iterator[Spoken]:
     """Yield what the speakers speak; a new process does, because only its first speech is reproducible.
 
     Parameters
     ----------
-    parts : sequence of Part
+    speakers : sequence of Speaker
     name : str
         What a message calls the corpus.
 
@@ -180,7 +161,7 @@ def spoken(parts: Sequence[Part], name: str) -> Iterator[Spoken]:
     """
     Synthesiser.check()
     try:
-        with in_processes(_speak, parts, 1, most=AHEAD) as results:
+        with in_processes(_speak, speakers, 1, most=AHEAD) as results:
             for result in results:
                 if isinstance(result, InputError):
                     raise result
@@ -196,18 +177,18 @@ def _synthesiser(ipa: bool) -> Synthesiser:
     return synthesiser
 
 
-def _speak(part: Part) -> Spoken | InputError:
+def _speak(speaker: Speaker) -> Spoken | InputError:
     """Let one speaker speak, in the process that speaks; an exception would lose its kind on the way."""
     try:
-        synthesiser = _synthesiser(part.language is not None)
-        if part.language is None:
-            synthesiser.choose(part.variant, part.words_per_minute, part.pitch)
+        synthesiser = _synthesiser(speaker.language is not None)
+        if speaker.language is None:
+            synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch)
             codes: tuple[str, ...] = ()
         else:
-            voice = find_voice(part.language, synthesiser.voices())
-            synthesiser.choose(part.variant, part.words_per_minute, part.pitch, voice.file)
+            voice = find_voice(speaker.language, synthesiser.voices())
+            synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch, voice.file)
             codes = voice.languages
-        speech = [synthesiser.speak(text) for text in part.texts]
+        speech = [synthesiser.speak(text) for text in speaker.texts]
     except InputError as error:
         return error
     return Spoken(synthesiser.version, synthesiser.rate, codes, speech)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.core.errors import InputError
-from speechctc.corpora import demo, elan, table, textgrid, timit
+from speechctc.corpora import demo, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.espeak import read_espeak
 from speechctc.corpora.flite import read_flite
@@ -50,7 +50,7 @@ def _read(config: CorpusConfig, needed: str) -> Corpus:
     if config.kind == "flite":
         return read_flite(_root(config), config)
     if config.kind == "elan":
-        return elan.read_elan(_root(config), config, needed)
+        return textgrid.read_elan(_root(config), config, needed)
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return demo.read_demo(_root(config), config.demo, phone_set)

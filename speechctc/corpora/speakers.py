@@ -51,8 +51,9 @@ class Speaker:
     Attributes
     ----------
     split, name : str
-    language : str
-        As in the config.
+        The name of one of the demo corpus has the form of TIMIT's: sex, three letters, a digit.
+    language : str or None
+        As in the config; None: American English, with eSpeak NG's own phonemes instead of IPA.
     variant : str
         Variant of eSpeak NG.
     words_per_minute, pitch : int
@@ -64,7 +65,7 @@ class Speaker:
 
     split: str
     name: str
-    language: str
+    language: str | None
     variant: str
     words_per_minute: int
     pitch: int
@@ -124,34 +125,6 @@ def said(texts: list[str], count: int, may_mix: bool, rng: random.Random) -> lis
     return spoken
 
 
-@dataclass(frozen=True)
-class Voice:
-    """A speaker of the demo corpus.
-
-    Attributes
-    ----------
-    split : str
-    name : str
-        In the form of TIMIT's names of speakers: sex, three letters, a digit.
-    variant : str
-        Variant of eSpeak NG, spoken as ``en-us+<variant>``.
-    words_per_minute, pitch : int
-        Settings of eSpeak NG.
-    level : float
-        RMS of its speech, dB of full scale.
-    sentences : tuple of int
-        The sentences it speaks, as indices into `sentences`.
-    """
-
-    split: str
-    name: str
-    variant: str
-    words_per_minute: int
-    pitch: int
-    level: float
-    sentences: tuple[int, ...]
-
-
 @lru_cache(maxsize=1)
 def sentences() -> tuple[str, ...]:
     """Return all sentences of the demo corpus."""
@@ -159,26 +132,27 @@ def sentences() -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
-def demo_cast(config: DemoConfig) -> list[Voice]:
+def demo_cast(config: DemoConfig) -> list[Speaker]:
     """Choose the voices and distribute the sentences among them; the result depends only on the config."""
     rng = random.Random(config.seed)
     order = list(range(config.sentences))
     rng.shuffle(order)
     texts, people = _divide(config.sentences, config.held_out), _divide(config.voices, config.held_out)
-    voices: list[Voice] = []
+    voices: list[Speaker] = []
     for split in SPLITS:
         deck, order = order[: texts[split]], order[texts[split] :]
         wanted = config.utterances_per_voice if split == "train" else config.evaluation_utterances_per_voice
         hand = min(wanted, len(deck))
         for k, (sex, variant) in enumerate(_variants(split, people[split])):
-            voice = Voice(
+            voice = Speaker(
                 split=split,
                 name=_name(sex, variant, {voice.name for voice in voices}),
+                language=None,
                 variant=variant,
                 words_per_minute=rng.randint(*config.words_per_minute),
                 pitch=rng.randint(*config.pitch),
                 level=rng.uniform(-30.0, -22.0),
-                sentences=tuple(deck[(k * hand + j) % len(deck)] for j in range(hand)),
+                texts=tuple(sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand)),
             )
             voices.append(voice)
     return voices

@@ -22,10 +22,10 @@ from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
-from speechctc.corpora.elan import eaf_files
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
+from speechctc.corpora.textgrid import eaf_files
 from speechctc.phones.espeak import LATIN, Synthesiser, Voice, find_voice, foreign_script, scripts_of
 from speechctc.phones.marks import are_strings
 

@@ -79,8 +79,8 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1, n
         for files in members[split]:
             try:
                 utterances[split].append(_utterance(files, phone_set))
-            except BadLabels as error:
-                rejected[split].append(Rejected(files.id, str(error)))
+            except InputError as error:
+                rejected[split].append(Rejected(files.id, error.what))
     if not utterances["train"] and rejected["train"]:
         first = rejected["train"][0].reason
         raise InputError(
@@ -154,13 +154,10 @@ def _check_complete(members: dict[str, list[Files]]) -> None:
 def _utterance(files: Files, phone_set: str) -> Utterance:
     """Read the labels of an utterance; times in seconds."""
     if files.audio is None:
-        raise BadLabels(f"{files.phn}: no recording of that name beside it")
+        raise InputError(f"{files.phn}: no recording of that name beside it", "copy it again")
     if files.phn is None:
-        raise BadLabels(f"{files.audio}: no .PHN file beside it")
-    try:
-        frames, rate, _ = sound_file.info(files.audio)
-    except InputError as error:
-        raise BadLabels(error.what) from None
+        raise InputError(f"{files.audio}: no .PHN file beside it", "copy it again")
+    frames, rate, _ = sound_file.info(files.audio)
     lines = read_labels(files.phn, frames, rate)
     phones, kept = fold_labels([line.label for line in lines], phone_set)
     times = tuple((lines[k].start / rate, lines[k].end / rate) for k in kept)
@@ -183,10 +180,6 @@ class Files:
     speaker: str
     audio: Path | None = None
     phn: Path | None = None
-
-
-class BadLabels(Exception):
-    """An utterance that cannot be used; the message names the file, and the line."""
 
 
 def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
@@ -249,32 +242,26 @@ def read_labels(path: Path, frames: int, rate: int) -> list[PhnLine]:
 
     Raises
     ------
-    BadLabels
+    InputError
         The file is not a .PHN file or is empty, a label is not one of TIMIT's, or times run backwards, overlap or go
         beyond the end of the recording.
     """
     timit = named_inventory("timit61")
     checked: list[PhnLine] = []
     last = 0
-    try:
-        lines = read_phn_lines(path)
-    except InputError as error:
-        raise BadLabels(error.what) from None
-    for number, start, end, label in lines:
-        where, phone = f"{path}, line {number}", timit.normalise(label)
-        try:
-            timit.encode([phone])
-        except InputError as error:
-            raise BadLabels(f"{where}: {error.what}") from None
-        if end < start:
-            raise BadLabels(f"{where}: times run backwards, {phone} ends at {end} and starts at {start}")
-        if start < last:
-            raise BadLabels(f"{where}: times overlap, {phone} starts at {start}, before the end of the last, {last}")
-        if end > frames + rate * TAIL_MS // 1000:
-            raise BadLabels(
-                f"{where}: {phone} ends at sample {end}, and the recording has {frames} at {rate} Hz: "
-                "it is cut short, or was resampled without its labels"
-            )
+    for number, start, end, label in read_phn_lines(path):
+        phone, problem = timit.normalise(label), ""
+        if phone not in timit.phones:
+            problem = f"the label {phone!r} is not in the phone set {timit.name}"
+        elif end < start:
+            problem = f"times run backwards, {phone} ends at {end} and starts at {start}"
+        elif start < last:
+            problem = f"times overlap, {phone} starts at {start}, before the end of the last, {last}"
+        elif end > frames + rate * TAIL_MS // 1000:
+            problem = f"{phone} ends at sample {end}, and the recording has {frames} at {rate} Hz: "
+            problem += "it is cut short, or was resampled without its labels"
+        if problem:
+            raise InputError(f"{path}, line {number}: {problem}", "correct the line")
         checked.append(PhnLine(number, min(start, frames), min(end, frames), phone))
         last = end
     return checked

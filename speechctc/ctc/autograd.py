@@ -17,14 +17,11 @@ def loss_and_gradient(problem: Problem, want_gradient: bool, backend: str) -> tu
         from speechctc.ctc import cpu
 
         return cpu.loss_and_gradient(problem.on_host(), want_gradient)
-    if backend == "torch":
-        from speechctc.ctc import torch_backend
-
-        return torch_backend.loss_and_gradient(problem, want_gradient)
-    if backend == "reference":
+    if backend in ("torch", "reference"):
         from speechctc.ctc import reference
 
-        return reference.loss_and_gradient(problem, want_gradient)
+        of = reference.torch_loss_and_gradient if backend == "torch" else reference.loss_and_gradient
+        return of(problem, want_gradient)
     raise ValueError(f"there is no CTC loss for logits on {problem.logits.device}: move them to the CPU or a GPU")
 
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import cuda_plan
-from speechctc.ctc import cuda_plan as cuda_layout
 from speechctc.ctc.arguments import is_on_cpu
 from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
 from speechctc.ctc.problem import Problem
@@ -70,7 +69,7 @@ def loss_and_gradient(
         gradient = None
         if want_gradient:  # packed frames that no sound sample claims keep what is there
             gradient = torch.zeros_like(logits) if unclaimed else torch.empty_like(logits)
-        size = cuda_layout.size_of(problem, gradient)
+        size = cuda_plan.size_of(problem, gradient)
         chosen = cuda_plan.plan(size, gpu.limits)
         real = torch.float64 if logits.dtype == torch.float64 else torch.float32
         losses = torch.empty(size.samples, dtype=real, device=logits.device)
@@ -152,7 +151,7 @@ class Gpu:
         load_driver()
         self.index = index
         self.architecture = f"sm_{properties.major}{properties.minor}"
-        self.limits = cuda_layout.Device(
+        self.limits = cuda_plan.Device(
             multiprocessors=properties.multi_processor_count,
             shared_per_block=properties.shared_memory_per_block_optin,  # type: ignore[attr-defined]
             shared_per_multiprocessor=properties.shared_memory_per_multiprocessor,

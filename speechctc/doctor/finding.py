@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,6 +50,14 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
         return {**vars(self), "where": list(self.where)}
+
+
+def listed(
+    kind: str, what: str, where: Iterable[str], why: str, fix: str, severity: Severity = "warning"
+) -> list[Finding]:
+    """Return the finding on these places, whose number follows `what`; none if there are no places."""
+    where = tuple(where)
+    return [Finding(kind, severity, f"{what}: {len(where)}", where, why, fix)] if where else []
 
 
 @dataclass(frozen=True)

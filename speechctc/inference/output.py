@@ -8,18 +8,36 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.core import written
-from speechctc.core import written as links
 from speechctc.core.errors import InputError
 from speechctc.core.files import is_special
 from speechctc.inference.formats import WRITERS, RecordingName
 
 
+class Work(NamedTuple):
+    """What is computed of recordings.
+
+    Attributes
+    ----------
+    jobs : int
+        Number of recordings to work on at a time; 0: the number of torch's threads.
+    alternatives : int
+        Number of other phones to name for each phone, in JSON and TextGrid.
+    channel : int, optional
+        The channel to read, from 1, of recordings for which no table names one; None: the mean of all.
+    """
+
+    jobs: int = 0
+    alternatives: int = 0
+    channel: int | None = None
+
+
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options for computing and writing results.
+    """How results are written.
 
     Attributes
     ----------
@@ -29,12 +47,6 @@ class OutputOptions:
         One file for all results.
     folder : Path, optional
         A folder with one file for each recording. Without `file` and `folder`, results go to standard output.
-    jobs : int
-        Number of recordings to work on at a time; 0: the number of torch's threads.
-    alternatives : int
-        Number of other phones to name for each phone, in JSON and TextGrid.
-    channel : int, optional
-        The channel to read, from 1; None: the mean of all.
     overwrite : bool
         Also replace files that a person made or changed.
     skip_existing : bool
@@ -48,9 +60,6 @@ class OutputOptions:
     form: str = "text"
     file: Path | None = None
     folder: Path | None = None
-    jobs: int = 0
-    alternatives: int = 0
-    channel: int | None = None
     overwrite: bool = False
     skip_existing: bool = False
     also: tuple[str, ...] = ()
@@ -73,7 +82,7 @@ class OutputOptions:
         clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in paths]
         found = ids(recordings)
         known = [id.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for id in found]
-        channels = [recording.channel or self.channel for recording in recordings]
+        channels = [recording.channel for recording in recordings]
         return [RecordingName(*each) for each in zip(clean, known, channels, strict=True)]
 
 
@@ -169,7 +178,7 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
     _check_folder(options.folder)
     _check_letter_case(owner, options.folder)
     for below in {each.name.parent for each in recordings}:
-        links.refuse_links_below(options.folder, below)
+        written.refuse_links_below(options.folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
     if not options.skip_existing:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Items, Phrase, parse_phones
-from speechctc.config.load import override, parse_config
+from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.devices import choose_device
@@ -65,6 +65,8 @@ class Recogniser:
         Computes the logits.
     clock : FrameClock
         The times of the logits' frames.
+    folder : Path or None
+        Of the checkpoint, set by the command that found it.
     about : str
         The model in words, for reports; set by the command that found it.
     """
@@ -82,6 +84,7 @@ class Recogniser:
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
         self.clock = FrameClock.of(self.config.features, self.config.model)
+        self.folder: Path | None = None
         self.about = ""
 
     @classmethod
@@ -128,10 +131,7 @@ class Recogniser:
 
     def with_settings(self, settings: Sequence[str]) -> Recogniser:
         """Return a recogniser of the same model that decodes with these settings: ``"decode.beam=9"``."""
-        if not settings:
-            return self
-        values = override(self.config.to_dict(), settings)
-        return self.configured(parse_config(values, "the model's config with these settings"))
+        return self.configured(with_settings(self.config, settings)) if settings else self
 
     def configured(self, config: Config) -> Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""

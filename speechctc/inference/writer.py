@@ -86,14 +86,17 @@ class ResultWriter:
             if isinstance(result, InputError):
                 self.failures.append(result)
             else:
-                if recording != STDIN:
+                if recording.path != STDIN.path:
                     self.notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
-        is_mixed = recording.channel is None and self._hints < MOST_HINTS
-        hint = channel_hint(recording.path, self.options) if is_mixed else ""
+        is_mixed = recording.channel is None and self._hints < MOST_HINTS and channels_differ(recording.path)
+        what = (
+            f"{recording.path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
+        )
+        hint = what if is_mixed else ""
         self._hints += bool(hint)
         return hint + (" (not checked in further recordings)" if hint and self._hints == MOST_HINTS else "")
 
@@ -151,13 +154,6 @@ def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter
     """Note that confidences are posteriors, if the model is not calibrated and the format has confidences."""
     if options.forms != ("text",) and not recogniser.calibration.phones:
         reporter.note("not calibrated: confidences are the net's own posteriors; see speechctc calibrate --help")
-
-
-def channel_hint(path: Path, options: OutputOptions) -> str:
-    """Return a hint if the mean of a recording's channels mixes different sounds, else ``""``."""
-    if options.channel is not None or not channels_differ(path):
-        return ""
-    return f"{path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
 
 
 class _Terminal(io.TextIOBase):

@@ -10,10 +10,8 @@ state.safetensors      only in ``last/``: the state to resume training from
 from __future__ import annotations
 
 import json
-import queue
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +28,7 @@ from speechctc.config.section import Section
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
+from speechctc.core.workers import ordered
 from speechctc.lm.model import Sequences
 from speechctc.ngram.trie import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
@@ -240,36 +239,16 @@ def made_ahead(stream: Stream, batches: Iterable[Integers], pinned: bool) -> Ite
     pinned : bool
         In pinned memory, from which a GPU copies while it computes.
     """
-    made: queue.Queue[tuple[Tensor, Tensor] | BaseException | None] = queue.Queue(AHEAD)
-    left = threading.Event()
 
-    def put(item: tuple[Tensor, Tensor] | BaseException | None) -> None:
-        while not left.is_set():
-            with suppress(queue.Full):
-                made.put(item, timeout=0.1)
-                return
+    def make(members: Integers) -> tuple[Tensor, Tensor]:
+        tokens, targets = stream.padded(members)
+        return (tokens.pin_memory(), targets.pin_memory()) if pinned else (tokens, targets)
 
-    def make() -> None:
-        try:
-            for members in batches:
-                tokens, targets = stream.padded(members)
-                put((tokens.pin_memory(), targets.pin_memory()) if pinned else (tokens, targets))
-                if left.is_set():
-                    return
-            put(None)
-        except BaseException as error:
-            put(error)
-
-    thread = threading.Thread(target=make, name="batches", daemon=True)
-    thread.start()
+    pool = ThreadPoolExecutor(1, "batches")
     try:
-        while (batch := made.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
+        yield from ordered(lambda members: pool.submit(make, members), batches, AHEAD, lambda members: 1, AHEAD)
     finally:
-        left.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)

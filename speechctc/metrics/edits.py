@@ -137,7 +137,7 @@ class Confusions:
 
     def add(self, reference: Sequence[str], hypothesis: Sequence[str], edits: Iterable[Edit]) -> None:
         """Count the edits of an utterance; their indices are those of these two sequences."""
-        for kind, ours, theirs in edits:
+        for _, ours, theirs in edits:
             if ours is not None and theirs is not None:
                 self.pairs[reference[ours], hypothesis[theirs]] += 1
             elif ours is not None:
@@ -146,7 +146,6 @@ class Confusions:
             elif theirs is not None:
                 self.inserted[hypothesis[theirs]] += 1
                 self.insertion_contexts[_context(hypothesis, theirs)] += 1
-            del kind
 
     @property
     def phones(self) -> set[str]:

@@ -14,6 +14,7 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -41,15 +42,19 @@ def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
     return (frames + config.time_stride - 1) // config.time_stride
 
 
+@lru_cache(maxsize=8)
 def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     """Return the number of static frames that one output frame depends on, derivatives included.
 
     41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
     """
-    _, width = model.kernel
-    first = width - 1
-    later = (len(model.convs) - 1) * (width - 1) + sum(span - 1 for span in model.dense_spans)
-    return 1 + first + later * model.time_stride + features.deltas * (features.delta_window - 1)
+    with torch.device("meta"):
+        net = ConvCTCNet(model, features.channels, features.static_dims, 2)
+    field, step = 1 + features.deltas * (features.delta_window - 1), 1
+    for layer in (*net.convs, *net.dense):
+        field += (layer.conv.kernel_size[1] - 1) * step
+        step *= layer.conv.stride[1]
+    return field
 
 
 def parameter_count(net: nn.Module) -> int:

@@ -7,6 +7,7 @@ International Phonetic Association (2020), which the two tables below copy.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -109,24 +110,28 @@ FAR = 6.0
 """The distance from which a phone is no useful start for training another."""
 
 
+def _cells() -> Iterator[tuple[str, int, str]]:
+    """Yield each symbol of both tables, after the name of its row and the number of its column."""
+    vowels = (f"{height} {row}" for height, row in zip(_HEIGHTS, _VOWELS.strip().splitlines(), strict=True))
+    for line in (*_CONSONANTS.strip().splitlines(), *vowels):
+        name, *symbols = line.split()
+        yield from ((name, column, symbol) for column, symbol in enumerate(symbols) if symbol != ".")
+
+
 def _table() -> dict[str, Sound]:
     sounds = {}
-    for line in _CONSONANTS.strip().splitlines():
-        manner, *cells = line.split()
-        close, nasal, lateral, rhotic, sibilant = _MANNERS[manner]
-        for column, symbol in enumerate(cells):
-            sound = Sound(False, close, column // 2, bool(column % 2), False, bool(nasal), bool(lateral))
-            sounds[symbol] = replace(
-                sound, rhotic=bool(rhotic), sibilant=bool(sibilant), other=manner in ("implosive", "click")
-            )
-    for height, line in enumerate(_VOWELS.strip().splitlines()):
-        for column, symbol in enumerate(line.split()):
-            sounds[symbol] = Sound(True, 0.5 * (6 - height) * 0.9, 6 + column // 2, rounded=bool(column % 2))
+    for row, column, symbol in _cells():
+        second = bool(column % 2)  # of a pair: voiced, or rounded
+        if row in _MANNERS:
+            close, *kinds = _MANNERS[row]
+            kinds.append(row in ("implosive", "click"))
+            sounds[symbol] = Sound(False, close, column // 2, second, False, *map(bool, kinds))
+        else:
+            sounds[symbol] = Sound(True, 0.5 * (6 - _HEIGHTS.index(row)) * 0.9, 6 + column // 2, rounded=second)
     glide = sounds["j"]
     sounds["w"] = replace(glide, place=7, rounded=True)
     sounds["ɥ"] = replace(glide, rounded=True)
     sounds["ɧ"] = replace(sounds["ʃ"], place=6)
-    del sounds["."]
     return sounds
 
 
@@ -135,15 +140,13 @@ SOUNDS = _table()
 
 def chart() -> list[tuple[str, tuple[str, ...]]]:
     """Return the symbols of the chart of the International Phonetic Association in rows: a name, and what is in it."""
-    rows = [line.split() for line in _CONSONANTS.strip().splitlines()]
-    rows += [[height, *line.split()] for height, line in zip(_HEIGHTS, _VOWELS.strip().splitlines(), strict=True)]
+    rows: dict[str, list[str]] = {}
+    for name, _, symbol in _cells():
+        rows.setdefault(name, []).append(symbol)
     named = {"lateral-fr": "lateral fricative", "glide": "approximant", "rhotic": "rhotic approximant"}
-    found = [
-        (named.get(name, name), tuple(dict.fromkeys(each for each in cells if each != "."))) for name, *cells in rows
-    ]
-    return (
-        found[:12] + [("other", tuple(_OTHER))] + found[12:] + [(name, tuple(signs)) for name, signs in _SIGNS.items()]
-    )
+    found = [(named.get(name, name), tuple(dict.fromkeys(symbols))) for name, symbols in rows.items()]
+    signs = [(name, tuple(each)) for name, each in _SIGNS.items()]
+    return [*found[: len(_MANNERS)], ("other", tuple(_OTHER)), *found[len(_MANNERS) :], *signs]
 
 
 _MARKS = {
@@ -205,17 +208,14 @@ def describe(label: str) -> dict[str, str]:
 def _names() -> dict[str, dict[str, str]]:
     """Return the terms of each letter of the tables."""
     names = {}
-    for line in _CONSONANTS.strip().splitlines():
-        manner, *cells = line.split()
-        for column, symbol in enumerate(cells):
-            names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(manner, manner)}
-    for height, line in zip(_HEIGHTS, _VOWELS.strip().splitlines(), strict=True):
-        for column, symbol in enumerate(line.split()):
-            names[symbol] = {"height": height, "backness": ("front", "central", "back")[column // 2]}
+    for row, column, symbol in _cells():
+        if row in _MANNERS:
+            names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(row, row)}
+        else:
+            names[symbol] = {"height": row, "backness": BACKNESSES[column // 2]}
     names["w"] = {"place": "labial-velar", "manner": "approximant"}
     names["ɥ"] = {"place": "labial-palatal", "manner": "approximant"}
     names["ɧ"] = {"place": "postalveolar", "manner": "fricative"}
-    del names["."]
     return names
 
 

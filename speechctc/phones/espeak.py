@@ -351,11 +351,12 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
         There is none; the message names the nearest.
     """
     wanted = language.strip().lower().replace("_", "-")
-    for names in (_own_code, _file_name, _other_codes, _english_names):
-        for voice in voices:
-            if wanted in names(voice):
+    names = [_names_of(voice) for voice in voices]
+    for rank in range(4):
+        for voice, of_voice in zip(voices, names, strict=True):
+            if wanted in of_voice[rank]:
                 return voice
-    known = {name: voice for voice in voices for names in (_other_codes, _english_names) for name in names(voice)}
+    known = {name: voice for voice, of in zip(voices, names, strict=True) for name in (*of[2], *of[3])}
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
     nearest = list(dict.fromkeys(f"{known[name].languages[0]} ({known[name].name})" for name in near))
     codes = ", ".join(sorted({voice.languages[0] for voice in voices}))
@@ -363,22 +364,10 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
     raise InputError(f"eSpeak NG does not speak the language {language!r}", hint)
 
 
-def _own_code(voice: Voice) -> list[str]:
-    return [voice.languages[0].lower()]
-
-
-def _file_name(voice: Voice) -> list[str]:
-    return [voice.file.rpartition("/")[2].lower()]
-
-
-def _other_codes(voice: Voice) -> list[str]:
-    return [code.lower() for code in voice.languages]
-
-
-def _english_names(voice: Voice) -> list[str]:
-    """Return the name in lower case, whole and without what is in brackets."""
-    name = voice.name.lower()
-    return [name, name.partition(" (")[0]]
+def _names_of(voice: Voice) -> tuple[list[str], ...]:
+    """Return by rank how a voice is called, in lower case: its own code, its file, all codes, its English names."""
+    codes, name = [code.lower() for code in voice.languages], voice.name.lower()
+    return codes[:1], [voice.file.rpartition("/")[2].lower()], codes, [name, name.partition(" (")[0]]
 
 
 def foreign_script(text: str, language: str) -> bool:

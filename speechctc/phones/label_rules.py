@@ -115,11 +115,9 @@ class LabelRules:
         """Return which labels the map replaced and how often, in words; nothing where it is empty."""
         if not self._map:
             return []
-        counts = [f"{label} as {self._shown(label)} ({count})" for label, count in self._replaced.most_common()]
+        shown = {label: " ".join(phones) or "nothing" for label, phones in self._map.items()}
+        counts = [f"{label} as {shown[label]} ({count})" for label, count in self._replaced.most_common()]
         return [f"labels read as corpus.map says: {some(counts) or 'none'}"]
-
-    def _shown(self, label: str) -> str:
-        return " ".join(self._map[label]) or "nothing"
 
     def unused(self) -> list[str]:
         """Return the labels of the map that did not occur."""

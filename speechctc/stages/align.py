@@ -17,7 +17,7 @@ from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.heard import Hearing
-from speechctc.inference.output import OutputOptions, check_out
+from speechctc.inference.output import OutputOptions, Work, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
@@ -109,6 +109,7 @@ def align(
     options: OutputOptions,
     reporter: Reporter,
     placing: Placing | None = None,
+    work: Work = Work(),  # noqa: B008
 ) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
 
@@ -121,15 +122,17 @@ def align(
         The output cannot hold the results, or files that a person made or changed would be replaced.
     """
     placing = placing or Placing()
-    check_out([task.recording for task in tasks], options)
+    recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
+    tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
+    check_out(recordings, options)
     say_if_uncalibrated(recogniser, options, reporter)
-    left = {recording.path for recording in left_to_do([task.recording for task in tasks], options, reporter)}
+    left = {recording.path for recording in left_to_do(recordings, options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
     seen = _Seen({}, [])
     # eSpeak NG reads one text at a time: not in the threads
     prepared = ((task, _phrases(task, recogniser.inventory, placing)) for task in tasks)
-    place = partial(_place, recogniser, options.channel, placing, reporter)
-    results = map_in_threads(lambda each: place(*each), prepared, options.jobs)
+    place = partial(_place, recogniser, placing, reporter)
+    results = map_in_threads(lambda each: place(*each), prepared, work.jobs)
     writer = ResultWriter([task.recording for task in tasks], seen.collect(results), options)
     status = write_results(writer, "aligning", reporter, aligned=True)
     said = [
@@ -186,7 +189,6 @@ def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Un
 
 def _place(
     recogniser: Recogniser,
-    channel: int | None,
     placing: Placing,
     reporter: Reporter,
     task: Task,
@@ -196,7 +198,7 @@ def _place(
     if isinstance(phrases, InputError):
         raise phrases
     items = tuple(item for phrase in phrases for item in phrase.items)
-    path, channel = task.recording.path, task.recording.channel or channel
+    path, _, channel = task.recording
     result = recogniser.place(
         path,
         items,

@@ -16,8 +16,7 @@ from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
-from speechctc.metrics.per import few_of, known_speakers
-from speechctc.metrics.significance import PairedTest, compare_errors
+from speechctc.metrics.per import PairedTest, compare_errors, few_of, known_speakers
 from speechctc.stages.split_scoring import ScoredSplit, score_split
 
 

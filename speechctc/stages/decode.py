@@ -13,14 +13,14 @@ import torch
 
 from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
-from speechctc.audio.stream import Blocks
+from speechctc.audio.sound_file import Blocks
 from speechctc.core import workers
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.formats import WRITERS
-from speechctc.inference.output import OutputOptions, check_out
+from speechctc.inference.output import OutputOptions, Work, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -49,6 +49,7 @@ def decode(
     cluster: str | None = None,
     raw_rate: int | None = None,
     doubt: Doubt | None = None,
+    work: Work = Work(),  # noqa: B008
 ) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
@@ -70,6 +71,7 @@ def decode(
         is decoded while it is read.
     doubt : Doubt, optional
         Counts the phones, and its note is given to the reporter.
+    work : Work
 
     Raises
     ------
@@ -79,15 +81,15 @@ def decode(
     """
     if list(map(str, arguments)) == ["-"]:
         _check_stdin(options)
-        recordings, arguments = [STDIN], ()
+        recordings, arguments = [STDIN._replace(channel=work.channel)], ()
     else:
-        recordings = find_recordings(arguments)
+        recordings = find_recordings(arguments, work.channel)
     check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
     say_if_uncalibrated(recogniser, options, reporter)
     recordings = left_to_do(recordings, options, reporter)
-    with _results(recogniser, recordings, options, cluster, raw_rate, reporter) as results:
+    with _results(recogniser, recordings, options, work, cluster, raw_rate, reporter) as results:
         watched = doubt.watched(results) if doubt else results
         status = write_results(ResultWriter(recordings, watched, options), "decoding", reporter)
     if doubt and (note := doubt.note()):
@@ -113,30 +115,33 @@ def _results(
     recogniser: Recogniser,
     recordings: Sequence[Recording],
     options: OutputOptions,
+    work: Work,
     cluster: str | None,
     raw_rate: int | None,
     reporter: Reporter,
 ) -> AbstractContextManager[Iterator[Any]]:
     """Offer the results in order: while one recording is read, or from this machine's threads, or from a cluster."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
-    if list(recordings) == [STDIN]:
-        opening = stream.opened_stdin(rate, raw_rate, options.channel, say=reporter.note)
-        return _while_read(recogniser, opening, options, LIVE_FRAMES)
+    form, _, alternatives, channel = options.form, *work
+    if paths == [STDIN.path]:
+        opening = stream.opened_stdin(rate, raw_rate, channel, say=reporter.note)
+        return _while_read(recogniser, opening, form, alternatives, LIVE_FRAMES)
     if cluster is not None and paths:
-        return decoded_on(cluster, recogniser, paths, options.alternatives, options.channel)
-    if len(paths) == 1 and options.folder is None and WRITERS[options.form].is_live:
-        return _while_read(recogniser, stream.opened(paths[0], rate, options.channel), options, BLOCK_FRAMES)
-    return nullcontext(decode_all(recogniser, paths, options.jobs, options.alternatives, options.channel))
+        return decoded_on(cluster, recogniser, paths, alternatives, channel)
+    if len(paths) == 1 and options.folder is None and WRITERS[form].is_live:
+        opening = stream.opened(paths[0], rate, channel)
+        return _while_read(recogniser, opening, form, alternatives, BLOCK_FRAMES)
+    return nullcontext(decode_all(recogniser, paths, *work))
 
 
 @contextmanager
 def _while_read(
-    recogniser: Recogniser, opening: AbstractContextManager[Blocks], options: OutputOptions, block_frames: int
+    recogniser: Recogniser, opening: AbstractContextManager[Blocks], form: str, alternatives: int, block_frames: int
 ) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     with opening as blocks:
-        segments = recogniser.segments(blocks, options.alternatives, block_frames)
-        if WRITERS[options.form].is_live:
+        segments = recogniser.segments(blocks, alternatives, block_frames)
+        if WRITERS[form].is_live:
             yield iter([LivePhones(segments)])
         else:
             yield (_complete(segments, blocks) for _ in range(1))

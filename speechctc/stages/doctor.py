@@ -16,10 +16,9 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
 from speechctc.doctor.finding import Diagnosis, Finding
-from speechctc.doctor.label_checks import check_labels
+from speechctc.doctor.label_checks import check_labels, check_splits
 from speechctc.doctor.machine import check_machine, cores
 from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to_all
-from speechctc.doctor.split_checks import check_splits
 from speechctc.features.filterbank import frame_count
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,7 +101,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         reporter.note(write_pronunciations(config.data.dir, corpus))
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
-    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, " + _speed(seconds, elapsed))
+    speed = f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
+    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, {speed}")
     if not summaries[0].utterances:
         first = summaries[0].skipped[0]
         raise InputError(
@@ -187,13 +188,14 @@ def _count(plans: Sequence[ShardPlan], phones: Inventory) -> list[int]:
 
 
 def _write_skipped(folder: Path, summaries: Sequence[SplitSummary]) -> None:
-    rows = [f"{s.split}\t{id}\t{reason}\n" for s in summaries for id, reason in s.skipped]
-    text = "split\tid\treason\n" + "".join(rows)
-    files.write_text(folder / "skipped.tsv", text)
+    rows = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
+    _write_table(folder / "skipped.tsv", ("split", "id", "reason"), rows)
 
 
-def _speed(seconds: float, elapsed: float) -> str:
-    return f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
+def _write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table; tabs in fields become spaces."""
+    lines = ("\t".join(" ".join(str(field).split("\t")) for field in row) for row in (head, *rows))
+    files.write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence[int]], reporter: Reporter) -> None:
@@ -208,9 +210,7 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Sequence
         By split, the count of each phone in the order of the inventory.
     reporter : Reporter
     """
-    table = zip(phones.phones, *counts.values(), strict=True)
-    lines = ["\t".join(("phone", *counts))] + ["\t".join(map(str, row)) for row in table]
-    files.write_text(folder / FILE, "\n".join(lines) + "\n")
+    _write_table(folder / FILE, ("phone", *counts), zip(phones.phones, *counts.values(), strict=True))
     train = Counter(dict(zip(phones.phones, counts["train"], strict=True)))
     present = Counter({phone: count for phone, count in train.items() if count})
     reporter.note(f"phones and their counts in train: {counted(present, LISTED)}; all in {folder / FILE}")
@@ -232,12 +232,12 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
     if not any(utterance.stretch or utterance.words for _, utterance in rows):
         (folder / UTTERANCES).unlink(missing_ok=True)
         return
-    lines = ["split\tid\taudio\tstart\tend\tspeaker\tphones\twords"]
+    table = []
     for split, each in rows:
         start, end = ("", "") if each.stretch is None else map("{:.4f}".format, each.stretch)
         fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
-        lines.append("\t".join(" ".join(str(field).split("\t")) for field in fields))
-    files.write_text(folder / UTTERANCES, "\n".join(lines) + "\n")
+        table.append(fields)
+    _write_table(folder / UTTERANCES, "split id audio start end speaker phones words".split(), table)
 
 
 def write_languages(folder: Path, corpus: Corpus) -> None:
@@ -250,8 +250,7 @@ def write_languages(folder: Path, corpus: Corpus) -> None:
     if len({language for _, _, language in rows}) < 2:
         (folder / LANGUAGES).unlink(missing_ok=True)
         return
-    lines = ("\t".join(" ".join(field.split("\t")) for field in row) for row in rows)
-    files.write_text(folder / LANGUAGES, "".join(f"{line}\n" for line in ("split\tid\tlanguage", *lines)))
+    _write_table(folder / LANGUAGES, ("split", "id", "language"), rows)
 
 
 def write_pronunciations(folder: Path, corpus: Corpus) -> str:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,9 +77,13 @@ def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) ->
             frames = 0
         groups[-1].append(job)
         frames += job.frames
-    folder, total = config.data.dir / split, len(groups)
+    folder, total, features = config.data.dir / split, len(groups), config.features.model_dump(mode="json")
     return [
-        ShardPlan(shard_path(folder, number, total), tuple(group), _recipe(group, phones, config))
+        ShardPlan(
+            shard_path(folder, number, total),
+            tuple(group),
+            Recipe(features, phones.name, phones.phones, source_digest(group, config)),
+        )
         for number, group in enumerate(groups)
     ]
 
@@ -93,10 +98,6 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
         start, end = utterance.stretch
         samples = max(min(round(end * rate), samples) - round(start * rate), 0)
     return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
-
-
-def _recipe(jobs: Sequence[Job], phones: Inventory, config: Config) -> Recipe:
-    return Recipe(config.features.model_dump(mode="json"), phones.name, phones.phones, source_digest(jobs, config))
 
 
 def source_digest(jobs: Sequence[Job], config: Config) -> str:
@@ -168,15 +169,11 @@ def _workers(tasks: Sequence[_Task], config: Config) -> Iterator[Iterator[Result
         with on_cluster(config.data.cluster, work, tasks, versions, lambda task: task.frames, AHEAD) as results:
             yield results
     elif count == 1:
-        yield map(_extract_task, tasks)
+        yield starmap(extract_one, tasks)
     else:
         preload = ["speechctc.stages.extract_work"]
         with in_processes(_extract_alone, tasks, count, lambda task: task.frames, AHEAD, preload) as results:
             yield results
-
-
-def _extract_task(task: _Task) -> Result:
-    return extract_one(*task)
 
 
 def _extract_alone(task: _Task) -> Result:

@@ -154,7 +154,6 @@ def write_pictures(found: list[Picture], out: Path, title: str, model: str, over
     written.refuse_changed([*paths, out / PAGE], overwrite)
     shown = [(picture, data_url(picture.png, "image/png")) for picture in found]
     page = render_page("inside.html", title, {"pictures": shown, "model": model})
-    out.mkdir(parents=True, exist_ok=True)
     for path, picture in zip(paths, found, strict=True):
         written.write_bytes(path, picture.png, overwrite)
     written.write_text(out / PAGE, page, overwrite)

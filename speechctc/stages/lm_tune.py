@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from speechctc.config.load import override, parse_config
+from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
@@ -132,7 +132,7 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     if ngram is None and lstm is None:
         raise InputError("the model has no language model to tune for", "name one with --lm")
     remembered = Remembered(lstm) if lstm is not None else None
-    config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
+    config = with_settings(recogniser.config, overrides)
     speech, phones = split_speech(recogniser.configured(config), config, split, reporter)
     shares = SHARES if ngram is not None and lstm is not None else (float(ngram is None),)
 

@@ -13,7 +13,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.formats import Layout, RecordingName, Writer
-from speechctc.inference.output import OutputOptions, check_out
+from speechctc.inference.output import OutputOptions, Work, check_out
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.unsure import Doubt
 from speechctc.inference.writer import ResultWriter, write_results
@@ -31,6 +31,7 @@ def decode_nbest(
     options: OutputOptions,
     reporter: Reporter,
     doubt: Doubt | None = None,
+    work: Work = Work(),  # noqa: B008
 ) -> int:
     """Write a table of the best sequences; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
@@ -47,6 +48,7 @@ def decode_nbest(
         Receives the failures, at the end.
     doubt : Doubt, optional
         Hears the best paths, and its note is given to the reporter.
+    work : Work
 
     Raises
     ------
@@ -54,12 +56,12 @@ def decode_nbest(
         A folder has no recordings; the output cannot hold the table; a file that a person made or changed would be
         replaced.
     """
-    check_nbest(arguments, options)
-    recordings = find_recordings(arguments)
+    check_nbest(arguments, options, work)
+    recordings = find_recordings(arguments, work.channel)
     check_out(recordings, options)
     for line in left_out(arguments):
         reporter.note(line)
-    results = map_in_threads(partial(_rows, recogniser, count, options, doubt), recordings, options.jobs)
+    results = map_in_threads(partial(_rows, recogniser, count, options, doubt), recordings, work.jobs)
     writer = ResultWriter(recordings, results, options, _Table(options.form, ""))
     status = write_results(writer, "decoding", reporter)
     if doubt and (note := doubt.note()):
@@ -67,7 +69,7 @@ def decode_nbest(
     return status
 
 
-def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
+def check_nbest(arguments: Sequence[Path], options: OutputOptions, work: Work) -> None:
     """Check that the options suit a table of sequences.
 
     Raises
@@ -79,7 +81,7 @@ def check_nbest(arguments: Sequence[Path], options: OutputOptions) -> None:
         raise InputError(f"--nbest does not write the format {options.form}", f"choose one of {' '.join(FORMATS)}")
     if options.folder is not None:
         raise InputError("--nbest writes one table, not a folder", f"name a file: --out {options.folder}/nbest.tsv")
-    if options.alternatives:
+    if work.alternatives:
         raise InputError(
             "--alternatives is for single phones, and --nbest for whole sequences", "leave one of them out"
         )
@@ -113,7 +115,7 @@ def _rows(
     (name,) = options.names([recording])
     rows = []
     watch = doubt.hear if doubt else None
-    for each in recogniser.nbest(recording.path, count, channel=recording.channel or options.channel, watch=watch):
+    for each in recogniser.nbest(recording.path, count, channel=recording.channel, watch=watch):
         scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
         values = (name.file, round(each.start, 4), each.rank, *scores, " ".join(each.phones))
         rows.append(dict(zip(COLUMNS, values, strict=True)))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.load import override, parse_config
+from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
@@ -167,7 +167,7 @@ def score_split(
     InputError
         The split is empty, or none of its recordings can be decoded.
     """
-    config = _override(recogniser.config, overrides)
+    config = with_settings(recogniser.config, overrides)
     corpus, notes = read_to_score(config, recogniser.config, split)
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
@@ -211,10 +211,6 @@ def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator
     if len(channels) == 1 and not any(utterance.stretch for utterance in utterances):
         return decode_all(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
     return map_in_threads(lambda utterance: recogniser.decode(**sound_of(utterance, recogniser)), utterances)
-
-
-def _override(config: Config, overrides: Sequence[str]) -> Config:
-    return parse_config(override(config.to_dict(), overrides), "the model's config with these settings")
 
 
 def read_to_score(config: Config, trained: Config, split: str) -> tuple[Corpus, list[str]]:

@@ -16,6 +16,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
+from speechctc.metrics.per import known_speakers
 from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 
@@ -151,15 +152,11 @@ def _divided(found: Survey) -> Survey:
     """Return a survey with the share of dev that is advised, unless one was given."""
     if found.config is None or found.corpus is None or not found.corpus.dev_from_train or "dev_share" in found.given:
         return found
-    share = advise(found.sound.seconds / 60, _known_speakers(found)).dev_share
+    share = advise(
+        found.sound.seconds / 60, known_speakers([utterance.speaker for utterance in found.utterances])
+    ).dev_share
     config = found.config.model_copy(update={"dev_share": share})
     return replace(found, config=config, corpus=read_corpus(config))
-
-
-def _known_speakers(found: Survey) -> int | None:
-    """Return the number of speakers; None if not all are known."""
-    speakers = {utterance.speaker for utterance in found.utterances}
-    return len(speakers) if "" not in speakers else None
 
 
 def advise(minutes: float, speakers: int | None) -> Advice:
@@ -205,7 +202,7 @@ def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
     """
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
-    known = _known_speakers(found)
+    known = known_speakers([utterance.speaker for utterance in found.utterances])
     minutes = found.sound.seconds / 60
     advice = advise(minutes, known)
     of = "" if known is None else f" of {known} speaker{'s' if known != 1 else ''}"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from safetensors import SafetensorError, safe_open
 
@@ -51,8 +51,7 @@ class Trial:
         return " ".join(self.settings)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a trial ended: its lowest dev PER and the epoch of it, or why there is none."""
 
     trial: Trial
@@ -103,7 +102,8 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
                 reporter.note(f"{trial.name}: {_said(trial, statuses[trial], logged[trial])}")
                 advance(1)
             time.sleep(0.1)
-    outcomes = sorted((_outcome(trial, statuses[trial], logged[trial]) for trial in trials), key=_rank)
+    outcomes = [_outcome(trial, statuses[trial], logged[trial]) for trial in trials]
+    outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
     _write_table(folder, outcomes)
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
@@ -219,20 +219,10 @@ def _best(folder: Path) -> tuple[float | None, int | None]:
         return None, None
 
 
-def _rank(outcome: Outcome) -> tuple[bool, float]:
-    return outcome.per is None, outcome.per or 0.0
-
-
 def _write_table(folder: Path, outcomes: Sequence[Outcome]) -> None:
     rows = [
-        {
-            "dev_per": outcome.per,
-            "epoch": outcome.epoch,
-            "settings": outcome.trial.settings,
-            "run": str(outcome.trial.run),
-            "problem": outcome.problem,
-        }
-        for outcome in outcomes
+        {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
+        for trial, per, epoch, problem in outcomes
     ]
     files.write_json(folder / "sweep.json", rows)
 

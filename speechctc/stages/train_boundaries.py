@@ -14,7 +14,7 @@ from speechctc.alignment.boundary_model import FILE, BoundaryModel
 from speechctc.alignment.boundary_net import SHIFT_MS, BoundaryNet, Times, has_closures, joined, spelled
 from speechctc.alignment.boundary_training import Example, examples_of, step_count, train
 from speechctc.audio import sound_file
-from speechctc.config.load import override, parse_config
+from speechctc.config.load import with_settings
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -72,7 +72,7 @@ def train_boundaries(
     folder = find_checkpoint(model)
     own = own_folder(folder)
     recogniser = Recogniser.load(folder, "cpu")
-    config = parse_config(override(recogniser.config.to_dict(), overrides), "the model's config with these settings")
+    config = with_settings(recogniser.config, overrides)
     corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
     for note in notes:
         reporter.note(note)

@@ -357,7 +357,9 @@ def read_grid(path: Path) -> Grid:
         what = _written_by_decode(tier, spans)
         if what and what not in own.values() and k != place:
             own[k] = what
-    entries = {what: _by_start(tiers[k]) for k, what in own.items()}
+    entries = {  # labelled ones by their start
+        what: {_key(entry.start): entry for entry in tiers[k].entries if entry.label} for k, what in own.items()
+    }
     alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
     phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
     kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
@@ -436,11 +438,6 @@ def _own_entries(what: int, phones: Sequence[Phone]) -> list[Entry]:
 
 def _phone(entry: Entry) -> Phone:
     return Phone(round(max(entry.start, 0.0), DIGITS), round(entry.end, DIGITS), nfc(entry.label))
-
-
-def _by_start(tier: Tier) -> dict[int, Entry]:
-    """Return labelled entries by their start."""
-    return {_key(entry.start): entry for entry in tier.entries if entry.label}
 
 
 def _key(start: float) -> int:

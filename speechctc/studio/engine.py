@@ -118,7 +118,7 @@ class Engine:
         """
         future: Future[Any] = Future()
         with self._lock:
-            if not self._futures and not self._is_alive():
+            if not self._futures and not self._keep.is_alive():
                 self._start()
             request = next(self._numbers)
             self._futures[request] = future
@@ -129,9 +129,6 @@ class Engine:
                 del self._futures[request]
                 future.set_exception(InputError("the recogniser's process ended", "try again"))
         return future
-
-    def _is_alive(self) -> bool:
-        return bool(self._keep.is_alive())
 
     def load(self, model: Path | None) -> Future[Any]:
         """Load another model, in place of the one before."""

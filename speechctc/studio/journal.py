@@ -14,7 +14,7 @@ from typing import Any
 
 from speechctc.core import written
 from speechctc.core.errors import InputError
-from speechctc.core.files import locked
+from speechctc.core.files import append, locked
 from speechctc.studio.phones import Phones, Splice
 
 ENDING = ".journal"
@@ -93,14 +93,7 @@ class Journal:
             raise Outdated
         if before and _lacks_end(self.path):
             lines = b"\n" + lines
-        try:
-            view = memoryview(lines)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        except OSError:
-            os.ftruncate(handle, before)
-            raise
+        append(handle, lines, flush=True)
         self._size = before + len(lines)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.sound_file import for_soundfile
 from speechctc.core.errors import InputError
-from speechctc.core.files import is_free, try_lock, write_file
+from speechctc.core.files import append, is_free, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd
 from speechctc.studio.studio import WAIT, Studio
 
@@ -81,18 +81,8 @@ class Microphone:
             if not isinstance(samples, bytes) or len(samples) % 4:
                 raise InputError("these are no samples", "open the page again")
             values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
-            self._append((values * 32767).astype("<i2").tobytes())
+            append(self._file, (values * 32767).astype("<i2").tobytes())  # of half a sample, all after it were noise
         return {"phones": self._phones("live_block", values)}
-
-    def _append(self, samples: bytes) -> None:
-        """Write samples, whole or not at all: half of one would turn all after it into noise."""
-        before, view = os.fstat(self._file).st_size, memoryview(samples)
-        try:
-            while view:
-                view = view[os.write(self._file, view) :]
-        except OSError:
-            os.ftruncate(self._file, before)
-            raise
 
     def stop(self) -> dict[str, Any]:
         """End the recording; return its name, and the last phones. With all of it, it is recognised once more."""

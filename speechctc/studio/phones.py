@@ -45,14 +45,8 @@ class Phone(NamedTuple):
 
     def to_list(self) -> list[Any]:
         """Return the values as the journal and the page have them."""
-        return [
-            self.start,
-            self.end,
-            self.label,
-            self.confidence,
-            [list(each) for each in self.alternatives],
-            self.checked,
-        ]
+        others = [list(each) for each in self.alternatives]
+        return [self.start, self.end, self.label, self.confidence, others, self.checked]
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> Phone:
@@ -67,9 +61,8 @@ class Phone(NamedTuple):
         if not (0 <= start <= end < math.inf and isinstance(label, str)):
             raise ValueError(f"not a phone: {values!r:.80}")
         others = tuple((str(phone), float(p)) for phone, p in alternatives)
-        return cls(
-            float(start), float(end), label, None if confidence is None else float(confidence), others, bool(checked)
-        )
+        confidence = None if confidence is None else float(confidence)
+        return cls(float(start), float(end), label, confidence, others, bool(checked))
 
     @classmethod
     def of(cls, segment: Segment) -> Phone:
@@ -304,14 +297,7 @@ def move(labels: Labels, request: Mapping[str, Any]) -> Splice:
 
 
 EDITS: dict[str, Callable[[Labels, Mapping[str, Any]], Splice]] = {
-    "relabel": relabel,
-    "confirm": confirm,
-    "confirm_all": confirm_all,
-    "split": split,
-    "merge": merge,
-    "delete": delete,
-    "insert": insert,
-    "move": move,
+    edit.__name__: edit for edit in (relabel, confirm, confirm_all, split, merge, delete, insert, move)
 }
 
 

@@ -36,7 +36,6 @@ def install(folder: Path, model: str, overwrite: bool = False) -> list[Path]:
     texts = {folder / plugin / name: _text(name, model) for plugin, names in FILES.items() for name in names}
     written.refuse_changed(texts, overwrite)
     for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(path, text, overwrite)
     return list(texts)
 

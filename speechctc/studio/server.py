@@ -23,7 +23,6 @@ from starlette.routing import Route
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
-from speechctc.audio.tiers import Tier
 from speechctc.core.errors import InputError, advice_on
 from speechctc.inference.formats import CSV, WRITERS, RecordingName
 from speechctc.inference.result import Recognition
@@ -287,7 +286,8 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     if form == "textgrid":
         content = document.text().encode("utf-8", "backslashreplace")
     elif form == "eaf":
-        others = {tier.name: _intervals(tier) for tier in document.grid.others if not tier.points}
+        tiers = [tier for tier in document.grid.others if not tier.points]
+        others = {tier.name: [Interval(*entry) for entry in tier.entries if entry.label] for tier in tiers}
         text = eaf_text({**result.tiers(), **others}, document.recording.resolve())
         content = text.encode("utf-8", "backslashreplace")
     else:
@@ -295,10 +295,6 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
         place = str(document.recording) if writer.holds_one or writer.shows_sound else name
         content = writer.content(RecordingName(place, Path(name).stem), result)
     return Path(name).stem + writer.ending, content
-
-
-def _intervals(tier: Tier) -> list[Interval]:
-    return [Interval(*entry) for entry in tier.entries if entry.label]
 
 
 def recognition(name: str, document: Document) -> Recognition:

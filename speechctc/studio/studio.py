@@ -105,10 +105,12 @@ class Studio:
 
     def labels(self, document: Document) -> dict[str, Any]:
         """Return the revision and all phones of a document."""
-        undo, redo = document.undoable()
         phones = [phone.to_list() for phone in document.phones]
-        about = {"undo": undo, "redo": redo, "state": document.state, "by_hand": document.by_hand}
-        return {"revision": document.revision, "phones": phones, **about}
+        return {**self._about(document), "phones": phones, "by_hand": document.by_hand}
+
+    def _about(self, document: Document) -> dict[str, Any]:
+        undo, redo = document.undoable()
+        return {"revision": document.revision, "undo": undo, "redo": redo, "state": document.state}
 
     def unknown(self, document: Document) -> list[str]:
         """Return the labels of a document that the model does not have."""
@@ -203,17 +205,8 @@ class Studio:
 
     def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
         self.folder.changed(name)
-        undo, redo = document.undoable()
-        return {
-            "revision": document.revision,
-            "at": splice.at,
-            "remove": len(splice.old),
-            "phones": [phone.to_list() for phone in splice.new],
-            "what": splice.what,
-            "undo": undo,
-            "redo": redo,
-            "state": document.state,
-        }
+        changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
+        return {**self._about(document), **changed, "what": splice.what}
 
     def recognise(self, names: list[str]) -> None:
         """Recognise recordings that nobody has corrected, in the background."""

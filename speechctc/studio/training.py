@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -24,6 +23,7 @@ from speechctc.audio.sound_file import for_soundfile
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.stopping import OWN_GROUP, STOP
+from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
 from speechctc.studio.document import Document
@@ -61,12 +61,16 @@ class Training:
     @property
     def chosen(self) -> Path | None:
         """The model that the last round made or the user chose; None for the one that the studio began with."""
-        try:
-            name = files.read_json(self.folder / "studio.json")["model"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        name = self._kept("model")
         model = self.folder / name if isinstance(name, str) and name else None
         return model if model is not None and (model / "checkpoint.json").exists() else None
+
+    def _kept(self, key: str) -> Any:
+        """Return a value that `choose` wrote; None if there is none."""
+        try:
+            return files.read_json(self.folder / "studio.json")[key]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def choose(self, model: Path | None) -> None:
         """Remember the model to use when the studio is opened again, and that the rounds so far were looked at."""
@@ -81,11 +85,7 @@ class Training:
         It is the round's, unless that made more errors on the recordings held out than the one before; then it is None.
         """
         state = self.status()
-        try:
-            looked_at = files.read_json(self.folder / "studio.json")["round"]
-        except (OSError, ValueError, KeyError, TypeError):
-            looked_at = 0
-        number = state.get("round", 0)
+        number, looked_at = state.get("round", 0), self._kept("round") or 0
         model = self._round(number) / "run" / "best"
         if state.get("state") != "done" or number <= looked_at or not (model / "checkpoint.json").exists():
             return None
@@ -236,12 +236,7 @@ def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) ->
         "rare": sorted(label for label, count in found.labels.items() if count == 1),
         "train": found.recordings,
         "test": found.held_out,
-        "facts": {
-            "pieces": found.pieces,
-            "phones": found.phones,
-            "checked": found.checked,
-            "seconds": found.seconds,
-        },
+        "facts": {name: getattr(found, name) for name in ("pieces", "phones", "checked", "seconds")},
     }
     return plan | KNOWN_PHONES if fits else plan
 
@@ -305,7 +300,7 @@ def choose_held_out(
     if len(labels) < ENOUGH:
         return held
     left = Counter(label for name in labels if name not in before for label in set(labels[name]))
-    for name in sorted((name for name in whole if name not in before and name not in trained), key=_shuffled):
+    for name in sorted((name for name in whole if name not in before and name not in trained), key=shuffled):
         if len(held) < round(SHARE * len(labels)) and all(left[label] > 1 for label in labels[name]):
             held.append(name)
             left.subtract(set(labels[name]))
@@ -392,8 +387,3 @@ def _count(found: Corrections, name: str, parts: Sequence[Piece]) -> None:
     found.seconds += sum(piece.end - piece.start for piece in parts)
     found.labels.update({phone.label for phone in phones})
     found.speakers.add(Path(name).parent.as_posix())
-
-
-def _shuffled(name: str) -> str:
-    """Return a key that orders names without regard to what they mean."""
-    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +24,7 @@ from speechctc.studio.sound import Sound
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.inference.result import Recognition
+    from speechctc.inference.samples import AudioBlocks
     from speechctc.inference.segmenter import Segment
     from speechctc.inference.streaming import Stream
     from speechctc.inference.unsure import Doubt
@@ -117,15 +118,12 @@ class Worker:
         total = max(self._opened(path).seconds, 1e-9)
         with opened(path, None, None, recogniser.config.features.sample_rate) as (name, blocks):
 
-            def watched() -> Iterator[NDArray[np.float32]]:
-                for block in blocks:
-                    self._pipe.send(Answer(request, "progress", min(blocks.seconds / total, 1.0)))
-                    while self._pipe.poll():
-                        self.answer(*self._pipe.recv())
-                    yield block
+            def see() -> None:
+                self._pipe.send(Answer(request, "progress", min(blocks.seconds / total, 1.0)))
+                while self._pipe.poll():
+                    self.answer(*self._pipe.recv())
 
-            source = _Source(watched(), lambda: blocks.seconds)
-            found = recogniser.segments(source, ALTERNATIVES)
+            found = recogniser.segments(_Watched(blocks, see), ALTERNATIVES)
             segments = tuple(doubt.seen(found) if doubt else found)
             return Recognition(name, blocks.seconds, segments, note=doubt.note() if doubt else "")
 
@@ -167,20 +165,15 @@ class Worker:
         return self._sound
 
 
-class _Source:
-    """Blocks of samples, and the seconds read so far."""
+class _Watched:
+    """Blocks of samples; each is told before it is passed on."""
 
-    def __init__(self, blocks: Iterator[NDArray[np.float32]], seconds: Any) -> None:
-        self._blocks, self._seconds = blocks, seconds
-
-    @property
-    def seconds(self) -> float:
-        """Return the duration of the blocks read so far."""
-        return float(self._seconds())
-
-    @seconds.setter
-    def seconds(self, value: float) -> None:
-        raise AttributeError
+    def __init__(self, blocks: AudioBlocks, see: Callable[[], None]) -> None:
+        self._blocks, self._see, self.seconds = blocks, see, 0.0
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        return self._blocks
+        for block in self._blocks:
+            self.seconds = self._blocks.seconds
+            self._see()
+            yield block
+        self.seconds = self._blocks.seconds

@@ -16,15 +16,11 @@ from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
 from speechctc.stages import calibrate as stage
 from speechctc.stages.split_scoring import score_split
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.tones import PHONES, write_config
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 
 
 def test_phones_named_on_the_command_line(speechctc: Command, here: Path) -> None:

@@ -14,12 +14,8 @@ from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError
 from speechctc.corpora.transcripts import Choice, Transcript, in_table, read_transcript
-from tests.cli import test_commands
 from tests.cli.test_align_words import write_words
-from tests.cli.test_commands import Command, one_line_error
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+from tests.command import Command, one_line_error
 
 SAID = ["drop", "scale", "drop", "hum", "drop"]
 AROUND = 0.02  # seconds of the pause between two words

@@ -10,12 +10,8 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import read_textgrid
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 
 DICTIONARY = """SCALE  low mid high
 SCALE(2)  low high

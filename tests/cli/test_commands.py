@@ -7,43 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import soundfile
 
-from speechctc.cli import app
 from speechctc.stages import extract_work
+from tests.command import Command, one_line_error, run_command
 from tests.tones import PHONES, speak, write_config, write_table
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Done]
-
-
-@pytest.fixture
-def speechctc(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that runs a command line in this process."""
-
-    def run(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["speechctc", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            app.main()
-        captured = capsys.readouterr()
-        return Done(int(left.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +23,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the corpus of tones extracted and a run trained on it, by the command line."""
     folder = tmp_path_factory.mktemp("cli")
     config = write_config(folder)
-    for command in ("extract", "train"):
-        subprocess.run(
-            [sys.executable, "-m", "speechctc", command, "--config", config],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for command in ("extract", "train"):
+            assert run_command(command, "--config", config) == 0
     return folder
 
 
@@ -65,24 +34,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(trained)
     return trained
-
-
-@pytest.fixture
-def beside_latest(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to an empty folder where the tiny model is the latest run."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "latest").symlink_to(tiny_model)
-    return tmp_path
-
-
-def one_line_error(done: Done) -> str:
-    """Check that a command failed as promised and return what it said."""
-    assert done.status == 2
-    (said,) = [line for line in done.err.splitlines() if line.startswith("speechctc: ")]
-    assert done.err.strip().endswith(said), done.err
-    assert "Traceback" not in done.err
-    return said
 
 
 def test_help_answers_without_torch() -> None:
@@ -333,6 +284,7 @@ def test_the_pictures_of_a_model_name_the_one_that_was_found(
     """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("speechctc.pages.figures.draw_filters", lambda filters: b"")
     done = speechctc("inspect", "--out", "pictures")
     assert done.status == 0, done.err
     (page,) = Path("pictures").glob("*.html")

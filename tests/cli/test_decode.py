@@ -24,14 +24,10 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
 SONG = ["low", "mid", "mid", "high", "low", "top"]
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 
 
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:

@@ -12,12 +12,8 @@ import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.studio.folder import Folder
-from tests.cli import test_commands
-from tests.cli.test_commands import Command
+from tests.command import Command
 from tests.tiny_model import write_song
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 
 SONG = ["low", "mid", "high", "top"]
 listed: list[str] = []

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
-
-speechctc = test_commands.speechctc
 
 TEXT = "a b c\n\nb b\r\n  a  c b \n"
 

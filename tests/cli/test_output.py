@@ -22,14 +22,12 @@ from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Recognition
 from speechctc.inference.writer import opened_out
-from tests.cli import test_commands, test_decode
-from tests.cli.test_commands import Command, one_line_error
+from tests.cli import test_decode
+from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
 SONG = ["low", "mid", "high", "low", "top"]
 
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 pipe_in = test_decode.pipe_in
 
 

@@ -18,13 +18,9 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import summary
 from speechctc.stages import train_boundaries as stage
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.tones import PHONES
-
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
 
 SETTINGS = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
 

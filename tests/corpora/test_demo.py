@@ -214,7 +214,7 @@ def test_there_are_sentences_and_voices_enough() -> None:
     assert len({(voice.variant, voice.pitch, voice.words_per_minute) for voice in voices}) >= 40
     assert len({voice.variant for voice in voices}) >= 40
     assert len({voice.name for voice in voices}) == len(voices) == 48
-    assert sum(len(voice.sentences) for voice in voices if voice.split == "train") == 1296
+    assert sum(len(voice.texts) for voice in voices if voice.split == "train") == 1296
 
 
 def test_no_variant_is_in_two_splits() -> None:
@@ -229,7 +229,7 @@ def test_the_cast_hangs_on_the_seed_alone() -> None:
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
     for voices in (3, 48, 120):
         config = DemoConfig(voices=voices)
-        said = [voice.sentences for voice in demo_cast(config) if voice.split == "train"]
+        said = [voice.texts for voice in demo_cast(config) if voice.split == "train"]
         assert all(len(set(hand)) == len(hand) for hand in said)
         assert len({k for hand in said for k in hand}) == min(240, 36 * len(said))
 

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from speechctc.cli import app
+from tests.command import run_command
 from tests.documented.folder import DEMO_SETTINGS, prepare
 from tests.documented.reading import ROOT, Block, blocks, documents, named
 
@@ -75,7 +76,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tables = {"train": "train.tsv", "dev": "dev.tsv", "test": "table.tsv"}
         settings = [*(f"corpus.tables.{split}={name}" for split, name in tables.items()), "corpus.phones=cmu39"]
         for command in ("extract", "train"):
-            assert _call([command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1"]) == 0
+            assert run_command(command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1") == 0
     finally:
         os.chdir(before)
     return folder
@@ -134,24 +135,19 @@ def run(command: str) -> int:
     appended = [setting for pattern, settings in APPENDED if re.fullmatch(pattern, command) for setting in settings]
     if command.startswith("arecord "):  # no microphone here: a WAV file in its place
         command = "cat a.wav " + command[command.index("|") :]
-    if re.search("[|<]", command) or not command.startswith("speechctc"):
+    words = shlex.split(command)
+    if words[0] != "speechctc" and "|" not in words:
         return _shell(command)
-    return _call(shlex.split(command)[1:] + appended)
-
-
-def _call(arguments: list[str]) -> int:
-    """Run the command line in this process."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
-        patch.setattr(sys, "argv", ["speechctc", *arguments])
-        app.main()
-    return int(left.value.code or 0)
+    source = words[1] if "|" in words else words[-1] if "<" in words else None
+    own = words[words.index("|") + 1 :] if "|" in words else words[:-2] if "<" in words else words
+    with open(source or os.devnull, "rb") as given, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", given)
+        return run_command(*own[1:], *appended)
 
 
 def _shell(command: str) -> int:
-    """Run a command by the shell: it reads standard input, or moves files."""
-    ours = f'speechctc() {{ {shlex.quote(sys.executable)} -m speechctc "$@"; }}; '
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", ours + command], env=environment, capture_output=True, text=True)
+    """Run a command of the shell, which moves files."""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     sys.stderr.write(done.stderr)
     return done.returncode
 

@@ -181,7 +181,7 @@ def _stdin(raw_rate: int | None = None) -> None:
 
 def _phn() -> None:
     path = Path("a.phn")
-    with suppress(timit.BadLabels):
+    with suppress(InputError):
         timit.read_labels(path, 800, RATE)
     read_phn(path)
 

@@ -23,10 +23,7 @@ from speechctc.inference.output import OutputOptions, check_out, choose_output, 
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import Segment
 from speechctc.stages.decode import LivePhones
-from tests.cli import test_commands
-from tests.cli.test_commands import Command
-
-speechctc = test_commands.speechctc
+from tests.command import Command
 
 RESULT = Recognition(
     "some dir/a b.wav",

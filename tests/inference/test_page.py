@@ -11,13 +11,15 @@ import pytest
 from speechctc.inference.page import recordings_page
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
 SONG = ["low", "mid", "high"]
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
 
 
 def test_phones_with_their_times_and_doubtful_ones(tmp_path: Path) -> None:

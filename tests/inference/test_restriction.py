@@ -12,15 +12,16 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory, restrict
 from speechctc.inference.streaming import log_softmax
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.train_helpers import Recorder
 
 SONG = ["low", "mid", "high", "top", "low"]
 
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
 
 
 def inventory(folder: Path, text: str) -> Path:

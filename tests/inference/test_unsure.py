@@ -106,7 +106,7 @@ def test_the_command_doubts_the_best_sequences(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(nbest, "decode_nbest", keep)
     write_song(tmp_path / "a.wav", ["low"])
     result = CliRunner().invoke(app, ["decode", str(tmp_path / "a.wav"), "--nbest", "2", "--model", "english"])
-    assert result.exit_code == 0 and isinstance(seen[-1], Doubt)
+    assert result.exit_code == 0 and any(isinstance(each, Doubt) for each in seen)
 
 
 @pytest.mark.shared

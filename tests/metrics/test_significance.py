@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from speechctc.metrics.per import DRAWS
-from speechctc.metrics.significance import compare_errors, matched_pairs
+from speechctc.metrics.per import DRAWS, compare_errors, matched_pairs
 
 
 def test_matched_pairs_by_hand() -> None:

@@ -12,12 +12,13 @@ from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.compare import compare, short_names
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
 
 
 def variant(folder: Path, *settings: str, noise: float = 0.0) -> Recogniser:

@@ -14,12 +14,9 @@ from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.stages import calibrate as calibration
 from speechctc.stages.used_model import find_and_describe, make_own, own_folder
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
-
-speechctc = test_commands.speechctc
 
 CORPUS = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.phones=cmu39", "score.fold=none")
 

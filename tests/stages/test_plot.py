@@ -101,11 +101,11 @@ def test_what_cannot_be_plotted_is_refused_in_a_line(here: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, float("inf"), float("nan")])
-@pytest.mark.parametrize("key", ["lr", "loss", "dev_per", "entropy"])
-def test_values_too_large_for_an_axis_are_left_out(here: Path, key: str, value: float) -> None:
+def test_values_too_large_for_an_axis_are_left_out(here: Path, value: float) -> None:
     pytest.importorskip("matplotlib")
     folder = write_run(here / "r", 2)
     with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"lr": 1e-3, **record(3), key: value}) + "\n")
+        for key in ("lr", "loss", "dev_per", "entropy"):
+            file.write(json.dumps({"lr": 1e-3, **record(3), key: value}) + "\n")
     plot([folder], here / "curves.svg")
     assert (here / "curves.svg").stat().st_size > 1000

@@ -24,12 +24,13 @@ from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.report import studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
 
 
 @pytest.fixture(scope="module")

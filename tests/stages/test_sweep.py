@@ -10,6 +10,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
 from speechctc.training.runs import Run
+from tests.command import Command
 from tests.train_helpers import Recorder
 
 
@@ -50,13 +51,12 @@ def test_a_wrong_setting_is_said_before_any_training(extracted: Path, here: Path
 
 
 def test_trials_are_trained_and_listed_and_not_done_twice(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+    extracted: Path, here: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [sys.executable, "-m", "speechctc", "sweep", "--config", str(extracted), "--run", "s", "--jobs", "2"]
-    command += ["train.lr=0.01,1e-9", "train.epochs=8"]
-    first = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert first.returncode == 0, first.stderr
-    rows = [line.split() for line in first.stdout.splitlines()]
+    settings = ["train.lr=0.01,1e-9", "train.epochs=8"]
+    first = speechctc("sweep", "--config", extracted, "--run", "s", "--jobs", 2, *settings)
+    assert first.status == 0, first.err
+    rows = [line.split() for line in first.out.splitlines()]
     assert rows[0][:2] == ["dev", "PER"] and len(rows) == 3
     assert float(rows[1][0]) < float(rows[2][0]) and "train.lr=0.01" in rows[1]
     assert (here / "runs" / "latest").resolve() == (here / "s" / "lr=0.01").resolve()
@@ -68,8 +68,8 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     started: list[Trial] = []
     monkeypatch.setattr("speechctc.stages.sweep._start", lambda *arguments: started.append(arguments[2]))
     recorder = Recorder()
-    again = sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=8"], Path("s"), 2, recorder)
-    assert not started and table(again) == first.stdout.rstrip("\n")
+    again = sweep(str(extracted), settings, Path("s"), 2, recorder)
+    assert not started and table(again) == first.out.rstrip("\n")
     assert (here / "s" / "lr=0.01" / "metrics.jsonl").read_text() == steps
     assert json.loads((here / "s" / "sweep.json").read_text())[0]["dev_per"] == listed[0]["dev_per"]
     assert sum("done already" in line for line in recorder.said) == 2
@@ -95,7 +95,12 @@ def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
     assert outcomes[2].problem == "ended before an epoch was scored"
 
 
-def test_a_trial_that_fails_is_listed_with_its_reason(extracted: Path, here: Path) -> None:
+def test_a_trial_that_fails_is_listed_with_its_reason(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: config.features.mels == 20)
+    (here / "s" / "mels=20" / "best").mkdir(parents=True)
+    (here / "s" / "mels=20" / "best" / "checkpoint.json").write_text('{"dev_per": 5.25, "epoch": 2}')
     outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", 2, Recorder())
     assert outcomes[0].per is not None and outcomes[1].per is None
     assert "features.mels=20 (now 30)" in (outcomes[1].problem or "")

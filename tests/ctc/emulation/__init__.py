@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import cuda_plan
-from speechctc.ctc import cuda_plan as cuda_layout
 from speechctc.ctc.cuda import explain
 from speechctc.ctc.cuda_plan import Tuning
 from speechctc.ctc.nvrtc import Macros
@@ -25,7 +24,7 @@ from tests.ctc.emulation.guarded import Guarded
 
 KERNELS = Path(cuda_plan.__file__).with_name("kernels")
 HERE = Path(__file__).parent
-H200 = cuda_layout.Device(multiprocessors=132, shared_per_block=227 * 1024, shared_per_multiprocessor=228 * 1024)
+H200 = cuda_plan.Device(multiprocessors=132, shared_per_block=227 * 1024, shared_per_multiprocessor=228 * 1024)
 COMPILER = shutil.which("g++")
 WHY_NOT = None if COMPILER else "g++ is not on the PATH, so that the CUDA source cannot be run on the CPU"
 
@@ -36,7 +35,7 @@ def emulated_loss_and_gradient(
     reduce: bool = False,
     zero_infinity: bool = False,
     *,
-    device: cuda_layout.Device = H200,
+    device: cuda_plan.Device = H200,
     seed: int = 0,
     tuning: Tuning | None = None,
 ) -> tuple[Tensor, Tensor | None]:
@@ -50,7 +49,7 @@ def emulated_loss_and_gradient(
 def run(
     problem: Problem,
     want_gradient: bool,
-    device: cuda_layout.Device,
+    device: cuda_plan.Device,
     seed: int = 0,
     reduce: bool = False,
     zero_infinity: bool = False,
@@ -92,10 +91,10 @@ def run(
 
 
 def plan_of(
-    problem: Problem, gradient: Tensor | None, device: cuda_layout.Device, tuning: Tuning | None = None
+    problem: Problem, gradient: Tensor | None, device: cuda_plan.Device, tuning: Tuning | None = None
 ) -> cuda_plan.Plan:
     """How a problem is run on a device."""
-    return cuda_plan.plan(cuda_layout.size_of(problem, gradient), device, tuning)
+    return cuda_plan.plan(cuda_plan.size_of(problem, gradient), device, tuning)
 
 
 def launch(kernel: str, macros: Macros, arguments: bytes, blocks: int, threads: int, shared: int, seed: int) -> None:

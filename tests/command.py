@@ -1,0 +1,39 @@
+"""A command line run in this process, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from speechctc.cli import app
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+def run_command(*arguments: object) -> int:
+    """Run a command line; return its exit status."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr(sys, "argv", ["speechctc", *map(str, arguments)])
+        app.main()
+    return int(left.value.code or 0)
+
+
+def one_line_error(done: Done) -> str:
+    """Check that a command failed as promised and return what it said."""
+    assert done.status == 2
+    (said,) = [line for line in done.err.splitlines() if line.startswith("speechctc: ")]
+    assert done.err.strip().endswith(said), done.err
+    assert "Traceback" not in done.err
+    return said
