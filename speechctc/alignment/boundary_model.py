@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from speechctc.alignment.boundary_net import (
     SILENCE,
-    BoundaryNet,
     Floats,
+    Vectors,
+    Weights,
     feature_config,
     frames_of,
     phone_vectors,
+    scores,
     time_of,
+    weight_shapes,
 )
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors
@@ -73,13 +75,14 @@ class BoundaryModel:
 
     Parameters
     ----------
-    net : BoundaryNet
+    weights : mapping of str to ndarray
+        Of `speechctc.alignment.boundary_net.weight_shapes`.
     rate : int
         Of the samples that it was trained on, Hz.
     """
 
-    def __init__(self, net: BoundaryNet, rate: int) -> None:
-        self.net, self.rate = net.eval(), rate
+    def __init__(self, weights: Weights, rate: int) -> None:
+        self.weights, self.rate = weights, rate
 
     def place(
         self,
@@ -128,13 +131,10 @@ class BoundaryModel:
             return Placed(starts, ends)
         return _placed(found, states, Placed(starts, ends))
 
-    def _lattice(self, frames: torch.Tensor, vectors: NDArray[np.float32], states: _States) -> Lattice:
+    def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
         from speechctc.alignment.boundary_lattice import Lattice
 
-        with torch.inference_mode():
-            said, changes = self.net(frames[None])
-            scores = self.net.scores(said[0], changes[0], torch.from_numpy(vectors))
-        inside, entered, skipped = (each.double().numpy() for each in scores)
+        inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))
         apart = states.known * np.abs(time_of(np.arange(len(frames)))[:, None] - states.rough) / PRIOR
         low = np.searchsorted(time_of(np.arange(len(frames))), states.rough - REACH)
         high = np.searchsorted(time_of(np.arange(len(frames))), states.rough + REACH)
@@ -153,7 +153,7 @@ class BoundaryModel:
 
     def save(self, path: Path) -> None:
         """Write the model, to a name that no one reads yet."""
-        save_tensors(path, self.net.state_dict(), {"format": FORMAT, "rate": str(self.rate)})
+        save_tensors(path, self.weights, {"format": FORMAT, "rate": str(self.rate)})
 
     @classmethod
     def load(cls, folder: Path) -> BoundaryModel | None:
@@ -168,16 +168,17 @@ class BoundaryModel:
         if not path.exists():
             return None
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path, framework="np") as file:
                 about = file.metadata() or {}
             if about.get("format") != FORMAT:
                 raise ValueError
             rate = int(about["rate"])
             feature_config(rate)  # refuses a rate that is none
-            net = BoundaryNet()
-            net.load_state_dict(load_weights(path))
-            return cls(net, rate)
-        except (SafetensorError, KeyError, RuntimeError, ValueError):
+            weights = load_weights(path)
+            if {name: value.shape for name, value in weights.items()} != weight_shapes():
+                raise ValueError
+            return cls(weights, rate)
+        except (SafetensorError, KeyError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
 

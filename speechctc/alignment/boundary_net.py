@@ -1,18 +1,16 @@
-"""The net: phones as vectors of features, scores of phones in frames, and of boundaries between two at frames."""
+"""Phones as vectors of features, and the net's scores of phones in frames, and of boundaries between two at frames."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import sliding_cmn_one, static_features
+from speechctc.features.one_recording import sliding_cmn
 from speechctc.phones.articulation import Sound, sounds_of
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
@@ -30,6 +28,7 @@ CHANNELS, RANK = 48, 24
 Floats = NDArray[np.float64]
 
 Vectors = NDArray[np.float32]
+Weights = Mapping[str, Vectors]
 Times = tuple[tuple[float, float], ...]
 
 SILENCE = "sil"
@@ -54,7 +53,7 @@ def feature_config(rate: int) -> FeatureConfig:
     )
 
 
-def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, float] = (0.0, 0.0)) -> Tensor:
+def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, float] = (0.0, 0.0)) -> Vectors:
     """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1].
 
     Parameters
@@ -66,7 +65,7 @@ def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, flo
         Seconds at the start and at the end whose frames count for the mean only, and are not returned.
     """
     config = feature_config(rate)
-    frames = sliding_cmn_one(static_features(torch.from_numpy(samples), config), config) / SCALE
+    frames = sliding_cmn(extractor(config).static(samples), config) / np.float32(SCALE)
     before, after = (round(seconds / step_of(rate)) for seconds in context)
     return frames[before : len(frames) - after]
 
@@ -87,51 +86,60 @@ def frame_of(seconds: float) -> int:
     return max(round((seconds - WINDOW_MS / 2000) / (SHIFT_MS / 1000) + 0.5), 0)
 
 
-class BoundaryNet(nn.Module):
-    """Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones.
+def weight_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight of the net."""
+    layers: dict[str, tuple[int, ...]] = {
+        f"convs.{k}": (CHANNELS, width, 5) for k, width in enumerate((MELS, CHANNELS, CHANNELS))
+    }
+    layers |= {"inside": (RANK, CHANNELS, 1), "change": (RANK, CHANNELS, 3)}
+    layers |= {"phone.0": (32, DIMS), "phone.2": (RANK + 1, 32), "pair.0": (48, 2 * DIMS), "pair.2": (RANK + 1, 48)}
+    biases = {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+    return {**{f"{name}.weight": shape for name, shape in layers.items()}, **biases}
 
-    A phone is given as a vector (see `speechctc.alignment.boundary_net`), so there are no weights of any phone set.
+
+def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
+    """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
+
+    Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
+    given as a vector, so there are no weights of any phone set. `boundary_training.BoundaryNet` is what is trained.
+
+    Parameters
+    ----------
+    weights : mapping of str to ndarray
+        Of `weight_shapes`.
+    frames : ndarray, shape = (n_frames, MELS)
+    vectors : ndarray, shape = (n_states, DIMS)
+        Of the phones in order.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        widths = (MELS, CHANNELS, CHANNELS)
-        self.convs = nn.ModuleList(
-            nn.Conv1d(width, CHANNELS, 5, padding=2 * 2**k, dilation=2**k) for k, width in enumerate(widths)
-        )
-        self.inside = nn.Conv1d(CHANNELS, RANK, 1)
-        self.change = nn.Conv1d(CHANNELS, RANK, 3, padding=1)
-        self.phone = nn.Sequential(nn.Linear(DIMS, 32), nn.ReLU(), nn.Linear(32, RANK + 1))
-        self.pair = nn.Sequential(nn.Linear(2 * DIMS, 48), nn.ReLU(), nn.Linear(48, RANK + 1))
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what frames, (n_batch, n_frames, MELS), say of phones and of boundaries: (n_batch, n_frames, RANK)."""
-        hidden = frames.transpose(1, 2)
-        for k, conv in enumerate(self.convs):
-            above = torch.relu(conv(hidden))
-            hidden = self.dropout(hidden + above if k else above)
-        return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
-
-    def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
-
-        Parameters
-        ----------
-        inside, change : Tensor, shape = (n_frames, RANK)
-            From `forward`, of one recording.
-        vectors : Tensor, shape = (n_states, DIMS)
-            Of the phones in order.
-        """
-        phones = self.phone(vectors)
-        pairs = [self.pair(torch.cat([_later(vectors, by), vectors], 1)) for by in (1, 2)]
-        first, second = (change @ pair[:, :-1].T + pair[:, -1] for pair in pairs)
-        return inside @ phones[:, :-1].T + phones[:, -1], first, second
+    hidden = frames
+    for k in range(3):
+        above = np.maximum(_convolved(hidden, weights, f"convs.{k}", 2**k), 0)
+        hidden = hidden + above if k else above
+    inside, change = (_convolved(hidden, weights, name, 1) for name in ("inside", "change"))
+    phones = _perceptron(vectors, weights, "phone")
+    pairs = [_perceptron(np.concatenate([later(vectors, by), vectors], 1), weights, "pair") for by in (1, 2)]
+    first, second = (change @ pair[:, :-1].T + pair[:, -1] for pair in pairs)
+    return inside @ phones[:, :-1].T + phones[:, -1], first, second
 
 
-def _later(vectors: Tensor, by: int) -> Tensor:
+def _convolved(x: Vectors, weights: Weights, name: str, dilation: int) -> Vectors:
+    weight, result = weights[f"{name}.weight"], np.tile(weights[f"{name}.bias"], (len(x), 1))
+    reach = weight.shape[2] // 2 * dilation
+    padded = np.pad(x, ((reach, reach), (0, 0)))
+    for k in range(weight.shape[2]):
+        result += padded[k * dilation : k * dilation + len(x)] @ weight[:, :, k].T
+    return result
+
+
+def _perceptron(x: Vectors, weights: Weights, name: str) -> Vectors:
+    hidden = np.maximum(x @ weights[f"{name}.0.weight"].T + weights[f"{name}.0.bias"], 0)
+    result: Vectors = hidden @ weights[f"{name}.2.weight"].T + weights[f"{name}.2.bias"]
+    return result
+
+
+def later(vectors: Vectors, by: int) -> Vectors:
     """Return the vectors moved to later places; the first are repeated, and no arc uses them."""
-    return torch.cat([vectors[:by], vectors[:-by]])[: len(vectors)]
+    return np.concatenate([vectors[:by], vectors[:-by]])[: len(vectors)]
 
 
 def spelled(phones: Sequence[str], arpabet: bool) -> tuple[str, ...]:

@@ -17,13 +17,17 @@ from torch import Tensor, nn
 
 from speechctc.alignment.boundary_lattice import Lattice, marginals
 from speechctc.alignment.boundary_net import (
+    CHANNELS,
+    DIMS,
+    MELS,
+    RANK,
     SCALE,
     SHIFT_MS,
     SILENCE,
-    BoundaryNet,
     Times,
     frame_of,
     frames_of,
+    later,
     phone_vectors,
 )
 
@@ -42,6 +46,46 @@ LONGEST = 8.0
 GAP = 0.01  # seconds between two phones from which there is a silence between them
 REACH = 0.4
 """How far from the true ones boundaries are looked at in training, seconds."""
+
+
+class BoundaryNet(nn.Module):
+    """What `speechctc.alignment.boundary_net.scores` computes, to be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (MELS, CHANNELS, CHANNELS)
+        self.convs = nn.ModuleList(
+            nn.Conv1d(width, CHANNELS, 5, padding=2 * 2**k, dilation=2**k) for k, width in enumerate(widths)
+        )
+        self.inside = nn.Conv1d(CHANNELS, RANK, 1)
+        self.change = nn.Conv1d(CHANNELS, RANK, 3, padding=1)
+        self.phone = nn.Sequential(nn.Linear(DIMS, 32), nn.ReLU(), nn.Linear(32, RANK + 1))
+        self.pair = nn.Sequential(nn.Linear(2 * DIMS, 48), nn.ReLU(), nn.Linear(48, RANK + 1))
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what frames, (n_batch, n_frames, MELS), say of phones and of boundaries: (n_batch, n_frames, RANK)."""
+        hidden = frames.transpose(1, 2)
+        for k, conv in enumerate(self.convs):
+            above = torch.relu(conv(hidden))
+            hidden = self.dropout(hidden + above if k else above)
+        return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
+
+    def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
+
+        Parameters
+        ----------
+        inside, change : Tensor, shape = (n_frames, RANK)
+            From `forward`, of one recording.
+        vectors : Tensor, shape = (n_states, DIMS)
+            Of the phones in order.
+        """
+        phones = self.phone(vectors)
+        moved = [torch.from_numpy(later(vectors.numpy(), by)) for by in (1, 2)]
+        pairs = [self.pair(torch.cat([each, vectors], 1)) for each in moved]
+        first, second = (change @ pair[:, :-1].T + pair[:, -1] for pair in pairs)
+        return inside @ phones[:, :-1].T + phones[:, -1], first, second
 
 
 def train(

@@ -1,7 +1,7 @@
 """The sample rates that recordings may have, and resampling of mono samples by a windowed sinc, in bounded memory.
 
-Common ratios of rates are filtered by torchaudio. Its filter has ``rate * wanted / gcd**2`` weights, for example
-90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
+Common ratios of rates are filtered by one product of matrices. Its filter has ``rate * wanted / gcd**2`` weights, for
+example 90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
 non-zero weights of each output sample, from the same windowed sinc.
 """
 
@@ -11,22 +11,18 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 
-if TYPE_CHECKING:
-    import torchaudio
-
-
 Samples = NDArray[np.float32]
 
 ZERO_CROSSINGS = 32  # of the sinc on each side: the transition band is 1/32 of the pass band
-ROLLOFF = 0.99  # cut-off as a share of the lower Nyquist frequency, as in torchaudio
-LARGEST = 1 << 19  # weights of torchaudio's filter; all ratios of common rates have fewer
+ROLLOFF = 0.99  # cut-off as a share of the lower Nyquist frequency
+LARGEST = 1 << 19  # weights of the matrix, about; all ratios of common rates have fewer
 KEPT = 1 << 23  # most weights of a `SincFilter` that are kept: 32 MiB
 AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
 HELD = 1 << 18  # input samples that wait for a piece to be complete, about
@@ -47,7 +43,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
     An empty block gives an empty block at once, before more are asked for: so does everything that works in blocks of
     a recording, up to its logits. A source that has no samples yet gives one (`speechctc.inference.samples`).
 
-    torchaudio's filter turns each `step` input samples, with `context` on either side, into `group` output samples. The
+    The filter turns each `step` input samples, with `context` on either side, into `group` output samples. The
     input is filtered in pieces of a fixed number of steps, counted from its start, with the context on either side,
     whose output is discarded. Pieces as long as the blocks would be summed in another order, and rounded differently.
     """
@@ -59,7 +55,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
     if step * group > LARGEST:
         yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
         return
-    context = -(-int(_resampler(rate, wanted).width) // step) * step
+    context = -(-_width(step, group) // step) * step
     piece = max(round(PIECE * common) * step, context, step)  # at low rates, most work would be for the context
     waiting: NDArray[np.float32] = np.zeros(0, np.float32)
     before = 0  # samples at the start of `waiting` that are done and serve as context
@@ -70,28 +66,42 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
         waiting = np.concatenate([waiting, block])
         start = 0
         while len(waiting) - start >= before + piece + context:
-            resampled = _filter(waiting[start : start + before + piece + context], rate, wanted)
+            resampled = _filter(waiting[start : start + before + piece + context], step, group)
             yield resampled[before // step * group : (before + piece) // step * group]
             start += before + piece - min(context, before + piece)
             before = min(context, before + piece)
         waiting = waiting[start:]
     if len(waiting) > before:
-        yield _filter(waiting, rate, wanted)[before // step * group :]
+        yield _filter(waiting, step, group)[before // step * group :]
 
 
-def _filter(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    import torch  # late: reading without resampling does not need it
+def _filter(samples: Samples, step: int, group: int) -> Samples:
+    """Return the output samples at ``0, step / group, ...`` of a piece of input, with zeros around it."""
+    width, weights = _width(step, group), _kernel(step, group)
+    padded = np.pad(samples, (width, width + step))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, len(weights))[: len(samples) + step : step]
+    resampled: Samples = np.ascontiguousarray(windows) @ weights
+    return resampled.ravel()[: -(-len(samples) * group // step)]
 
-    resampled: NDArray[np.float32] = _resampler(rate, wanted)(torch.from_numpy(samples)).numpy()
-    return resampled
+
+def _width(step: int, group: int) -> int:
+    """Return the input samples on each side that an output sample depends on."""
+    return math.ceil(ZERO_CROSSINGS * step / (min(step, group) * ROLLOFF))
 
 
 @lru_cache(maxsize=16)
-def _resampler(rate: int, wanted: int) -> torchaudio.transforms.Resample:
-    """Return torchaudio's filter, kept because making it takes longer than filtering a sentence."""
-    import torchaudio
+def _kernel(step: int, group: int) -> Samples:
+    """Return what `group` output samples take of each input sample, shape (2 * width + step, group); kept."""
+    places = np.arange(-_width(step, group), _width(step, group) + step)[:, None]
+    return sinc_weights(places / step - np.arange(group) / group, min(step, group) * ROLLOFF, step, ZERO_CROSSINGS)
 
-    return torchaudio.transforms.Resample(rate, wanted, lowpass_filter_width=ZERO_CROSSINGS)
+
+def sinc_weights(times: NDArray[np.float64], cutoff: float, step: int, zero_crossings: int) -> Samples:
+    """Return a sinc in a Hann window, at times in periods of the common rate; `cutoff` in its units."""
+    times = np.clip(times * cutoff, -zero_crossings, zero_crossings)
+    window = np.cos(times * (np.pi / zero_crossings / 2)) ** 2
+    weights: Samples = (np.sinc(times) * window * (cutoff / step)).astype(np.float32)
+    return weights
 
 
 class SincFilter:
@@ -140,11 +150,8 @@ class SincFilter:
 
     def _weights(self, remainders: NDArray[np.int64]) -> Samples:
         places = np.arange(self.taps) - self.width
-        times = (places / self.step - (remainders / (self.group * self.step))[:, None]) * self.cutoff
-        times = np.clip(times, -self.zero_crossings, self.zero_crossings)
-        window = np.cos(times * (np.pi / self.zero_crossings / 2)) ** 2
-        weights: Samples = (np.sinc(times) * window * (self.cutoff / self.step)).astype(np.float32)
-        return weights
+        times = places / self.step - (remainders / (self.group * self.step))[:, None]
+        return sinc_weights(times, self.cutoff, self.step, self.zero_crossings)
 
 
 @lru_cache(maxsize=2)

@@ -13,6 +13,7 @@ from speechctc import __version__
 from speechctc.cli import lm, models, recognition, scoring, seeing, studio, training
 from speechctc.cli import studio as plugins
 from speechctc.cli.streams import drop_output, say, write_utf8
+from speechctc.core.cores import PRODUCTS
 from speechctc.core.errors import InputError, advice_on
 
 app = typer.Typer(
@@ -78,6 +79,7 @@ def _is_interruption(end: SystemExit) -> bool:
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
+    os.environ.setdefault(PRODUCTS, "1")  # before numpy is: recognition has threads of its own
     write_utf8()
     try:
         app(prog_name="speechctc")

@@ -125,8 +125,7 @@ def train(
         raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
     if config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
-    from speechctc.stages.lm_lstm import check_free, train_ngram
-    from speechctc.stages.lm_texts import Sources, phone_text
+    from speechctc.stages.lm_texts import Sources, check_free, phone_text, train_ngram
 
     if kind is Kind.ngram:
         check_free(out)

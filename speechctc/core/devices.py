@@ -1,4 +1,4 @@
-"""Choice of device and precision, and memory of devices."""
+"""Choice of device and precision, and memory of devices. torch is loaded by what needs it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import psutil
-import torch
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import NEEDS_TORCH, InputError
 
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+if TYPE_CHECKING:
+    import torch
+
+NVIDIA = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}  # the driver, by system
 
 
 def choose_device(name: str) -> torch.device:
@@ -26,6 +30,8 @@ def choose_device(name: str) -> torch.device:
     InputError
         If ``cuda`` is requested and not available, or if there are fewer GPUs than processes.
     """
+    import torch
+
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         advice = "use train.device=cpu or auto (docs/guide/symptoms.md#no-gpu-is-found)"
@@ -38,6 +44,32 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", number)
 
 
+def recognition_device(name: str) -> str:
+    """Return where to recognise, as torch names it; torch is loaded only where there is a GPU, or one is asked for.
+
+    Raises
+    ------
+    InputError
+        As `choose_device`, or torch is not installed.
+    """
+    if name == "cpu" or (name == "auto" and not (_has_gpu() and find_spec("torch"))):
+        return "cpu"
+    if find_spec("torch") is None:
+        raise InputError(f"device {name}: torch, which computes on GPUs, is not installed", NEEDS_TORCH)
+    return str(choose_device(name))
+
+
+@cache
+def _has_gpu() -> bool:
+    """Return whether NVIDIA's driver has a GPU for this process."""
+    count = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL(NVIDIA[sys.platform])
+        return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (KeyError, OSError, AttributeError):
+        return False
+
+
 def choose_precision(device: torch.device, wanted: str) -> str:
     """Return the precision to use on a device; ``auto`` is bfloat16 if the hardware supports it, else float32.
 
@@ -45,6 +77,8 @@ def choose_precision(device: torch.device, wanted: str) -> str:
     """
     if wanted != "auto":
         return wanted
+    import torch
+
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -54,11 +88,16 @@ def choose_precision(device: torch.device, wanted: str) -> str:
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return a context that computes matrix products in this precision; weights stay float32."""
-    return torch.autocast(device.type, dtype=DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
+    import torch
+
+    low = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    return torch.autocast(device.type, dtype=low.get(precision, torch.bfloat16), enabled=precision in low)
 
 
 def allow_tf32(allowed: bool) -> None:
     """Allow or forbid TensorFloat-32 (factors rounded to 10 bits) for float32 products on CUDA GPUs."""
+    import torch
+
     # Not fp32_precision: other parts of torch still read these, and raise where the two disagree.
     torch.backends.cudnn.allow_tf32 = allowed
     torch.backends.cuda.matmul.allow_tf32 = allowed
@@ -67,6 +106,8 @@ def allow_tf32(allowed: bool) -> None:
 def total_memory(device: torch.device) -> int:
     """Return the total memory of a device, in bytes."""
     if device.type == "cuda":
+        import torch
+
         return int(torch.cuda.get_device_properties(device).total_memory)
     return int(psutil.virtual_memory().total)
 
@@ -75,6 +116,8 @@ def held_by_others(device: torch.device) -> int:
     """Return the bytes of a GPU's memory that are in use, but not by torch's allocator in this process."""
     if device.type != "cuda":
         return 0
+    import torch
+
     free, total = torch.cuda.mem_get_info(device)
     return max(0, total - free - torch.cuda.memory_reserved(device))
 
@@ -101,4 +144,6 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means out of memory; on a CPU only its text says so."""
+    import torch
+
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 LONGEST = 900  # characters of each half of a message
+NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
 _END = 300  # of them are the last of a longer one
 
 

@@ -7,15 +7,18 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file.
+def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors, those of torch on the CPU or arrays, to a file.
 
     Raises
     ------
@@ -23,7 +26,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         From the disk.
     """
     try:
-        save_file(dict(tensors), path, metadata=dict(metadata or {}) or None)
+        arrays = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+        save_file(arrays, path, metadata=dict(metadata or {}) or None)
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
@@ -32,8 +36,24 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     _sort_header(path)
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file, all finite.
+def load_arrays(path: Path) -> Arrays:
+    """Return the tensors of a file.
+
+    Raises
+    ------
+    OSError, SafetensorError
+        The file cannot be read.
+    ValueError
+        A tensor is of a type that numpy lacks.
+    """
+    try:
+        return load_file(path)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"a type of number that is not read: {error}") from None
+
+
+def load_weights(path: Path) -> Arrays:
+    """Return the tensors of a file as float32, all finite.
 
     Raises
     ------
@@ -42,8 +62,8 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     ValueError
         A weight is infinite or NaN.
     """
-    tensors = load_file(path)
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+    tensors = {name: tensor.astype(np.float32) for name, tensor in load_arrays(path).items()}
+    if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):
         raise ValueError("a weight is infinite or NaN")
     return tensors
 
@@ -56,7 +76,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     OSError, SafetensorError
         The file cannot be read.
     """
-    with safe_open(path, framework="pt") as file:
+    with safe_open(path, framework="np") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,8 +68,7 @@ def make_once(
     if not (root.is_dir() and any(root.iterdir())):
         if root.exists() and not root.is_dir():
             raise InputError(f"{root}: a file, not a folder", f"set corpus.root to a folder for the {name}")
-        with one_thread():
-            files.write_folder(root, make)
+        files.write_folder(root, make)
     return _made_before(root, marker, name, wanted)
 
 
@@ -228,16 +226,3 @@ def record(
     gain = 10 ** (level / 20) / float(np.sqrt(np.mean(sound**2)))
     recording[before : before + len(sound)] += sound * min(gain, 0.95 / float(np.abs(sound).max()))
     return np.clip(np.round(recording * 2**15), -(2**15), 2**15 - 1).astype(np.int16), before
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch to one thread: resampling a sentence then takes 2 ms, and with several threads on busy cores 90."""
-    import torch  # late: reading an existing corpus does not need it
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -11,7 +11,6 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.core.devices import choose_device
-from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.doctor.finding import Finding
 from speechctc.model.checkpoint import build_net
@@ -124,8 +123,3 @@ def noise_batch(learner: TrainStep, count: int, frames: int, phones: int) -> Bat
         labels.to(device),
         torch.from_numpy(counts).to(device),
     )
-
-
-def cannot_train(error: InputError) -> Finding:
-    """Return the finding for an error that ends training before it begins."""
-    return Finding("cannot-train", "stops", error.what, (), "training stops with this error", error.fix)

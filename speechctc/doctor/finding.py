@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from speechctc.core.errors import some
+from speechctc.core.errors import InputError, some
 
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
@@ -107,3 +107,8 @@ class Diagnosis:
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings, the gravest first."""
     return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
+
+
+def cannot_train(error: InputError) -> Finding:
+    """Return the finding for an error that ends training before it begins."""
+    return Finding("cannot-train", "stops", error.what, (), "training stops with this error", error.fix)

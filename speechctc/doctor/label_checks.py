@@ -6,17 +6,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import torch
-
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, doubtful_labels
-from speechctc.ctc.feasibility import frames_needed
 from speechctc.doctor.finding import Finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
-from speechctc.features.filterbank import frame_count
-from speechctc.model.net import output_frames
-from speechctc.phones.inventory import FOUND
+from speechctc.features.one_recording import frame_count
+from speechctc.model.layers import output_frames
+from speechctc.phones.inventory import FOUND, frames_needed
 from speechctc.phones.labels import spelling_variants, with_code_points
 from speechctc.phones.marks import are_strings
 
@@ -209,8 +206,8 @@ def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
     samples = round(sound.seconds * config.features.sample_rate)
     frames = int(output_frames(frame_count(samples, config.features), config.model))
     classes = {phone: k for k, phone in enumerate(dict.fromkeys(utterance.phones), start=1)}
-    labels = torch.tensor([classes[phone] for phone in utterance.phones], dtype=torch.int64)
-    needed = int(frames_needed(labels, torch.tensor([len(labels)])))
+    labels = [classes[phone] for phone in utterance.phones]
+    needed = frames_needed(labels)
     if frames >= max(needed, 1):
         return ""
     return f"{utterance.id} ({len(labels)} phones need {needed} frames, {sound.seconds:.2f} s have {frames})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Mapping, Set
@@ -12,11 +11,12 @@ from pathlib import Path
 import torch
 
 from speechctc import ctc
+from speechctc.core.cores import cores
 from speechctc.core.devices import total_memory
 from speechctc.ctc import nvrtc
+from speechctc.doctor.disk import check_disk
 from speechctc.doctor.finding import Diagnosis, Finding
 
-LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
 ROUNDS = 7  # steps that are timed with each number of threads
 CLEARLY = 1.25  # times as long, before other threads are advised
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
@@ -52,11 +52,6 @@ def _gpus() -> str:
 def _processor() -> str:
     memory = total_memory(torch.device("cpu")) / 2**30
     return f"{cores()} cores, {torch.get_num_threads()} threads of torch, {memory:.1f} GiB of memory"
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_threads() -> list[Finding]:
@@ -110,19 +105,6 @@ def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> li
             f"set OMP_NUM_THREADS={best}" + (", or end the other programs" if busy else ""),
         )
     ]
-
-
-def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
-    """Return a finding for each folder, made or not, whose disk is nearly full."""
-    found = []
-    for folder in folders:
-        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
-        free = shutil.disk_usage(there).free
-        if free < LEAST_DISK:
-            what = f"{free / 2**30:.1f} GiB are free on the disk of {folder}"
-            why = "features and checkpoints may not fit; what was saved before stays"
-            found.append(Finding("disk", "warning", what, (str(folder),), why, "free space, or choose another folder"))
-    return found
 
 
 def _nvrtc() -> str:

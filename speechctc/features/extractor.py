@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
-import torch
-import torchaudio
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from speechctc.config.schema import AugmentConfig, FeatureConfig
 from speechctc.core.errors import InputError
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0
+Rows = NDArray[np.float32]
+EPSILON = float(np.finfo(np.float32).eps)
+"""The least energy of a band whose logarithm is taken, as in Kaldi; a frame's own is raised to 1."""
+PIECE = 512  # frames that are transformed at a time; they stay in the processor's cache
 ANY_KIND = ("speed", "time_masks", "time_mask_ms")
 """Augmentation that suits all features, because it changes only their times."""
 
@@ -48,43 +52,42 @@ class FeatureExtractor(ABC):
         self.bands = 0
 
     @abstractmethod
-    def static(self, samples: Tensor) -> Tensor:
+    def static(self, samples: Rows) -> Rows:
         """Return the static features of a recording.
 
         Parameters
         ----------
-        samples : Tensor, shape = (n_samples,)
+        samples : ndarray, shape = (n_samples,)
             Mono, in [-1, 1], at ``config.sample_rate``.
 
         Returns
         -------
-        Tensor, shape = (n_frames, config.static_dims), float32
-            On the device of the samples.
+        ndarray, shape = (n_frames, config.static_dims), float32
         """
 
     def frames(self, samples: int) -> int:
         """Return the number of frames of a recording; each window is wholly inside it."""
         return 0 if samples < self.window else 1 + (samples - self.window) // self.shift
 
-    def blocks(self, samples: Iterable[Tensor]) -> Iterator[Tensor]:
+    def blocks(self, samples: Iterable[Rows]) -> Iterator[Rows]:
         """Yield static features as soon as the samples of a frame are known.
 
         Parameters
         ----------
-        samples : iterable of Tensor, shape = (n,)
+        samples : iterable of ndarray, shape = (n,)
             A recording, as for `static`, cut anywhere. An empty block gives an empty one at once.
 
         Yields
         ------
-        Tensor, shape = (n_frames, static_dims)
+        ndarray, shape = (n_frames, static_dims)
             Concatenated: `static` of the whole.
         """
-        waiting = torch.zeros(0)
+        waiting: Rows = np.zeros(0, np.float32)
         for block in samples:
             if not len(block):
-                yield torch.zeros(0, self.config.static_dims)
+                yield np.zeros((0, self.config.static_dims), np.float32)
                 continue
-            waiting = torch.cat([waiting, block])
+            waiting = np.concatenate([waiting, block])
             if frames := self.frames(len(waiting)):
                 yield self.static(waiting)
                 waiting = waiting[frames * self.shift :]
@@ -104,33 +107,70 @@ class FeatureExtractor(ABC):
 
 
 class LogMel(FeatureExtractor):
-    """Log mel energies, followed by the log energy if configured."""
+    """Log mel energies, followed by the log energy if configured: the filter bank of Kaldi."""
 
     def __init__(self, config: FeatureConfig) -> None:
         super().__init__(config)
         self.bands = config.mels
 
-    def static(self, samples: Tensor) -> Tensor:
+    def static(self, samples: Rows) -> Rows:
         """Return log mel energies; the frame's log energy is the last value."""
+        count = self.frames(len(samples))
+        result = np.empty((count, self.config.static_dims), np.float32)
+        for first in range(0, count, PIECE):
+            until = min(first + PIECE, count)
+            part = samples[first * self.shift : (until - 1) * self.shift + self.window]
+            frames = np.lib.stride_tricks.sliding_window_view(np.asarray(part, np.float32) * INT16_SCALE, self.window)
+            result[first:until] = self._of_frames(frames[:: self.shift])
+        return result
+
+    def _of_frames(self, frames: Rows) -> Rows:
+        """Return the features of (n_frames, window) samples at 16-bit scale."""
         config = self.config
-        if self.frames(samples.numel()) == 0:
-            return samples.new_zeros((0, config.static_dims), dtype=torch.float32)
-        bank = torchaudio.compliance.kaldi.fbank(
-            samples.to(torch.float32)[None] * INT16_SCALE,
-            sample_frequency=config.sample_rate,
-            frame_length=config.window_ms,
-            frame_shift=config.shift_ms,
-            window_type=config.window,
-            num_mel_bins=config.mels,
-            low_freq=config.low_hz,
-            high_freq=config.high_hz,
-            preemphasis_coefficient=config.preemphasis,
-            use_energy=config.energy,
-            htk_compat=True,  # puts the energy last
-            dither=0.0,
-        )
-        assert isinstance(bank, Tensor)
-        return bank
+        window, bank = _window(config.window, self.window), mel_bank(config, self.window)
+        frames = frames - frames.mean(1, keepdims=True)
+        energy = np.log(np.maximum((frames * frames).sum(1), 1.0)) if config.energy else None
+        before = np.concatenate([frames[:, :1], frames[:, :-1]], 1)
+        emphasised = (frames - config.preemphasis * before) * window
+        spectrum = np.fft.rfft(emphasised, 2 * (len(bank) - 1), axis=1)
+        power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+        mels: Rows = np.log(np.maximum(power @ bank, EPSILON))
+        return mels if energy is None else np.concatenate([mels, energy[:, None]], 1)
+
+
+@lru_cache(maxsize=8)
+def _window(kind: str, length: int) -> Rows:
+    """Return the window that a frame is multiplied by."""
+    turn = 2 * np.pi * np.arange(length) / max(length - 1, 1)
+    hann = 0.5 - 0.5 * np.cos(turn)
+    kinds = {
+        "hamming": 0.54 - 0.46 * np.cos(turn),
+        "hanning": hann,
+        "povey": hann**0.85,
+        "rectangular": np.ones(length),
+        "blackman": 0.42 - 0.5 * np.cos(turn) + 0.08 * np.cos(2 * turn),
+    }
+    return kinds[kind].astype(np.float32)
+
+
+def _mel(hz: NDArray[Any] | float) -> NDArray[np.float64]:
+    return np.asarray(1127.0 * np.log1p(np.asarray(hz, np.float64) / 700.0))
+
+
+@lru_cache(maxsize=8)
+def mel_bank(config: FeatureConfig, window: int) -> Rows:
+    """Return the triangular filters, (frequencies, mels): equally wide in mel, each from the middle of the last.
+
+    The frequencies are those of a transform of the frame, padded to a power of two; that of Nyquist counts for none.
+    """
+    padded = 1 << (window - 1).bit_length()
+    high = config.high_hz if config.high_hz > 0 else config.sample_rate / 2 + config.high_hz
+    edges = np.linspace(_mel(config.low_hz), _mel(high), config.mels + 2)
+    at = _mel(np.arange(padded // 2) * (config.sample_rate / padded))[:, None]
+    rising = (at - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - at) / (edges[2:] - edges[1:-1])
+    bank = np.maximum(np.minimum(rising, falling), 0.0)
+    return np.pad(bank, ((0, 1), (0, 0))).astype(np.float32)
 
 
 def extractor(config: FeatureConfig) -> FeatureExtractor:

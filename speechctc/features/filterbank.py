@@ -1,8 +1,8 @@
-"""Compute features: from samples to the input of the net.
+"""Compute features of padded batches: from samples to the input of the net.
 
-Static features (`features.extractor`) are stored. `net_input` computes the rest on the device, in
-training and decoding: sliding cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by
-the mean and deviation of the training split.
+Static features (`features.extractor`) are stored. `net_input` computes the rest on the device, in training: sliding
+cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by the mean and deviation of the
+training split. `features.one_recording` computes the same of one recording, without torch.
 """
 
 from __future__ import annotations
@@ -16,18 +16,10 @@ from torch import Tensor
 from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import extractor
 
-MOST_RAISED = 7.0
-"""The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB."""
-
-
-def frame_count(samples: int, config: FeatureConfig) -> int:
-    """Return the number of frames of a recording; see `FeatureExtractor.frames`."""
-    return extractor(config).frames(samples)
-
 
 def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
-    """Return the static features of samples, (n_frames, static_dims); see `FeatureExtractor.static`."""
-    return extractor(config).static(samples)
+    """Return the static features of samples, (n_frames, static_dims), as tensors; see `FeatureExtractor.static`."""
+    return torch.from_numpy(extractor(config).static(samples.numpy()))
 
 
 Derivative = Callable[[Tensor, Tensor, FeatureConfig], Tensor]
@@ -100,21 +92,6 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     inside = frame_mask(frames, static.shape[1])[:, :, None]
     known = torch.where(inside, static, 0.0).double()
     return (known - _sliding_mean(known, _power(known, inside, frames, config), frames, *config.center_frames)).float()
-
-
-def local_cmn(static: Tensor, config: FeatureConfig) -> Tensor:
-    """Subtract from one recording, shape = (n_frames, static_dims), the mean of a second before and after each frame.
-
-    Speakers who alternate have each their own mean. It is power-weighted as that of `sliding_cmn`. Its level is at
-    least that of `sliding_cmn` less `MOST_RAISED`, so that long pauses do not become as loud as speech.
-    """
-    known, frames = static.double()[None], torch.tensor([len(static)], device=static.device)
-    power = _power(known, torch.ones_like(known[:, :, :1], dtype=torch.bool), frames, config)
-    near = _sliding_mean(known, power, frames, config.stretch_frames, config.stretch_frames)
-    if not extractor(config).bands:
-        return (known - near)[0].float()
-    level = _sliding_mean(known.mean(2, keepdim=True), power, frames, *config.center_frames)
-    return (known - near - (level - MOST_RAISED - near.mean(2, keepdim=True)).clamp(min=0))[0].float()
 
 
 def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:

@@ -9,15 +9,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, is_plain, units_of
 from speechctc.core.errors import InputError
-from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import WHOLE, FrameClock, Segment, Segmenter, Span, lasting
-from speechctc.phones.inventory import Inventory
+from speechctc.phones.inventory import Inventory, frames_needed
 
 if TYPE_CHECKING:
     from speechctc.alignment.placement import Placement
@@ -78,7 +76,7 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
     InputError
         The phones need more frames than there are.
     """
-    needed = int(frames_needed(torch.tensor(labels, dtype=torch.int64), torch.tensor([len(labels)])))
+    needed = frames_needed(labels)
     if needed > frames:
         repeats = needed - len(labels)
         apart = f" and {repeats} blanks between repeated ones" if repeats else ""

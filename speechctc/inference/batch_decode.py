@@ -10,14 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-
 from speechctc.config.schema import Config
+from speechctc.core.cores import shared_among, threads
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import ActivityGate, Forward, Logits
+from speechctc.inference.streaming import ActivityGate, Forward, Logits, Rows
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,7 +28,7 @@ BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding include
 class Decoder(Protocol):
     """What decodes: `speechctc.inference.recogniser.Recogniser`, which is built on this module."""
 
-    device: torch.device
+    device: str
     config: Config
     forward: Forward
 
@@ -53,28 +51,26 @@ def map_in_threads(
     Parameters
     ----------
     work : callable
-        Should spend most of its time without the interpreter's lock, as torch and libsndfile do.
+        Should spend most of its time without the interpreter's lock, as numpy and libsndfile do.
     items : iterable
     jobs : int
-        Number of threads, which share torch's own threads; 0: the number of torch's threads.
+        Number of threads; 0: one for each core, or ``OMP_NUM_THREADS``.
     """
-    threads = torch.get_num_threads()
-    jobs = jobs or threads
-    torch.set_num_threads(max(threads // jobs, 1))
+    jobs = jobs or threads()
     own: set[int] = set()
     pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
     waiting: deque[Future[Result | InputError]] = deque()
     try:
-        for item in items:
-            waiting.append(pool.submit(_attempt, work, item))
-            if len(waiting) >= AHEAD * jobs:
+        with shared_among(jobs):
+            for item in items:
+                waiting.append(pool.submit(_attempt, work, item))
+                if len(waiting) >= AHEAD * jobs:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
     finally:
         # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
         pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
-        torch.set_num_threads(threads)
 
 
 def decode_all(
@@ -89,7 +85,7 @@ def decode_all(
 
     The arguments are those of `Recogniser.decode` for each; `jobs` is as for `map_in_threads`.
     """
-    if decoder.device.type == "cpu":
+    if decoder.device == "cpu":
         return map_in_threads(lambda each: decoder.decode_one(each, rate, alternatives, channel), recordings, jobs)
     return decode_in_batches(decoder, recordings, jobs, alternatives, channel, rate)
 
@@ -97,7 +93,7 @@ def decode_all(
 class _Prepared(NamedTuple):
     recording: Any
     seconds: float
-    static: Tensor | None  # None if it is too long for a batch, or no file
+    static: Rows | None  # None if it is too long for a batch, or no file
 
 
 def decode_in_batches(
@@ -141,7 +137,7 @@ def _batches(decoder: Decoder, items: list[_Prepared], alternatives: int) -> Ite
         batch, left = left[:size], left[size:]
         statics = [item.static for item in batch if item.static is not None]
         for item, static, rows in zip(batch, statics, decoder.forward.batch(statics), strict=True):
-            logits = gate.whole(static, rows.numpy())
+            logits = gate.whole(static, rows)
             segments = decoder.segments_of(logits, item.seconds, alternatives)
             yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
 

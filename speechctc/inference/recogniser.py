@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from speechctc.alignment.boundary_model import BoundaryModel
@@ -19,7 +18,7 @@ from speechctc.alignment.transcript import Items, Phrase, parse_phones
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
-from speechctc.core.devices import choose_device
+from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import check_phones, of_phrases, recognition
 from speechctc.inference.batch_decode import decode_all
@@ -29,14 +28,15 @@ from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, Samples, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream, log_softmax
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
-from speechctc.model.net import receptive_field
+from speechctc.model.layers import receptive_field
+from speechctc.model.numpy_net import log_softmax
 
-Several = list[str] | list[Path] | list[NDArray[Any]] | list[torch.Tensor] | tuple[Any, ...] | Iterator[Any]
+Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
 """Recordings: files, or samples."""
 
 
@@ -46,8 +46,8 @@ class Recogniser:
     Parameters
     ----------
     checkpoint : Checkpoint
-    device : torch.device
-        Where the checkpoint's net is.
+    device : str
+        Where the net computes, as torch names it; on the CPU torch is not needed.
     calibration : Calibration, optional
         Without one, confidences are the net's posteriors.
     lstm : LanguageModel, optional
@@ -74,7 +74,7 @@ class Recogniser:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        device: torch.device,
+        device: str = "cpu",
         calibration: Calibration | None = None,
         lstm: LanguageModel | None = None,
         boundaries: BoundaryModel | None = None,
@@ -121,10 +121,10 @@ class Recogniser:
     @classmethod
     def read(cls, folder: Path, device: str = "auto") -> Recogniser:
         """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings."""
-        chosen = choose_device(device)
+        chosen = recognition_device(device)
 
         def read(place: Path) -> Recogniser:
-            checkpoint, calibration = read_checkpoint(place, chosen), Calibration.load(place)
+            checkpoint, calibration = read_checkpoint(place), Calibration.load(place)
             return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place))
 
         return files.read_folder(folder, read)
@@ -221,8 +221,9 @@ class Recogniser:
             Phones with times and confidences. Samples give the result that a file of these samples gives, with
             ``"samples"`` as its name.
         iterator of Recognition or InputError
-            Of several recordings: the result of each in order, while others are decoded, as many at a time as torch
-            has threads. A recording that cannot be decoded gives the error in its place, as the command goes on too.
+            Of several recordings: the result of each in order, while others are decoded, as many at a time as
+            there are cores, or ``OMP_NUM_THREADS``. A recording that cannot be decoded gives the error in its
+            place, as the command goes on too.
 
         Raises
         ------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
@@ -68,13 +67,11 @@ def restrict(recogniser: Recogniser, path: Path, reporter: Reporter) -> Recognis
         reporter.note(f"{path}: phones that the model does not have are heard as the nearest: {some(near, 20)}")
     if lost := [phone for phone in wanted if phone not in matches]:
         reporter.warn(f"{path}: no phone of the model is like these, which are never heard: {some(lost, 20)}")
-    net = deepcopy(recogniser.checkpoint.net)
-    left_out = [k for k, phone in enumerate(own, start=BLANK + 1) if phone not in kept]
-    with torch.no_grad():
-        assert net.output.bias is not None
-        net.output.weight[left_out] = 0
-        net.output.bias[left_out] = NEVER
-    checkpoint = replace(recogniser.checkpoint, net=net)
+    weights = dict(recogniser.checkpoint.weights)
+    left_out = np.isin(np.arange(len(own) + 1), [k for k, each in enumerate(own, BLANK + 1) if each not in kept])
+    weights["output.weight"] = np.where(left_out[:, None, None, None], np.float32(0), weights["output.weight"])
+    weights["output.bias"] = np.where(left_out, np.float32(NEVER), weights["output.bias"])
+    checkpoint = replace(recogniser.checkpoint, weights=weights)
     return Recogniser(checkpoint, recogniser.device, recogniser.calibration, recogniser.lstm, recogniser.boundaries)
 
 

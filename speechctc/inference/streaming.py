@@ -20,19 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.features.one_recording import frame_count, local_cmn, sliding_cmn
 from speechctc.inference.samples import PushedSamples, Samples
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.net import receptive_field
+from speechctc.model.layers import receptive_field
+from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import SILENCES
 
 BLOCK_FRAMES = 2000  # static frames in one pass of the net: 20 s of speech at 10 ms a frame
@@ -41,6 +40,7 @@ LIVE_FRAMES = 50  # the same while samples come: delays phones by half a second
 Levels = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.float32]
+Logits = NDArray[np.float32]
 
 BEHIND, AHEAD = 1.0, 0.5
 """Seconds before and after a frame in which levels are compared."""
@@ -54,38 +54,36 @@ FLOOR = 5.0
 DB = 10 / np.log(10)
 FAR_BELOW = 30.0  # distance of a phone's log probability below that of the blank, in an inactive frame
 
-Logits = NDArray[np.float32]
 
-
-def cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+def cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
     """Yield static features after sliding CMN, as soon as the frames that it needs are known.
 
     Parameters
     ----------
-    static : iterable of Tensor, shape = (n, static_dims)
+    static : iterable of ndarray, shape = (n, static_dims)
         A recording, cut anywhere.
     config : FeatureConfig
 
     Yields
     ------
-    Tensor, shape = (n_frames, static_dims)
+    ndarray, shape = (n_frames, static_dims)
         Concatenated: `sliding_cmn` of the whole.
     """
-    return _in_windows(static, lambda frames: sliding_cmn_one(frames, config), config.center_reach)
+    return _in_windows(static, lambda frames: sliding_cmn(frames, config), config.center_reach)
 
 
-def local_cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterator[Tensor]:
+def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
     """Yield static features after local CMN (`features.local_cmn`) if the recording is longer than the sliding mean.
 
     The mean of a shorter one is that of all of it, as of the utterances that nets are trained on.
 
     Parameters
     ----------
-    static : iterable of Tensor, shape = (n, static_dims)
+    static : iterable of ndarray, shape = (n, static_dims)
         A recording, cut anywhere.
     config : FeatureConfig
     """
-    pieces, start, most = iter(static), list[Tensor](), sum(config.center_frames)
+    pieces, start, most = iter(static), list[Rows](), sum(config.center_frames)
     for piece in pieces:
         start.append(piece)
         if config.center_ms is not None and sum(map(len, start)) > most:
@@ -95,18 +93,16 @@ def local_cmn_blocks(static: Iterable[Tensor], config: FeatureConfig) -> Iterato
     yield from cmn_blocks(start, config)
 
 
-def _in_windows(
-    static: Iterable[Tensor], apply: Callable[[Tensor], Tensor], reach: tuple[int, int]
-) -> Iterator[Tensor]:
+def _in_windows(static: Iterable[Rows], apply: Callable[[Rows], Rows], reach: tuple[int, int]) -> Iterator[Rows]:
     """Yield what `apply` makes of frames that come in blocks; it looks so many frames behind and ahead."""
     behind, ahead = reach
-    waiting = torch.zeros(0)
+    waiting: Rows = np.zeros((0, 0), np.float32)
     before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in static:
         if not len(piece):
             yield piece
             continue
-        waiting = torch.cat([waiting, piece]) if len(waiting) else piece
+        waiting = np.concatenate([waiting, piece]) if len(waiting) else piece
         done = len(waiting) - ahead
         if done > before:
             yield apply(waiting)[before:done]
@@ -117,17 +113,17 @@ def _in_windows(
 
 
 def logit_blocks(
-    centred: Iterable[Tensor],
-    apply: Callable[[Tensor], Tensor],
+    centred: Iterable[Rows],
+    apply: Callable[[Rows], Rows],
     model: ModelConfig,
     features: FeatureConfig,
     block_frames: int = BLOCK_FRAMES,
-) -> Iterator[Tensor]:
+) -> Iterator[Rows]:
     """Yield the logits of a recording whose features, after sliding CMN, come in blocks.
 
     Parameters
     ----------
-    centred : iterable of Tensor, shape = (n, static_dims)
+    centred : iterable of ndarray, shape = (n, static_dims)
         Cut anywhere.
     apply : callable
         (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes).
@@ -139,19 +135,19 @@ def logit_blocks(
 
     Yields
     ------
-    Tensor, shape = (n, classes)
+    ndarray, shape = (n, classes)
         Concatenated: ``apply`` of the whole, except for rounding.
     """
     stride = model.time_stride
     context = _to_multiple((receptive_field(model, features) - 1) // 2, stride)
     block = _to_multiple(block_frames, stride)
-    waiting = torch.zeros(0, features.static_dims)
+    waiting: Rows = np.zeros((0, features.static_dims), np.float32)
     before = 0  # done frames at the start of `waiting`, kept as context of the next
     for piece in centred:
         if not len(piece):
             yield apply(piece)
             continue
-        waiting = torch.cat([waiting, piece])
+        waiting = np.concatenate([waiting, piece])
         while len(waiting) >= before + block + context:
             logits = apply(waiting[: before + block + context])
             yield logits[before // stride : (before + block) // stride]
@@ -187,18 +183,18 @@ class ActivityGate:
         threshold, features = self.config.decode.min_modulation_db, self.config.features
         return ActivityDetector(features, threshold) if threshold and extractor(features).bands else None
 
-    def whole(self, static: Tensor, logits: Rows) -> Rows:
+    def whole(self, static: Rows, logits: Rows) -> Rows:
         """Gate the logits, shape (n_output_frames, classes), of all static features, (n_frames, static_dims)."""
         if (detector := self._new_detector()) is None:
             return logits
-        flags = np.concatenate([detector.push(static.numpy()), detector.finish()])
+        flags = np.concatenate([detector.push(static), detector.finish()])
         return without_phones(logits, flags[:: self._stride], self._phones)
 
-    def watch(self, static: Iterable[Tensor]) -> Iterator[Tensor]:
+    def watch(self, static: Iterable[Rows]) -> Iterator[Rows]:
         """Yield static features, cut anywhere, as they are, and find where they are active."""
         for piece in static:
             if self._detector is not None:
-                self._flags = np.concatenate([self._flags, self._detector.push(piece.numpy())])
+                self._flags = np.concatenate([self._flags, self._detector.push(piece)])
             yield piece
         if self._detector is not None:
             self._flags = np.concatenate([self._flags, self._detector.finish()])
@@ -335,16 +331,21 @@ class Forward:
     Parameters
     ----------
     checkpoint : Checkpoint
-        Its net is put into evaluation mode.
-    device : torch.device
-        Where the net is. Features are computed on the CPU.
+    device : str
+        Where the net computes: on the CPU with numpy, elsewhere with torch. Features are computed on the CPU.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
-        self.checkpoint, self.device = checkpoint, device
-        self.config = checkpoint.config
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        self.checkpoint, self.config = checkpoint, checkpoint.config
         self.phones = checkpoint.inventory.phones
-        self.net = checkpoint.net.eval()
+        mean, std = checkpoint.mean, checkpoint.std
+        self._net: Callable[[Sequence[Rows]], list[Logits]]
+        if device == "cpu":
+            self._net = NumpyNet(self.config, checkpoint.weights, mean, std)
+        else:
+            from speechctc.model.net import TorchNet
+
+            self._net = TorchNet(self.config, checkpoint.net, mean, std, device)
 
     def in_blocks(
         self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, local: bool = False
@@ -364,18 +365,17 @@ class Forward:
         """
         model, features = self.config.model, self.config.features
         gate = ActivityGate(self.config, self.phones)
-        static = extractor(features).blocks(torch.from_numpy(block) for block in samples)
+        static = extractor(features).blocks(samples)
         watched = gate.watch(static) if gated else static
         centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
-        blocks = logit_blocks(centred, self._forward_one, model, features, block_frames)
-        logits = (block.numpy() for block in blocks)
+        logits = logit_blocks(centred, self._forward_one, model, features, block_frames)
         return gate.apply(logits) if gated else logits
 
-    def batch(self, statics: Sequence[Tensor]) -> list[Tensor]:
-        """Return the logits of several recordings, on the CPU, from static features, each (n_frames, static_dims)."""
-        return self._forward([sliding_cmn_one(static, self.config.features) for static in statics])
+    def batch(self, statics: Sequence[Rows]) -> list[Logits]:
+        """Return the logits of several recordings from static features, each (n_frames, static_dims)."""
+        return self._forward([sliding_cmn(static, self.config.features) for static in statics])
 
-    def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Tensor | None]:
+    def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Rows | None]:
         """Return a recording's seconds and its static features; 0 and None if these exceed `most` frames.
 
         Raises
@@ -387,28 +387,21 @@ class Forward:
         if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
             return 0.0, None
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
-        return seconds, static_features(torch.from_numpy(samples), config)
+        return seconds, extractor(config).static(samples)
 
-    def _forward_one(self, features: Tensor) -> Tensor:
+    def _forward_one(self, features: Rows) -> Logits:
         return self._forward([features])[0]
 
-    @torch.inference_mode()
-    def _forward(self, features: Sequence[Tensor]) -> list[Tensor]:
-        """Map features after CMN, each (n_frames, static_dims), to logits on the CPU, in one pass of the net.
+    def _forward(self, features: Sequence[Rows]) -> list[Logits]:
+        """Map features after CMN, each (n_frames, static_dims), to logits.
 
         Raises
         ------
         InputError
             A logit is not finite, as those of a net with huge weights are.
         """
-        if not any(map(len, features)):  # all are shorter than a window
-            return [torch.zeros(0, len(self.phones) + 1) for _ in features]
-        frames = torch.tensor([len(each) for each in features], device=self.device)
-        padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True).to(self.device)
-        mean, std = self.checkpoint.mean, self.checkpoint.std
-        logits, lengths = self.net(net_input_after_cmn(padded, frames, mean, std, self.config.features), frames)
-        rows = [row[:length] for row, length in zip(logits.float().cpu(), lengths.tolist(), strict=True)]
-        if not all(bool(row.isfinite().all()) for row in rows):
+        rows = self._net(features)
+        if not all(bool(np.isfinite(each).all()) for each in rows):
             raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
         return rows
 
@@ -458,9 +451,3 @@ class Stream:
         """End the recording; return the phones that were not returned yet, none if it was ended before."""
         self._source.ended = True
         return [segment for phones in self._phones for segment in phones]
-
-
-def log_softmax(logits: Logits) -> Logits:
-    """Return log posteriors, (n, classes), of logits."""
-    result: Logits = torch.from_numpy(logits).log_softmax(1).numpy()
-    return result

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from speechctc.bundled import bundled_folder
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.lm.lstm import find_lstm, load_lstm
-from speechctc.lm.model import LanguageModel, NgramModel
+from speechctc.core.tensor_file import load_arrays
+from speechctc.lm.model import LanguageModel, NgramModel, find_lstm
 from speechctc.ngram.arpa import read_arpa
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 
 
-def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device | None = None) -> LanguageModel:
+def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:
     """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of that bundled one.
 
     Parameters
@@ -26,8 +24,8 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device
     path : Path
     inventory : Inventory, optional
         The phones that it must have; None: any.
-    device : torch.device, optional
-        Where an LSTM computes; the CPU by default.
+    device : str
+        Where an LSTM computes, as torch names it.
 
     Raises
     ------
@@ -41,6 +39,8 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: torch.device
     if path.is_file():
         return load_ngram(path, inventory)
     if folder := find_lstm(path):
+        from speechctc.lm.lstm import load_lstm  # late: it loads torch
+
         model = load_lstm(folder, device).model
         check_phones(folder, model.inventory, inventory)
         return model
@@ -79,7 +79,7 @@ def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
     try:
         phones = files.read_json(folder / "checkpoint.json")["phones"]
         own = Inventory(phones["name"], tuple(phones["list"]))
-        lm = PhoneLM.from_tensors(load_file(folder / "lm.safetensors"), len(own.phones) + 1)
+        lm = PhoneLM.from_tensors(load_arrays(folder / "lm.safetensors"), len(own.phones) + 1)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None

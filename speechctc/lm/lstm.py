@@ -29,7 +29,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.core.workers import ordered
-from speechctc.lm.model import Sequences
+from speechctc.lm.model import ABOUT, Sequences
 from speechctc.ngram.trie import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
 
@@ -40,7 +40,6 @@ WINDOW = 50  # batches whose utterances are sorted by length together
 AHEAD = 4
 
 FORMAT = 1
-ABOUT = "lm.json"
 
 
 class LstmConfig(Section):
@@ -290,15 +289,15 @@ def save_lstm(folder: Path, saved: SavedLstm) -> None:
     files.write_folder(folder, write)
 
 
-def load_lstm(folder: Path, device: torch.device | None = None) -> SavedLstm:
-    """Read a model onto a device (the CPU by default).
+def load_lstm(folder: Path, device: str | torch.device = "cpu") -> SavedLstm:
+    """Read a model onto a device.
 
     Raises
     ------
     InputError
         It is damaged or has another format version.
     """
-    return files.read_folder(folder, lambda place: _load(place, device or torch.device("cpu")))
+    return files.read_folder(folder, lambda place: _load(place, torch.device(device)))
 
 
 def _load(folder: Path, device: torch.device) -> SavedLstm:
@@ -314,7 +313,8 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         check_labels(inventory.phones)
         _check_weights(folder / "weights.safetensors", len(inventory.phones) + 1, config)
         net = PhoneLstm(len(inventory.phones) + 1, config)
-        net.load_state_dict(load_weights(folder / "weights.safetensors"))
+        weights = load_weights(folder / "weights.safetensors")
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
         state = load_file(folder / "state.safetensors") if (folder / "state.safetensors").exists() else {}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -336,11 +336,3 @@ def _check_weights(path: Path, classes: int, config: LstmConfig) -> None:
     for name, shape in wanted.items():
         if found.get(name) != shape:
             raise ValueError(f"{name} has the shape {found.get(name)}, the settings ask for {shape}")
-
-
-def find_lstm(path: Path) -> Path | None:
-    """Return the folder of the model in a folder of ``lm train``: itself, its ``best`` or its ``last``."""
-    for folder in (path, path / "best", path / "last"):
-        if (files.standing(folder) / ABOUT).is_file():
-            return folder
-    return None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from speechctc.core import files
 from speechctc.ngram.automaton import END, PhoneLM
 from speechctc.ngram.trie import Reals
 from speechctc.phones.inventory import Inventory
 
 Sequences = Sequence[Sequence[int]]
+
+ABOUT = "lm.json"
+"""The file of an LSTM's folder that says what it is."""
 
 
 class LanguageModel(Protocol):
@@ -109,3 +114,11 @@ def _draw(log_probs: Reals, temperature: float, rng: np.random.Generator) -> int
         return int(log_probs.argmax())
     noise = rng.gumbel(size=len(log_probs))  # the maximum of log p + Gumbel noise is a draw from p
     return int((log_probs / temperature + noise).argmax())
+
+
+def find_lstm(path: Path) -> Path | None:
+    """Return the folder of the model in a folder of ``lm train``: itself, its ``best`` or its ``last``."""
+    for folder in (path, path / "best", path / "last"):
+        if (files.standing(folder) / ABOUT).is_file():
+            return folder
+    return None

@@ -16,7 +16,6 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.decoding.search import Rows, best_labels, collapse
-from speechctc.lm.lstm import LstmModel
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
 from speechctc.ngram.automaton import PhoneLM
@@ -39,9 +38,9 @@ def identity(ngram: PhoneLM | None, lstm: LanguageModel | None) -> str:
     digest = hashlib.sha256()
     if ngram is not None:
         digest.update(b"n-gram" + ngram.log_probs.tobytes() + ngram.next_state.tobytes())
-    if isinstance(lstm, LstmModel):
+    if (net := getattr(lstm, "net", None)) is not None:
         digest.update(b"lstm")
-        for name, value in sorted(lstm.net.state_dict().items()):
+        for name, value in sorted(net.state_dict().items()):
             digest.update(name.encode() + value.cpu().numpy().tobytes())
     return digest.hexdigest()
 

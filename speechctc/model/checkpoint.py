@@ -9,6 +9,7 @@ state.safetensors      the state to resume training from; only in a run's ``last
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 import os
 import platform
@@ -16,13 +17,12 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from speechctc import __version__
 from speechctc.bundled import MODELS, NAMES, bundled_folder
@@ -30,10 +30,15 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.core.tensor_file import load_weights, save_tensors, shapes
-from speechctc.model.net import ConvCTCNet
+from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
+from speechctc.model.layers import weight_shapes
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from speechctc.model.net import ConvCTCNet
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -51,13 +56,14 @@ class Checkpoint:
     config : Config
     inventory : Inventory
         The phones; class 0 is the blank.
-    net : ConvCTCNet
-    mean, std : Tensor, shape = (channels, static_dims)
+    weights : dict of str to ndarray
+        The net's, float32, by name.
+    mean, std : ndarray, shape = (channels, static_dims)
         Normalisation of the features, from the training split.
     facts : dict
         Epoch, step, dev scores, seed, versions, git revision; plain values. ``dev_utterances``: the ids of dev, where
         it may have been chosen out of the training utterances.
-    state : dict of str to Tensor
+    state : dict of str to ndarray, or to Tensor when it is saved
         State to resume training from; empty except in a run's ``last/``.
     lm : PhoneLM, optional
         The n-gram to decode with, over the net's classes.
@@ -65,12 +71,21 @@ class Checkpoint:
 
     config: Config
     inventory: Inventory
-    net: ConvCTCNet
-    mean: Tensor
-    std: Tensor
+    weights: Mapping[str, NDArray[np.float32]]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
     facts: dict[str, Any] = field(default_factory=dict)
-    state: Mapping[str, Tensor] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
     lm: PhoneLM | None = None
+
+    @functools.cached_property
+    def net(self) -> ConvCTCNet:
+        """The net as torch has it, a copy; on the CPU."""
+        import torch
+
+        net = build_net(self.config, self.inventory)
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in self.weights.items()})
+        return net
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
@@ -80,7 +95,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
 
 def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
     """Write the files of a checkpoint into a folder that no one reads yet."""
-    tensors = {f"net.{name}": tensor.contiguous() for name, tensor in checkpoint.net.state_dict().items()}
+    tensors = {f"net.{name}": tensor for name, tensor in checkpoint.weights.items()}
     tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
     lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
     if half:
@@ -101,15 +116,20 @@ def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
     (folder / "checkpoint.json").write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
-def load_checkpoint(folder: Path, device: torch.device | None = None) -> Checkpoint:
-    """Read a checkpoint onto a device (the CPU by default).
+def arrays_of(tensors: Mapping[str, Tensor]) -> Arrays:
+    """Return copies of tensors of torch, on the CPU."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint.
 
     Raises
     ------
     InputError
         The folder is not a checkpoint, is damaged, or has another format version.
     """
-    return files.read_folder(folder, lambda place: read_checkpoint(place, device or torch.device("cpu")))
+    return files.read_folder(folder, read_checkpoint)
 
 
 def read_inventory(folder: Path) -> Inventory:
@@ -118,7 +138,7 @@ def read_inventory(folder: Path) -> Inventory:
     return Inventory(phones["name"], tuple(phones["list"]))
 
 
-def read_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
+def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint as `load_checkpoint` does, from a folder that `files.read_folder` holds still."""
     about = _read_about(folder)
     config = parse_config(about["config"], f"{folder}/checkpoint.json")
@@ -127,16 +147,15 @@ def read_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
         _check_weights(folder / "weights.safetensors", config, inventory)
         tensors = load_weights(folder / "weights.safetensors")
         state = folder / "state.safetensors"
-        training = load_file(state) if state.exists() else {}
-        net = build_net(config, inventory)
-        net.load_state_dict({k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")})
+        training = load_arrays(state) if state.exists() else {}
+        weights = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
         lm = _load_lm(folder / "lm.safetensors", len(inventory.phones) + 1)
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
-    return Checkpoint(config, inventory, net.to(device), mean.to(device), std.to(device), facts, training, lm)
+    return Checkpoint(config, inventory, weights, mean, std, facts, training, lm)
 
 
 def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
@@ -151,19 +170,18 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
     found = shapes(path)
     if len(config.model.convs) + len(config.model.dense) > len(found):
         raise ValueError("fewer weights than layers")
-    with torch.device("meta"):
-        net = build_net(config, inventory)
-    wanted = {f"net.{name}": tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    classes = len(inventory.phones) + 1
+    wanted = {f"net.{name}": shape for name, shape in weight_shapes(config, classes).items()}
     wanted |= {"normalisation.mean": features, "normalisation.std": features}
     if found != wanted:
         name = min(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
         raise ValueError(f"{name} has the shape {found.get(name)}, the config asks for {wanted.get(name)}")
 
 
-def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _halved(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     """Round weights to half precision, except the normalisation, which is small."""
     return {
-        name: value.half() if value.is_floating_point() and not name.startswith("normalisation.") else value
+        name: value.astype(np.float16) if value.dtype.kind == "f" and not name.startswith("normalisation.") else value
         for name, value in tensors.items()
     }
 
@@ -171,11 +189,15 @@ def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _load_lm(path: Path, classes: int) -> PhoneLM | None:
     if not path.exists():
         return None
-    return PhoneLM.from_tensors(load_file(path), classes)
+    return PhoneLM.from_tensors(load_arrays(path), classes)
 
 
 def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
     """Return the config's net for these phones, with random weights from torch's default generator."""
+    import torch
+
+    from speechctc.model.net import ConvCTCNet
+
     classes = len(inventory.phones) + 1
     net = ConvCTCNet(config.model, config.features.channels, config.features.static_dims, classes)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
@@ -272,11 +294,19 @@ def provenance() -> dict[str, Any]:
     return {
         "versions": {
             "speechctc": __version__,
-            "torch": torch.__version__,
+            **_torch_version(),
             "python": platform.python_version(),
         },
         "git": git_revision(Path(__file__).resolve().parent.parent),
     }
+
+
+def _torch_version() -> dict[str, str]:
+    """Return the version of torch, which is not loaded for it; nothing where it is not installed."""
+    try:
+        return {"torch": importlib.metadata.version("torch")}
+    except importlib.metadata.PackageNotFoundError:
+        return {}
 
 
 @functools.cache

@@ -14,16 +14,19 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.features.filterbank import frame_mask
+from speechctc.config.schema import Config, ModelConfig
+from speechctc.features.extractor import Rows
+from speechctc.features.filterbank import frame_mask, net_input_after_cmn
+from speechctc.model.layers import LayerPlan, output_frames, plan
 from speechctc.model.maxout import Maxout
 
 BIAS = 0.3
@@ -35,26 +38,6 @@ masked frame has the scale of any other from here on, and its gradient is multip
 """
 
 Pair = tuple[int, ...]
-
-
-def output_frames(frames: int | Tensor, config: ModelConfig) -> int | Tensor:
-    """Return the number of output frames for a number of input frames: ``ceil(frames / time_stride)``."""
-    return (frames + config.time_stride - 1) // config.time_stride
-
-
-@lru_cache(maxsize=8)
-def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
-    """Return the number of static frames that one output frame depends on, derivatives included.
-
-    41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
-    """
-    with torch.device("meta"):
-        net = ConvCTCNet(model, features.channels, features.static_dims, 2)
-    field, step = 1 + features.deltas * (features.delta_window - 1), 1
-    for layer in (*net.convs, *net.dense):
-        field += (layer.conv.kernel_size[1] - 1) * step
-        step *= layer.conv.stride[1]
-    return field
 
 
 def parameter_count(net: nn.Module) -> int:
@@ -78,25 +61,12 @@ class ConvCTCNet(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, dims: int, classes: int) -> None:
         super().__init__()
         self.config = config
-        rates = iter(config.dropout_rates)
-        strides = [config.time_stride] + [1] * (len(config.convs) - 1)
-        inputs = [channels, *config.convs[:-1]]
-        self.convs = nn.ModuleList(
-            Layer(n_in, n_out, config.kernel, stride, next(rates), False, config)
-            for n_in, n_out, stride in zip(inputs, config.convs, strides, strict=True)
-        )
+        net = plan(config, channels, dims)
+        self.convs = nn.ModuleList(Layer(each, config) for each in net.convs)
         self.pool = nn.MaxPool2d((config.pool, 1)) if config.pool > 1 else nn.Identity()
-        bands = dims // config.pool
-        if bands == 0:
-            raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
-        inputs = [config.convs[-1] * bands, *config.dense]
-        self.dense = nn.ModuleList(
-            Layer(n_in, n_out, (1, span), 1, next(rates), config.norm == "layer", config)
-            for n_in, n_out, span in zip(inputs[:-1], config.dense, config.dense_spans, strict=True)
-        )
-        # The sum over residual layers has no fixed scale: it is normalised before the output layer.
-        self.norm = ChannelNorm(inputs[-1]) if config.norm == "layer" and config.residual else None
-        self.output = nn.Conv2d(inputs[-1], classes, 1)
+        self.dense = nn.ModuleList(Layer(each, config) for each in net.dense)
+        self.norm = ChannelNorm(net.normed) if net.normed else None
+        self.output = nn.Conv2d(net.inputs, classes, 1)
         _initialise(self.output, config.init, gain=1.0)
         if config.norm == "layer" and self.dense and not self.output.weight.is_meta:
             nn.init.normal_(self.dense[0].get_parameter("conv.bias"), 0.0, BIAS)
@@ -134,26 +104,15 @@ class ConvCTCNet(nn.Module):
 class Layer(nn.Module):
     """Convolution, optional normalisation, activation, dropout; a dense layer is a 1 x span convolution."""
 
-    def __init__(
-        self,
-        n_in: int,
-        n_out: int,
-        kernel: tuple[int, int],
-        stride: int,
-        dropout: float,
-        norm: bool,
-        config: ModelConfig,
-    ) -> None:
+    def __init__(self, layer: LayerPlan, config: ModelConfig) -> None:
         super().__init__()
-        pieces = config.pieces if config.activation == "maxout" else 1
-        padding = (kernel[0] // 2, kernel[1] // 2)
-        self.residual = config.residual and n_in == n_out and stride == 1
-        normed = n_in if self.residual else n_out * pieces
-        self.norm = ChannelNorm(normed) if norm else None
-        self.conv = Convolution(n_in, n_out * pieces, kernel, (1, stride), padding)
-        self.activation = _activation(config.activation, pieces, n_out, dropout)
-        self.dropout = nn.Identity() if pieces > 1 else nn.Dropout(dropout)
-        _initialise(self.conv, config.init, gain=1.0 if pieces > 1 else math.sqrt(2.0))
+        self.residual, maps = layer.residual, layer.outputs * layer.pieces
+        padding = (layer.kernel[0] // 2, layer.kernel[1] // 2)
+        self.norm = ChannelNorm(layer.normed) if layer.normed else None
+        self.conv = Convolution(layer.inputs, maps, layer.kernel, (1, layer.stride), padding)
+        self.activation = _activation(config.activation, layer.pieces, layer.outputs, layer.dropout)
+        self.dropout = nn.Identity() if layer.pieces > 1 else nn.Dropout(layer.dropout)
+        _initialise(self.conv, config.init, gain=1.0 if layer.pieces > 1 else math.sqrt(2.0))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Map (n_batch, n_in, bands, frames) to (n_batch, n_out, bands, frames); ignores `x` where `mask` is false.
@@ -250,3 +209,33 @@ class _InParts(torch.autograd.Function):
         if even:
             by_weight += gradients(gradient[:even], x[:even], weight, False, True, False)[1]
         return by_x, by_weight.to(weight.dtype), by_bias, None, None
+
+
+class TorchNet:
+    """As `speechctc.model.numpy_net.NumpyNet`, with torch, on a device: several recordings in one pass.
+
+    Parameters
+    ----------
+    config : Config
+    net : ConvCTCNet
+    mean, std : ndarray, shape = (channels, static_dims)
+    device : str
+        As torch names it.
+    """
+
+    def __init__(self, config: Config, net: ConvCTCNet, mean: Rows, std: Rows, device: str) -> None:
+        self.config, self.device = config.features, torch.device(device)
+        self.net = net.eval().to(self.device)
+        self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (mean, std))
+
+    @torch.inference_mode()
+    def __call__(self, recordings: Sequence[Rows]) -> list[Rows]:
+        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
+        if not any(map(len, recordings)):  # all are shorter than a window
+            return [np.zeros((0, self.net.output.out_channels), np.float32) for _ in recordings]
+        frames = torch.tensor([len(each) for each in recordings], device=self.device)
+        tensors = [torch.from_numpy(each) for each in recordings]
+        padded = nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self.device)
+        logits, lengths = self.net(net_input_after_cmn(padded, frames, self.mean, self.std, self.config), frames)
+        rows = zip(logits.float().cpu().numpy(), lengths.tolist(), strict=True)
+        return [each[:length] for each, length in rows]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from speechctc.core.errors import InputError
 from speechctc.ngram.kneser_ney import Labels, estimate
@@ -89,16 +88,15 @@ class PhoneLM:
             state = self.next_state[state, label]
         return total + float(self.log_probs[state, END])
 
-    def to_tensors(self) -> dict[str, Tensor]:
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Return the strings, or where they are not known the tables, as tensors for `from_tensors`."""
         if self.ngram is not None:
             return self.ngram.to_tensors()
         small = np.int16 if len(self.next_state) <= 2**15 else np.int32
-        states = torch.from_numpy(self.next_state.astype(small))
-        return {"lm.log_probs": torch.from_numpy(self.log_probs), "lm.next_state": states}
+        return {"lm.log_probs": self.log_probs, "lm.next_state": self.next_state.astype(small)}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> PhoneLM:
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]], classes: int) -> PhoneLM:
         """Undo `to_tensors`.
 
         Raises
@@ -112,17 +110,17 @@ class PhoneLM:
         """
         if "lm.next_state" not in tensors:
             return cls.of(Ngram.from_tensors(tensors, classes))
-        reals, states = tensors["lm.log_probs"], tensors["lm.next_state"]
-        if not reals.is_floating_point() or states.dtype not in (torch.int16, torch.int32):
+        reals, states = np.asarray(tensors["lm.log_probs"]), np.asarray(tensors["lm.next_state"])
+        if reals.dtype.kind != "f" or states.dtype not in (np.int16, np.int32):
             raise ValueError(f"an n-gram's tables of types {reals.dtype} and {states.dtype}")
-        if reals.ndim != 2 or not reals.numel() or reals.shape != states.shape:
-            raise ValueError(f"an n-gram's tables of shapes {tuple(reals.shape)} and {tuple(states.shape)}")
-        log_probs, next_state = reals.float().contiguous().numpy(), states.contiguous().numpy()
+        if reals.ndim != 2 or not reals.size or reals.shape != states.shape:
+            raise ValueError(f"an n-gram's tables of shapes {reals.shape} and {states.shape}")
+        log_probs, next_state = reals.astype(np.float32), states.astype(np.int32)
         if log_probs.shape[1] != classes:
             raise ValueError(f"an n-gram over {log_probs.shape[1]} classes, where {classes} are wanted")
         if not are_log_probs(log_probs) or next_state.min() < 0 or next_state.max() >= len(next_state):
             raise ValueError("an n-gram with impossible probabilities or states")
-        return cls(log_probs, next_state.astype(np.int32))
+        return cls(log_probs, next_state)
 
 
 def _contexts(ngram: Ngram) -> tuple[Integers, Integers]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -58,7 +57,7 @@ class Ngram:
     backoff: Reals
     unseen: float = FLOOR
 
-    def to_tensors(self) -> dict[str, Tensor]:
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Return the n-gram as tensors, for `from_tensors`: small ones, as a node's parent follows from the counts."""
         inner = int(self.starts[-2])
         children = np.bincount(self.parent[1:], minlength=inner)
@@ -72,10 +71,10 @@ class Ngram:
             "unseen": np.array(self.unseen),
             "classes": np.array(self.classes),
         }
-        return {f"ngram.{name}": torch.from_numpy(values) for name, values in arrays.items()}
+        return {f"ngram.{name}": values for name, values in arrays.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], classes: int) -> Ngram:
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]], classes: int) -> Ngram:
         """Undo `to_tensors`; numbers of 16 bits are read too.
 
         Raises
@@ -85,15 +84,13 @@ class Ngram:
         ValueError
             The tensors are not those of an n-gram over so many classes.
         """
-        if (own := tensors["ngram.classes"].sum().item()) != classes:
+        if (own := float(np.sum(tensors["ngram.classes"]))) != classes:
             raise ValueError(f"an n-gram over {own:g} classes, where {classes} are wanted")
-        indices, reals = ([tensors[f"ngram.{name}"] for name in names] for names in (INDICES, REALS))
-        if not all(each.is_floating_point() for each in reals) or any(
-            each.is_floating_point() or each.is_complex() for each in indices
-        ):
-            raise ValueError(f"an n-gram of numbers of types {[each.dtype for each in (*indices, *reals)]}")
-        starts, token, children = (each.numpy().astype(np.int64) for each in indices)
-        log_prob, backoff, unseen = (each.double().numpy() for each in reals)
+        indices, reals = ([np.asarray(tensors[f"ngram.{name}"]) for name in names] for names in (INDICES, REALS))
+        if {each.dtype.kind for each in reals} != {"f"} or not {each.dtype.kind for each in indices} <= set("iub"):
+            raise ValueError(f"an n-gram of numbers of types {[str(each.dtype) for each in (*indices, *reals)]}")
+        starts, token, children = (each.astype(np.int64) for each in indices)
+        log_prob, backoff, unseen = (each.astype(np.float64) for each in reals)
         shapes = [values.shape for values in (token, log_prob, children, backoff, starts, unseen)]
         nodes, inner = len(token), len(children)
         if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:

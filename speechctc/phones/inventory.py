@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from speechctc.core.errors import InputError
@@ -117,6 +118,11 @@ class Inventory:
         if others:
             return f"correct it, or set corpus.phones to a set that contains it: {', '.join(others)}"
         return f"correct it (the set: {' '.join(self.phones)}), or choose another set with corpus.phones"
+
+
+def frames_needed(classes: Sequence[int]) -> int:
+    """Return the fewest output frames that hold a sequence: one each, and a blank between equal ones."""
+    return len(classes) + sum(a == b for a, b in pairwise(classes))
 
 
 def check_labels(labels: Sequence[Any]) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
@@ -25,13 +24,12 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.ctc import ctc_loss
-from speechctc.ctc.feasibility import frames_needed
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
+from speechctc.model.numpy_net import log_softmax
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
@@ -134,12 +132,23 @@ def _differences(labels: Classes, heard: Classes) -> list[tuple[int, int, int, i
 
 def _log_probabilities(logits: NDArray[np.float32], versions: Sequence[Classes]) -> list[float]:
     """Return the log probability of each sequence of classes; -inf where it does not fit."""
-    counts = torch.tensor([len(version) for version in versions])
-    labels = torch.tensor([label for version in versions for label in version], dtype=torch.int64)
-    fits = frames_needed(labels, counts) <= len(logits)
-    frames = torch.from_numpy(logits)[:, None].expand(-1, len(versions), -1)
-    losses = ctc_loss(frames, labels, [len(logits)] * len(versions), counts, reduction="none")
-    return torch.where(fits, -losses.double(), -torch.inf).tolist()
+    log_probs, longest = log_softmax(logits.astype(np.float64)), max(map(len, versions))
+    states = np.zeros((len(versions), 2 * longest + 1), np.int64)  # blanks, and phones between them
+    for row, version in zip(states, versions, strict=True):
+        row[1 : 2 * len(version) : 2] = version
+    leaps = np.zeros(states.shape, bool)  # a blank between other phones may be left out
+    leaps[:, 1:2] = True
+    leaps[:, 3::2] = states[:, 3::2] != states[:, 1:-2:2]
+    alpha = np.full((len(versions), states.shape[1] + 2), -np.inf)  # the first two stand before the sequence
+    alpha[:, 1] = 0.0
+    for row in log_probs:
+        leap = np.where(leaps, alpha[:, :-2], -np.inf)
+        alpha[:, 2:] = np.logaddexp(np.logaddexp(alpha[:, 2:], alpha[:, 1:-1]), leap) + row[states]
+        alpha[:, :2] = -np.inf
+    ends = 2 + 2 * np.array([len(version) for version in versions])
+    at = np.arange(len(versions))
+    last = np.where(ends > 2, alpha[at, ends - 1], -np.inf)
+    return [float(each) for each in np.logaddexp(alpha[at, ends], last)]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core import workers
+from speechctc.core.cores import shared_among, threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
@@ -197,10 +196,10 @@ class _OnSharedFiles:
     channel: int | None
 
     def __call__(self, recogniser: Recogniser, given: Path) -> Recognition | InputError:
-        torch.set_num_threads(1)
         path = shared_recording(self.folder, given, "recordings")
         try:
-            result = recogniser.decode(path, alternatives=self.alternatives, channel=self.channel)
+            with shared_among(threads()):
+                result = recogniser.decode(path, alternatives=self.alternatives, channel=self.channel)
         except InputError as error:
             return InputError(error.what.replace(str(path), str(given)), error.fix)
         return replace(result, file=str(given))

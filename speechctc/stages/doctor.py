@@ -6,20 +6,22 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
 from speechctc.config.schema import Config
+from speechctc.core.cores import cores
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.doctor.estimates import Work, cannot_train, check_memory, estimate_training
-from speechctc.doctor.finding import Diagnosis, Finding
+from speechctc.doctor.disk import check_without_torch
+from speechctc.doctor.finding import Diagnosis, Finding, cannot_train
 from speechctc.doctor.label_checks import check_labels, check_splits
-from speechctc.doctor.machine import check_machine, cores
 from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to_all
-from speechctc.features.filterbank import frame_count
+from speechctc.features.one_recording import frame_count
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
 WIDTH = 40  # signs of its longest bar
@@ -35,23 +37,31 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
     reporter : Reporter
     """
     if config is None:
-        return check_machine()
+        return _check_machine()
     try:
         corpus = read_corpus(config.corpus)
     except InputError as error:
-        about = check_machine(config.train.device, (config.data.dir, config.run))
+        about = _check_machine(config.train.device, (config.data.dir, config.run))
         return Diagnosis((cannot_train(error), *about.findings), about.facts)
     sounds = listen(corpus, reporter)
     found = check_corpus(config, corpus, sounds)
     facts = corpus_facts(corpus, sounds)
-    about = check_machine(config.train.device, (config.data.dir, config.run))
+    about = _check_machine(config.train.device, (config.data.dir, config.run))
     found += about.findings
     facts |= about.facts
-    if about.is_possible:
+    if about.is_possible and find_spec("torch"):
         more, estimated = _estimate(config, corpus, sounds, reporter)
         found += more
         facts |= estimated
     return Diagnosis(tuple(found), facts)
+
+
+def _check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
+    if find_spec("torch") is None:
+        return check_without_torch(folders)
+    from speechctc.doctor.machine import check_machine  # late: it loads torch
+
+    return check_machine(device, folders)
 
 
 def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding]:
@@ -71,6 +81,8 @@ def _estimate(
     config: Config, corpus: Corpus, sounds: Sounds, reporter: Reporter
 ) -> tuple[list[Finding], dict[str, str]]:
     """Estimate memory and time; return findings and facts."""
+    from speechctc.doctor.estimates import Work, check_memory, estimate_training  # late: it loads torch
+
     frames, labels = [], 0
     for each in corpus.splits["train"]:
         sound = sounds[Place.of(each)]

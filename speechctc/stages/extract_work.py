@@ -25,7 +25,8 @@ from speechctc.config.schema import Config, FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.features.filterbank import Moments, frame_count, static_features
+from speechctc.features.filterbank import Moments, static_features
+from speechctc.features.one_recording import frame_count
 from speechctc.features.shards import Recipe, shard_path
 from speechctc.phones.inventory import Inventory
 

@@ -17,8 +17,9 @@ from speechctc.core.errors import InputError
 from speechctc.features.filterbank import frame_mask, net_input, static_features
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.layers import output_frames
 from speechctc.model.maxout import Maxout, PieceWins
-from speechctc.model.net import Layer, output_frames
+from speechctc.model.net import Layer
 from speechctc.pages import figures as pictures
 from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
@@ -280,11 +281,12 @@ def saliency(checkpoint: Checkpoint, samples: Array, phone: int, frame: int) -> 
 def net_input_of(checkpoint: Checkpoint, samples: Array) -> tuple[Tensor, Tensor]:
     """Return a recording as the input of the net, (1, channels, bands, frames), and its number of frames."""
     config = checkpoint.config.features
-    static = static_features(torch.from_numpy(samples), config).to(checkpoint.mean.device)
+    static = static_features(torch.from_numpy(samples), config)
     if not len(static):
         raise InputError("the recording is shorter than one frame", "give a longer one")
     frames = torch.tensor([len(static)], device=static.device)
-    return net_input(static[None], frames, checkpoint.mean, checkpoint.std, config), frames
+    mean, std = torch.from_numpy(checkpoint.mean), torch.from_numpy(checkpoint.std)
+    return net_input(static[None], frames, mean, std, config), frames
 
 
 def _units(layer: Layer, values: Tensor, pieces: int, wins: Tensor) -> tuple[Unit, ...]:

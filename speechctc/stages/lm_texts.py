@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,9 +16,11 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
+from speechctc.ngram.arpa import write_arpa
+from speechctc.ngram.kneser_ney import estimate
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.pronouncer import Pronouncer
-from speechctc.phones.texts import read_text, read_unpacked
+from speechctc.phones.texts import encode, read_text, read_unpacked
 
 MOST_FOUND = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
@@ -171,3 +174,34 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
 def _sentences(text: str) -> list[str]:
     """Return the sentences of a text; a line ends one too."""
     return [part.strip() for line in text.splitlines() for part in SENTENCE_END.split(line) if part.strip()]
+
+
+def check_free(out: Path) -> None:
+    """Check that nothing would be overwritten.
+
+    Raises
+    ------
+    InputError
+        Something is at `out`.
+    """
+    if os.path.lexists(out):
+        raise InputError(f"{out}: exists already", "name another with --out")
+
+
+def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
+    """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
+
+    `threshold` is that of `speechctc.ngram.kneser_ney.prune`.
+
+    Raises
+    ------
+    InputError
+        Something is at `out`, or a word of the text is not a phone of the set.
+    """
+    labels = encode(text.name, text.utterances, inventory)
+    ngram = estimate(labels, len(inventory.phones) + 1, order, threshold=threshold)
+    check_free(out)
+    write_arpa(out, ngram, inventory)
+    counts = ", ".join(str(len(ngram.nodes(length))) for length in range(1, order + 1))
+    events = sum(map(len, labels))
+    return f"{out}: {order}-gram of {events:,} phones in {len(labels):,} utterances ({text.name}); strings: {counts}"

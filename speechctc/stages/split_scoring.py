@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
@@ -19,8 +18,6 @@ from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.features.filterbank import Moments
-from speechctc.features.shards import read_split
 from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
@@ -301,6 +298,11 @@ def _known_dev(checkpoint: Checkpoint) -> frozenset[str]:
     if isinstance(saved, list) and all(isinstance(each, str) for each in saved):
         return frozenset(saved)
     config = checkpoint.config
+    if not all((config.data.dir / split).is_dir() for split in ("train", "dev")):
+        return frozenset()
+    from speechctc.features.filterbank import Moments  # late: these load torch
+    from speechctc.features.shards import read_split
+
     try:
         settings = config.features.model_dump(mode="json")
         train, dev = (read_split(config.data.dir / split, settings) for split in ("train", "dev"))
@@ -309,7 +311,7 @@ def _known_dev(checkpoint: Checkpoint) -> frozenset[str]:
         return frozenset()
     # features that were extracted again since have other statistics
     pairs = zip(moments.normalisation(), (checkpoint.mean, checkpoint.std), strict=True)
-    is_same = all(torch.equal(ours, theirs.cpu()) for ours, theirs in pairs)
+    is_same = all(np.array_equal(ours.numpy(), theirs) for ours, theirs in pairs)
     return frozenset(id for shard in dev for id in shard.ids) if is_same else frozenset()
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from speechctc.alignment.boundary_model import FILE, BoundaryModel
-from speechctc.alignment.boundary_net import SHIFT_MS, BoundaryNet, Times, has_closures, joined, spelled
-from speechctc.alignment.boundary_training import Example, examples_of, step_count, train
+from speechctc.alignment.boundary_net import SHIFT_MS, Times, has_closures, joined, spelled
+from speechctc.alignment.boundary_training import BoundaryNet, Example, examples_of, step_count, train
 from speechctc.audio import sound_file
 from speechctc.config.load import with_settings
 from speechctc.core import files
@@ -24,7 +24,7 @@ from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
-from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.matching import is_arpabet
 from speechctc.stages.split_scoring import keep_dev, sound_of
 from speechctc.stages.used_model import make_own, own_folder
@@ -85,7 +85,8 @@ def train_boundaries(
     examples = _examples(timed, labels, rate, minutes, reporter)
     start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
     further = start is not None and start.rate == rate
-    trained = BoundaryModel(_trained(start if further else None, examples, reporter), rate)
+    net = _trained(start if further else None, examples, reporter)
+    trained = BoundaryModel(arrays_of(net.state_dict()), rate)
     note = _compared(recogniser, corpus.splits["dev"], trained)
     make_own(folder, own, reporter)
     files.write_file(own / FILE, trained.save)
@@ -154,7 +155,7 @@ def _trained(start: BoundaryModel | None, examples: Sequence[Example], reporter:
         torch.manual_seed(0)
         net = BoundaryNet()
     if start is not None:
-        net.load_state_dict(start.net.state_dict())
+        net.load_state_dict({name: torch.from_numpy(value) for name, value in start.weights.items()})
     with reporter.progress("training", step_count(len(examples), start is not None)) as advance:
         train(net, examples, further=start is not None, advance=lambda loss: advance(1, f"loss {loss:.2f}"))
     return net

@@ -10,7 +10,7 @@ from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import phone_units
 from speechctc.inference.alignment import check_fit, recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.streaming import log_softmax
+from speechctc.model.numpy_net import log_softmax
 from speechctc.studio.sound import Sound
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from speechctc.decoding.search import best_labels
 from speechctc.features.filterbank import frame_mask
-from speechctc.inference.streaming import ActivityGate, log_softmax
+from speechctc.inference.streaming import ActivityGate
 from speechctc.lm.rescore import choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.model.layers import output_frames
 from speechctc.model.maxout import PieceWins, counted_wins
-from speechctc.model.net import output_frames
+from speechctc.model.numpy_net import log_softmax
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Loader, TrainingData

@@ -15,8 +15,9 @@ from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
-from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from speechctc.model.net import parameter_count, receptive_field
+from speechctc.model.checkpoint import Checkpoint, arrays_of, load_checkpoint, save_checkpoint
+from speechctc.model.layers import receptive_field
+from speechctc.model.net import parameter_count
 from speechctc.training.batches import TrainingData
 from speechctc.training.chunks import Batch
 from speechctc.training.dev_score import DevScore, score_dev
@@ -232,7 +233,7 @@ class Trainer:
             return
         self.reporter.note(f"{stage.name}: {stage.optimizer} at {stage.lr:g} from the best weights so far")
         self.ranks.wait()
-        self.learner.net.load_state_dict(load_checkpoint(self.run.best, self.device).net.state_dict())
+        self.learner.net.load_state_dict(load_checkpoint(self.run.best).net.state_dict())
         self.stage = stage
         self.learner.start_stage(stage)
         self.progress.stage_step = self.progress.stale = 0
@@ -242,8 +243,9 @@ class Trainer:
         corpus = self.config.corpus
         if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
             facts["dev_utterances"] = list(self.data.dev.split.ids)
-        net, mean, std = self.learner.net, self.learner.mean, self.learner.std
-        return Checkpoint(self.config, self.data.inventory, net, mean, std, facts, state or {}, self.lm)
+        weights = arrays_of(self.learner.net.state_dict())
+        mean, std = self.learner.mean.cpu().numpy(), self.learner.std.cpu().numpy()
+        return Checkpoint(self.config, self.data.inventory, weights, mean, std, facts, state or {}, self.lm)
 
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
         """Save everything needed to resume; all ranks call this, the main one writes."""
@@ -267,7 +269,7 @@ class Trainer:
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:
-        checkpoint = load_checkpoint(self.run.last, self.device)
+        checkpoint = load_checkpoint(self.run.last)
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
         try:
@@ -284,10 +286,11 @@ class Trainer:
     def _take_up(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
         self.learner.net.load_state_dict(checkpoint.net.state_dict())
-        state = ResumeState.of(checkpoint.state, len(self.data.train.split))
+        tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
+        state = ResumeState.of(tensors, len(self.data.train.split))
         self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
         self.learner.start_stage(self.stage)
-        self.learner.restore(dict(checkpoint.state))
+        self.learner.restore(tensors)
         self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
         if not self.ranks.is_main:

@@ -11,7 +11,7 @@ import torch
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory, restrict
-from speechctc.inference.streaming import log_softmax
+from speechctc.model.numpy_net import log_softmax
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.train_helpers import Recorder

@@ -28,7 +28,8 @@ from speechctc.features.filterbank import (
     static_features,
 )
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
-from speechctc.model.net import ConvCTCNet, receptive_field
+from speechctc.model.layers import receptive_field
+from speechctc.model.net import ConvCTCNet
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (6, 6), "dense": (10,)}, {}),

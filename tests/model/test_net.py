@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
+from speechctc.model.layers import output_frames, receptive_field
 from speechctc.model.maxout import Maxout
-from speechctc.model.net import ConvCTCNet, output_frames, parameter_count, receptive_field
+from speechctc.model.net import ConvCTCNet, parameter_count
 
 SMALL: list[dict[str, Any]] = [
     {"convs": (6, 6), "dense": (10,)},

@@ -1,0 +1,38 @@
+"""Checks of a machine that need no torch: what recognises, and room on its disks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import psutil
+
+from speechctc.core.cores import cores, threads
+from speechctc.core.errors import NEEDS_TORCH
+from speechctc.doctor.finding import Diagnosis, Finding
+
+LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
+
+
+def check_without_torch(folders: tuple[Path, ...] = ()) -> Diagnosis:
+    """Check a machine that recognises, and cannot train, as torch is not installed."""
+    memory = psutil.virtual_memory().total / 2**30
+    facts = {
+        "torch": "not installed: recognition does without",
+        "processor": f"{cores()} cores, {threads()} threads, {memory:.1f} GiB of memory",
+    }
+    what, why = "no training here: torch is not installed", "extract, train and LSTM language models compute with it"
+    return Diagnosis((Finding("no-torch", "note", what, (), why, NEEDS_TORCH), *check_disk(folders)), facts)
+
+
+def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
+    """Return a finding for each folder, made or not, whose disk is nearly full."""
+    found = []
+    for folder in folders:
+        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
+        free = shutil.disk_usage(there).free
+        if free < LEAST_DISK:
+            what = f"{free / 2**30:.1f} GiB are free on the disk of {folder}"
+            why = "features and checkpoints may not fit; what was saved before stays"
+            found.append(Finding("disk", "warning", what, (str(folder),), why, "free space, or choose another folder"))
+    return found

@@ -1,0 +1,125 @@
+"""The layers that a config asks for, in numbers: what nets are built from, and weights are checked against."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+
+Count = TypeVar("Count")  # a number, or several as an array or a Tensor
+
+
+class LayerPlan(NamedTuple):
+    """A convolution over bands and frames, with what comes before and after it.
+
+    Attributes
+    ----------
+    name : str
+        In the names of weights: ``convs.0``.
+    inputs, outputs : int
+        Maps; those of the convolution are `pieces` times as many.
+    pieces : int
+    kernel : (int, int)
+        Bands and frames, odd.
+    stride : int
+        In frames.
+    normed : int
+        Maps that are normalised: the input's in a residual layer, else the convolution's; 0: none.
+    residual : bool
+        The input is added to the output.
+    dropout : float
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    pieces: int
+    kernel: tuple[int, int]
+    stride: int
+    normed: int
+    residual: bool
+    dropout: float
+
+
+class NetPlan(NamedTuple):
+    """The layers of a net: convolutions, dense layers, and the output of so many inputs; 0, or all, are normalised."""
+
+    convs: tuple[LayerPlan, ...]
+    dense: tuple[LayerPlan, ...]
+    normed: int
+    inputs: int
+
+
+def plan(config: ModelConfig, channels: int, dims: int) -> NetPlan:
+    """Return the layers of a config's net.
+
+    Parameters
+    ----------
+    config : ModelConfig
+    channels, dims : int
+        Channels of the input (static features and derivatives), and bands per frame.
+
+    Raises
+    ------
+    ValueError
+        Pooling leaves nothing.
+    """
+    bands = dims // config.pool
+    if bands == 0:
+        raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
+    pieces = config.pieces if config.activation == "maxout" else 1
+    is_normed, rates = config.norm == "layer", iter(config.dropout_rates)
+
+    def layer(name: str, n_in: int, n_out: int, kernel: tuple[int, int], stride: int, norm: bool) -> LayerPlan:
+        residual = config.residual and n_in == n_out and stride == 1
+        normed = (n_in if residual else n_out * pieces) if norm else 0
+        return LayerPlan(name, n_in, n_out, pieces, kernel, stride, normed, residual, next(rates))
+
+    inputs = [channels, *config.convs]
+    convs = tuple(
+        layer(f"convs.{k}", inputs[k], maps, config.kernel, 1 if k else config.time_stride, False)
+        for k, maps in enumerate(config.convs)
+    )
+    inputs = [config.convs[-1] * bands, *config.dense]
+    dense = tuple(
+        layer(f"dense.{k}", inputs[k], units, (1, span), 1, is_normed)
+        for k, (units, span) in enumerate(zip(config.dense, config.dense_spans, strict=True))
+    )
+    # The sum over residual layers has no fixed scale: it is normalised before the output layer.
+    return NetPlan(convs, dense, inputs[-1] if is_normed and config.residual else 0, inputs[-1])
+
+
+def weight_shapes(config: Config, classes: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight of a config's net."""
+    net = plan(config.model, config.features.channels, config.features.static_dims)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in (*net.convs, *net.dense):
+        outputs = layer.outputs * layer.pieces
+        shapes |= {f"{layer.name}.conv.weight": (outputs, layer.inputs, *layer.kernel)}
+        shapes |= {f"{layer.name}.conv.bias": (outputs,)}
+        if layer.normed:
+            shapes |= {f"{layer.name}.norm.{kind}": (layer.normed,) for kind in ("weight", "bias")}
+        if config.model.activation == "prelu":
+            shapes[f"{layer.name}.activation.weight"] = (layer.outputs,)
+    if net.normed:
+        shapes |= {f"norm.{kind}": (net.normed,) for kind in ("weight", "bias")}
+    return shapes | {"output.weight": (classes, net.inputs, 1, 1), "output.bias": (classes,)}
+
+
+def output_frames(frames: Count, config: ModelConfig) -> Count:
+    """Return the number of output frames for a number of input frames: ``ceil(frames / time_stride)``."""
+    counts: Count = (frames + config.time_stride - 1) // config.time_stride  # type: ignore[operator, assignment]
+    return counts
+
+
+def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
+    """Return the number of static frames that one output frame depends on, derivatives included.
+
+    41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
+    """
+    net = plan(model, features.channels, features.static_dims)
+    field, step = 1 + features.deltas * (features.delta_window - 1), 1
+    for layer in (*net.convs, *net.dense):
+        field += (layer.kernel[1] - 1) * step
+        step *= layer.stride
+    return field

@@ -1,0 +1,162 @@
+"""The net with numpy alone: a trained one applied to a recording, as `model.net` computes it, in the same order.
+
+A convolution is one product of matrices: each row holds what one output sees. The rows of a layer are divided among
+threads, in pieces that stay in a core's cache. On a CPU this is as fast as torch where layers are dense, starts in
+milliseconds, and needs nothing but numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from speechctc.config.schema import Config
+from speechctc.core.cores import threads_of_one
+from speechctc.features.one_recording import net_input
+from speechctc.model.layers import LayerPlan, plan
+
+Rows = NDArray[np.float32]
+Weights = Mapping[str, Rows]
+Each = Callable[[Callable[[int], object], Sequence[int]], object]
+"""Calls a function with each of some numbers, in any order."""
+
+PIECE = 1 << 18
+"""Numbers that a piece of a layer's rows holds, about: 1 MiB."""
+EPSILON = np.float32(1e-5)  # of the layer normalisation, as torch's
+
+
+class NumpyNet:
+    """A net and its features' normalisation.
+
+    Parameters
+    ----------
+    config : Config
+    weights : mapping of str to ndarray
+        The net's, by name.
+    mean, std : ndarray, shape = (channels, static_dims)
+        Of the features.
+    """
+
+    def __init__(self, config: Config, weights: Weights, mean: Rows, std: Rows) -> None:
+        self.config, self.mean, self.std = config, mean, std
+        net = plan(config.model, config.features.channels, config.features.static_dims)
+        kind = config.model.activation
+        self._convs, self._dense = ([_Layer(each, kind, weights) for each in part] for part in (net.convs, net.dense))
+        self._norm = _Norm("norm", weights) if net.normed else None
+        self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
+
+    def __call__(self, recordings: Sequence[Rows]) -> list[Rows]:
+        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
+        with np.errstate(all="ignore"), _in_threads() as each:
+            return [self._logits(centred, each) for centred in recordings]
+
+    def _logits(self, centred: Rows, each: Each) -> Rows:
+        weight, bias = self._output
+        if not len(centred):
+            return np.zeros((0, len(bias)), np.float32)
+        x = net_input(centred, self.mean, self.std, self.config.features)
+        for number, conv in enumerate(self._convs):
+            x = conv(x, each)
+            if number == 0 and (pool := self.config.model.pool) > 1:
+                bands = x.shape[1] // pool
+                x = x[:, : bands * pool].reshape(len(x), bands, pool, -1).max(2)
+        x = x.transpose(0, 2, 1).reshape(len(x), 1, -1)
+        for dense in self._dense:
+            x = dense(x, each)
+        logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
+        logits += bias
+        return logits
+
+
+class _Norm:
+    """Layer normalisation over the maps."""
+
+    def __init__(self, name: str, weights: Weights) -> None:
+        self.weight, self.bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    def __call__(self, x: Rows) -> Rows:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = np.einsum("...i,...i->...", centred, centred)[..., None] / np.float32(x.shape[-1])
+        centred *= 1 / np.sqrt(variance + EPSILON)
+        centred *= self.weight
+        centred += self.bias
+        return centred
+
+
+class _Layer:
+    """A layer of (n_frames, bands, maps)."""
+
+    def __init__(self, layer: LayerPlan, activation: str, weights: Weights) -> None:
+        self.plan, weight = layer, weights[f"{layer.name}.conv.weight"]
+        self.matrix = np.ascontiguousarray(weight.transpose(3, 2, 1, 0)).reshape(-1, len(weight))
+        self.bias = weights[f"{layer.name}.conv.bias"]
+        self.norm = _Norm(f"{layer.name}.norm", weights) if layer.normed else None
+        self.activate = _activation(activation, layer, weights)
+
+    def __call__(self, x: Rows, each: Each) -> Rows:
+        layer, (frames, bands, maps) = self.plan, x.shape
+        high, wide = layer.kernel
+        padded = np.zeros((frames + wide - 1, bands + high - 1, maps), np.float32)
+        inside = x if self.norm is None or not layer.residual else self.norm(x)
+        padded[wide // 2 : wide // 2 + frames, high // 2 : high // 2 + bands] = inside
+        along, across, step = padded.strides
+        count = -(-frames // layer.stride)
+        seen = as_strided(
+            padded, (count, bands, wide, high * maps), (along * layer.stride, across, along, step), writeable=False
+        )
+        result = np.empty((count, bands, layer.outputs), np.float32)
+        rows = max(PIECE // (bands * max(self.matrix.shape)), 1)
+
+        def compute(first: int) -> None:
+            part = np.ascontiguousarray(seen[first : first + rows])
+            y = part.reshape(-1, len(self.matrix)) @ self.matrix
+            y += self.bias
+            if self.norm is not None and not layer.residual:
+                y = self.norm(y)
+            y = self.activate(y).reshape(-1, bands, layer.outputs)
+            result[first : first + rows] = y + x[first : first + rows] if layer.residual else y
+
+        each(compute, range(0, count, rows))
+        return result
+
+
+def _activation(name: str, layer: LayerPlan, weights: Weights) -> Callable[[Rows], Rows]:
+    if name == "maxout":
+        return lambda x: _maxout(x, layer.outputs)
+    if name == "prelu":
+        slope = weights[f"{layer.name}.activation.weight"]
+        return lambda x: np.where(x > 0, x, slope * x)
+    if name == "silu":
+        return lambda x: x / (1 + np.exp(-x))
+    return lambda x: np.maximum(x, 0)
+
+
+def _maxout(x: Rows, outputs: int) -> Rows:
+    first = x[:, :outputs]
+    for start in range(outputs, x.shape[1], outputs):
+        first = np.maximum(first, x[:, start : start + outputs])
+    return first
+
+
+@contextmanager
+def _in_threads() -> Iterator[Each]:
+    """Offer a way to call a function with each of some numbers, in as many threads as a recording may use."""
+    count = threads_of_one()
+    if count == 1:
+        yield lambda work, numbers: list(map(work, numbers))
+        return
+    with ThreadPoolExecutor(count, "net") as pool:
+        yield lambda work, numbers: list(pool.map(work, numbers))
+
+
+def log_softmax(logits: Rows) -> Rows:
+    """Return log posteriors, (n, classes), of logits."""
+    moved: Rows = logits - logits.max(1, keepdims=True, initial=-math.inf)
+    moved -= np.log(np.exp(moved).sum(1, keepdims=True))
+    return moved

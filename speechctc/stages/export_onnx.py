@@ -1,0 +1,104 @@
+"""Write a model as ONNX: from static features to logits, for other programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from speechctc import __version__
+from speechctc.config.schema import FeatureConfig
+from speechctc.core import files
+from speechctc.core.errors import InputError
+from speechctc.features.filterbank import net_input
+from speechctc.model.checkpoint import Checkpoint
+
+NEEDED = ("onnx", "onnxscript")
+EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
+
+
+class OnnxNet(nn.Module):
+    """The computation in the file: sliding CMN, derivatives, normalisation and the net.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__()
+        self.config, self.net = checkpoint.config.features, checkpoint.net.eval()
+        self.mean, self.std = (nn.Buffer(torch.from_numpy(each)) for each in (checkpoint.mean, checkpoint.std))
+
+    def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Map static features, (n_batch, max_frames, static_dims), and their lengths to logits and theirs."""
+        logits, lengths = self.net(net_input(features, frames, self.mean, self.std, self.config, delta), frames)
+        return logits, lengths
+
+
+def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
+    """Return the derivative as `filterbank.delta` does, without torchaudio's operators, which ONNX lacks."""
+    steps = torch.arange(values.shape[1], device=values.device)
+    reach = config.delta_window // 2
+    total = torch.zeros_like(values)
+    for k in range(1, reach + 1):
+        after = torch.minimum(steps + k, frames[:, None] - 1)[:, :, None].expand_as(values)
+        before = torch.minimum((steps - k).clamp(min=0), frames[:, None] - 1)[:, :, None].expand_as(values)
+        total = total + k * (values.gather(1, after) - values.gather(1, before))
+    return total / (reach * (reach + 1) * (2 * reach + 1) / 3)
+
+
+def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
+    """Write a model as ONNX; return the bytes written.
+
+    Inputs are ``features``, float32, (n_batch, max_frames, static_dims): the static features that
+    `features.static_features` makes; and ``frames``, int64, (n_batch,). Outputs are ``logits``, float32, (n_batch,
+    max_output_frames, classes), class 0 the blank; and ``lengths``, int64, (n_batch,). The metadata have ``phones`` and
+    ``features`` (the settings of the filter bank) as JSON.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    out : Path
+        A file that does not exist yet.
+
+    Raises
+    ------
+    InputError
+        A package that the export needs is not installed.
+    """
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise InputError(f"{out}: the export needs {' and '.join(missing)}, not installed", "pip install '.[onnx]'")
+    batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames")
+    example = torch.randn(*EXAMPLE, checkpoint.config.features.static_dims)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings about the exporter's own use of torch
+        program = torch.onnx.export(
+            OnnxNet(checkpoint).eval(),
+            (example, torch.tensor([EXAMPLE[1], EXAMPLE[1] - 10])),
+            input_names=["features", "frames"],
+            output_names=["logits", "lengths"],
+            dynamic_shapes={"features": {0: batch, 1: time}, "frames": {0: batch}},
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    about = {
+        "speechctc": __version__,
+        "phones": json.dumps(list(checkpoint.inventory.phones), ensure_ascii=False),
+        "features": json.dumps(checkpoint.config.features.model_dump(mode="json")),
+    }
+    program.model.metadata_props.update(about)
+    content = program.model_proto.SerializeToString()
+    files.write_file(out, lambda beside: _write(beside, content))
+    return out.stat().st_size
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
