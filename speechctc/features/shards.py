@@ -69,12 +69,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if isinstance(self.features, dict):  # `_check_whole` refuses others
-            object.__setattr__(self, "features", with_defaults(FeatureConfig, self.features))
+            object.__setattr__(self, "features", _comparable(self.features))
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
         return {
-            "features": json.dumps(self.features, sort_keys=True),
+            "features": json.dumps(FeatureConfig(**self.features).model_dump(mode="json"), sort_keys=True),
             "phone_set": self.phone_set,
             "phones": json.dumps(self.phones),
             "sources": self.sources,
@@ -192,11 +192,23 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made, features = shard.recipe.features, with_defaults(FeatureConfig, features)
+    made, features = shard.recipe.features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
+    if differing == ["encoder"]:
+        made, features = (
+            {f"encoder.{key}": value for key, value in each["encoder"].items()} for each in (made, features)
+        )
+        differing = sorted(key for key in made if made[key] != features[key])
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
         raise InputError(f"{shard.path}: made with another config: {said}", OTHER_FOLDER)
+
+
+def _comparable(features: dict[str, Any]) -> dict[str, Any]:
+    """Return all keys of a feature config but the folder of its encoder, which is known by its content."""
+    filled = with_defaults(FeatureConfig, features)
+    inner = filled["encoder"]
+    return {**filled, "encoder": {**inner, "folder": None} if isinstance(inner, dict) else inner}
 
 
 def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:

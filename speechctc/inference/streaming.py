@@ -28,7 +28,7 @@ from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.features.filterbank import frame_count, local_cmn, net_input_after_cmn, sliding_cmn_one
 from speechctc.inference.samples import PushedSamples, Samples
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
@@ -337,7 +337,7 @@ class Forward:
     checkpoint : Checkpoint
         Its net is put into evaluation mode.
     device : torch.device
-        Where the net is. Features are computed on the CPU.
+        Where the net is, and a pretrained encoder; other features are computed on the CPU.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
@@ -364,7 +364,7 @@ class Forward:
         """
         model, features = self.config.model, self.config.features
         gate = ActivityGate(self.config, self.phones)
-        static = extractor(features).blocks(torch.from_numpy(block) for block in samples)
+        static = extractor(features, self.device).blocks(torch.from_numpy(block) for block in samples)
         watched = gate.watch(static) if gated else static
         centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
         blocks = logit_blocks(centred, self._forward_one, model, features, block_frames)
@@ -387,7 +387,7 @@ class Forward:
         if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
             return 0.0, None
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
-        return seconds, static_features(torch.from_numpy(samples), config)
+        return seconds, extractor(config, self.device).static(torch.from_numpy(samples))
 
     def _forward_one(self, features: Tensor) -> Tensor:
         return self._forward([features])[0]
