@@ -14,12 +14,12 @@ from pydantic import Field
 from speechctc.config.section import Section
 from speechctc.core.errors import InputError
 
-FAMILIES = ("wav2vec2", "hubert", "wavlm")
-"""Values of ``model_type``: wav2vec 2.0, XLS-R and MMS; HuBERT; WavLM."""
+FAMILIES = {"wav2vec2": "Wav2Vec2Model", "hubert": "HubertModel", "wavlm": "WavLMModel"}
+"""By ``model_type``, the class of transformers; XLS-R and MMS are of the type of wav2vec 2.0."""
 ELSEWHERE = "SPEECHCTC_ENCODERS"
 """Environment variable: folders of encoders, separated as those of PATH, that are looked into where one has moved."""
 DEPTH = 2 / 3
-"""The layer of the default, as a share of the depth: phones are best told from layers above the middle, not from the last
+"""The default's layer, as a share of the depth: phones are best told from layers above the middle, not from the last
 (A. Pasad et al., "Layer-wise analysis of a self-supervised speech representation model", ASRU 2021)."""
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _Layer = Annotated[int, Field(ge=1, le=200)]
@@ -82,11 +82,12 @@ class EncoderConfig(Section):
 
 
 class EncoderFacts(NamedTuple):
-    """What an encoder's folder says: content, values of a frame, layers, and samples of a frame and between two.
+    """What an encoder's folder says: type, content, values of a frame, layers, samples of a frame and between two.
 
     `normalise`: samples are to have mean 0 and deviation 1.
     """
 
+    family: str
     sha256: str
     size: int
     depth: int
@@ -142,7 +143,7 @@ def _facts(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> EncoderFac
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
-    return EncoderFacts(digest.hexdigest(), *sizes, window, shift, normalise)
+    return EncoderFacts(str(family), digest.hexdigest(), *sizes, window, shift, normalise)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -8,11 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_serializer,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -188,8 +186,8 @@ class FeatureConfig(Section):
 
     kind: Literal["mel", "mfcc", "encoder"] | str = Field(
         "mel",
-        description="mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder; or"
-        " the name of a kind of one's own",
+        description="mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder;"
+        " or the name of a kind of one's own",
     )
     sample_rate: int = Field(16000, ge=4000, le=96000, description="rate that recordings are resampled to, Hz")
     window_ms: float = Field(25.0, gt=0, le=200, description="length of the analysis window, ms")
@@ -238,13 +236,6 @@ class FeatureConfig(Section):
             for name, value in (("encoder", encoder), ("window_ms", window), ("shift_ms", shift), ("deltas", deltas)):
                 object.__setattr__(self, name, value)  # a section is frozen; this fills it in, once
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_other_kinds(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what other kinds have: log mel's shards are those from before there were other kinds."""
-        plain = {"kind": "mel", "ceps": 13, "encoder": EncoderConfig().model_dump(mode="json"), "options": {}}
-        values: dict[str, Any] = handler(self)
-        return {key: value for key, value in values.items() if key not in plain or value != plain[key]}
 
     @field_validator("delta_window")
     @classmethod

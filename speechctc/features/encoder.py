@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from speechctc.config.encoder import EncoderConfig, EncoderFacts, find_encoder
+from speechctc.config.encoder import FAMILIES, EncoderConfig, EncoderFacts, find_encoder
 from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError
 
@@ -52,7 +52,7 @@ class PretrainedEncoder:
     def _keep(self, number: int, layer: nn.Module, given: Any, result: Any) -> None:
         self._kept.outputs[number] = result[0] if isinstance(result, tuple) else result
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __call__(self, samples: Tensor) -> Tensor:
         """Return the layers of samples, shape = (n,), heard at once: (n_frames, layers x size), float32, on the CPU.
 
@@ -79,14 +79,14 @@ def load(config: EncoderConfig, device: torch.device | None = None) -> Pretraine
     with _loading:
         if key not in _loaded:
             folder, facts = find_encoder(config)
-            _loaded[key] = PretrainedEncoder(_model(folder), config.chosen, facts, where)
+            _loaded[key] = PretrainedEncoder(_model(folder, facts.family), config.chosen, facts, where)
         return _loaded[key]
 
 
-def _model(folder: Path) -> Any:
+def _model(folder: Path, family: str) -> Any:
     """Return the model in a folder; nothing is downloaded, and only safetensors are read."""
     try:
-        from transformers import AutoModel
+        import transformers
         from transformers.utils import logging
     except ImportError:
         raise InputError(
@@ -96,7 +96,8 @@ def _model(folder: Path) -> Any:
     logging.set_verbosity_error()  # it lists the weights of heads, which are left out
     logging.disable_progress_bar()
     try:
-        model, info = AutoModel.from_pretrained(
+        kind = getattr(transformers, FAMILIES[family])
+        model, info = kind.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True, dtype=torch.float32
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:

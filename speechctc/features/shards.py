@@ -40,6 +40,8 @@ FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
+LATER = ("kind", "ceps", "encoder", "options")
+"""Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before."""
 CHECKED = "checked.json"  # in the files' folder
 SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
@@ -74,7 +76,7 @@ class Recipe:
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
         return {
-            "features": json.dumps(FeatureConfig(**self.features).model_dump(mode="json"), sort_keys=True),
+            "features": json.dumps(_written(self.features), sort_keys=True),
             "phone_set": self.phone_set,
             "phones": json.dumps(self.phones),
             "sources": self.sources,
@@ -194,9 +196,9 @@ def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
     made, features = shard.recipe.features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
-    if differing == ["encoder"]:
+    if differing == ["encoder"] and isinstance(made["encoder"], dict):
         made, features = (
-            {f"encoder.{key}": value for key, value in each["encoder"].items()} for each in (made, features)
+            {f"encoder.{key}": each["encoder"][key] for key in made["encoder"]} for each in (made, features)
         )
         differing = sorted(key for key in made if made[key] != features[key])
     if differing:
@@ -209,6 +211,12 @@ def _comparable(features: dict[str, Any]) -> dict[str, Any]:
     filled = with_defaults(FeatureConfig, features)
     inner = filled["encoder"]
     return {**filled, "encoder": {**inner, "folder": None} if isinstance(inner, dict) else inner}
+
+
+def _written(features: dict[str, Any]) -> dict[str, Any]:
+    """Return a feature config without `LATER` keys that have their defaults."""
+    plain = with_defaults(FeatureConfig, {})
+    return {key: value for key, value in features.items() if key not in LATER or value != plain[key]}
 
 
 def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
