@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from torch import Tensor
+
+    from speechctc.config.corpus_config import CorpusConfig
     from speechctc.config.schema import Config
     from speechctc.core.errors import InputError
     from speechctc.core.progress import Reporter
+    from speechctc.corpora.corpus import Corpus
+    from speechctc.features.extractor import FeatureExtractor
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
     from speechctc.stages.train import Trained
 
-__all__ = ["InputError", "__version__", "evaluate", "extract", "load", "train"]
+__all__ = [
+    "InputError",
+    "__version__",
+    "evaluate",
+    "extract",
+    "load",
+    "register_augmentation",
+    "register_corpus",
+    "register_features",
+    "train",
+]
 __version__ = "0.1.0"
 
 
@@ -167,6 +182,58 @@ def evaluate(
     if not isinstance(model, Recogniser):
         model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
     return run(model, split, settings, _reporter(reporter))
+
+
+def register_features(name: str, kind: type[FeatureExtractor]) -> None:
+    """Add a kind of features under the name that ``features.kind`` has for it.
+
+    A script calls this where it is imported, not under ``if __name__ == "__main__":``, so that the processes that
+    extract have it too. An installed package names it as an entry point of the group ``speechctc.features`` instead,
+    and then the command line has it.
+
+    Parameters
+    ----------
+    name : str
+    kind : type
+        A subclass of `speechctc.features.extractor.FeatureExtractor` with the methods ``dims`` and ``static``. The
+        keys of ``features.options`` are its own.
+    """
+    _register("features", name, kind)
+
+
+def register_corpus(name: str, reader: Callable[[CorpusConfig, str], Corpus]) -> None:
+    """Add a reader of corpora under the name that ``corpus.kind`` has for it; see `register_features`.
+
+    Parameters
+    ----------
+    name : str
+    reader : callable
+        Maps the section ``corpus`` of a config, and the split without which there is no corpus, to the corpus;
+        `speechctc.corpora.corpus_builder.CorpusBuilder` makes one. The keys of ``corpus.options`` are its own. Entry
+        points: ``speechctc.corpus``.
+    """
+    _register("corpus", name, reader)
+
+
+def register_augmentation(name: str, change: Callable[..., Tensor]) -> None:
+    """Add an augmentation of training utterances under its name in ``augment.own``; see `register_features`.
+
+    Parameters
+    ----------
+    name : str
+    change : callable
+        Called as ``change(static, frames, features, **settings)`` with the static features of a batch, (n_batch,
+        max_frames, static_dims), the number of frames of each utterance, the section ``features``, and what the config
+        has under the name; returns features of the same shape. Random numbers from torch's default generator are the
+        same when a run is resumed. Entry points: ``speechctc.augmentation``.
+    """
+    _register("augmentation", name, change)
+
+
+def _register(group: Literal["features", "corpus", "augmentation"], name: str, made: Any) -> None:
+    from speechctc.core.plugins import register
+
+    register(group, name, made)
 
 
 def _config(config: str | Path | Config, settings: Sequence[str]) -> Config:

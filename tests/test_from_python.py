@@ -55,7 +55,8 @@ def test_errors_are_those_of_the_commands(extracted: Path, here: Path) -> None:
 
 def test_the_public_names_are_there() -> None:
     assert all(hasattr(speechctc, name) for name in speechctc.__all__)
-    assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"}
+    added = {f"register_{what}" for what in ("augmentation", "corpus", "features")}
+    assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"} | added
     assert speechctc.InputError is InputError
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from speechctc.config.section import Section
+from speechctc.config.section import TYPED, Section
+from speechctc.core import plugins
 
 Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
@@ -17,14 +18,16 @@ _LABELS = ("ignore", "map", "segment", *_MARKS, "dictionary", "language")
 _TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
-    "demo": ("root", "phones", "channel", "demo"),
     "table": ("root", "channel", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
-    "flite": ("root", "phones", "channel", "flite"),
+    "demo": ("root", "phones", "channel", "demo"),
     "espeak": ("root", "phones", "channel", "language", "espeak"),
+    "flite": ("root", "phones", "channel", "flite"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
+KEYS_OF_OWN = ("root", "channel", "options", *_LABELS)
+"""The same for a reader of one's own."""
 
 Tables = Path | tuple[Path, ...] | None
 
@@ -158,8 +161,8 @@ class FliteConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] = Field(
-        description="how the corpus is laid out on disk"
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] | str = Field(
+        description="how the corpus is laid out on disk; or the name of a reader of one's own"
     )
     root: Path | None = Field(
         None, description="folder of the corpus; for tables, the folder that audio paths are relative to"
@@ -239,6 +242,14 @@ class CorpusConfig(Section):
     demo: DemoConfig = DemoConfig()
     espeak: EspeakConfig = EspeakConfig()
     flite: FliteConfig = FliteConfig()
+    options: dict[str, Any] = Field({}, description="settings of a reader of one's own")
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, value: str, info: ValidationInfo) -> str:
+        if value not in KEYS_OF_KIND and info.context == TYPED:
+            plugins.find("corpus", value, tuple(KEYS_OF_KIND))
+        return value
 
     @field_validator("language", "dictionary", mode="before")
     @classmethod

@@ -16,8 +16,9 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from speechctc.config.corpus_config import KEYS_OF_KIND
+from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN
 from speechctc.config.schema import NO_RUN, Config
+from speechctc.config.section import TYPED
 from speechctc.core.errors import InputError
 
 MOST_BASES = 20  # files in a chain of bases
@@ -50,7 +51,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
         wrong type or out of range, or files name each other as base.
     """
     path = find_config(source)
-    config = parse_config(override(_read(path, ()), overrides), str(path), overrides)
+    config = parse_config(override(_read(path, ()), overrides), str(path), overrides, TYPED)
     return config.model_copy(update={"run": Path("runs") / path.stem}) if config.run == NO_RUN else config
 
 
@@ -91,7 +92,9 @@ def find_config(source: str | Path, folder: Path = Path()) -> Path:
     raise InputError(f"{path}: no such config file", f"give a YAML file, or one of: {', '.join(known)}")
 
 
-def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = ()) -> Config:
+def parse_config(
+    values: Mapping[str, Any], where: str, typed: Sequence[str] = (), context: str | None = None
+) -> Config:
     """Check plain values against the schema.
 
     Parameters
@@ -101,6 +104,8 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
         Their source, named in messages.
     typed : sequence of str
         The settings among them that were typed on the command line, as ``key=value``.
+    context : str, optional
+        `TYPED`: the values are a user's, and name no corpus or augmentation that is not known here.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def parse_config(values: Mapping[str, Any], where: str, typed: Sequence[str] = (
         A key is unknown, or a value is of the wrong type or out of range.
     """
     try:
-        return Config.model_validate(values)
+        return Config.model_validate(values, context=context)
     except ValidationError as error:
         raise InputError(*_explain(error, where, typed)) from None
 
@@ -156,7 +161,7 @@ def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
     corpus = values.get("corpus")
     if not isinstance(corpus, dict) or kind is None or corpus.get("kind") in (None, kind):
         return values
-    old = KEYS_OF_KIND.get(str(corpus["kind"]), ("root",))
+    old = KEYS_OF_KIND.get(str(corpus["kind"]), KEYS_OF_OWN)
     return {**values, "corpus": {key: value for key, value in corpus.items() if key not in old}}
 
 

@@ -6,12 +6,24 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import (
+    Field,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.section import Section
+from speechctc.config.encoder import EncoderConfig
+from speechctc.config.section import TYPED, Section
+from speechctc.core import plugins
+from speechctc.core.errors import InputError
 
 _Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
+
+KINDS = ("mel", "mfcc", "encoder")
+"""The kinds of features of the package."""
 
 NO_RUN = Path(os.devnull)
 """`Config.run` of a config that belongs to no run, such as that of an exported model; null in files."""
@@ -46,6 +58,16 @@ class AugmentConfig(Section):
     band_mask: int = Field(8, ge=1, description="largest width of a frequency mask, mel bands")
     time_masks: float = Field(0.0, ge=0, le=10, description="time masks per second, set to the mean (SpecAugment)")
     time_mask_ms: float = Field(200.0, gt=0, description="largest length of a time mask, ms")
+    own: dict[str, dict[str, Any]] = Field(
+        {}, description="augmentations of one's own by name, each with its settings: {NAME: {key: value}}"
+    )
+
+    @field_validator("own")
+    @classmethod
+    def _are_known(cls, value: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
+        for name in value if info.context == TYPED else ():
+            plugins.find("augmentation", name)
+        return value
 
     @field_validator("speed")
     @classmethod
@@ -162,6 +184,11 @@ class DataConfig(Section):
 class FeatureConfig(Section):
     """Static features from samples, and the net's input from static features."""
 
+    kind: Literal["mel", "mfcc", "encoder"] | str = Field(
+        "mel",
+        description="mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder;"
+        " or the name of a kind of one's own",
+    )
     sample_rate: int = Field(16000, ge=4000, le=96000, description="rate that recordings are resampled to, Hz")
     window_ms: float = Field(25.0, gt=0, le=200, description="length of the analysis window, ms")
     shift_ms: float = Field(10.0, gt=0, le=100, description="time between the starts of neighbouring frames, ms")
@@ -174,12 +201,41 @@ class FeatureConfig(Section):
         0.0, description="upper edge of the filter bank, Hz; 0 or negative: that far below the Nyquist frequency"
     )
     preemphasis: float = Field(0.97, ge=0, lt=1, description="coefficient of the pre-emphasis filter; 0: none")
-    energy: bool = Field(True, description="append the log energy of the frame")
+    energy: bool = Field(
+        True, description="append the log energy of the frame; mfcc: in place of the first coefficient"
+    )
+    ceps: int = Field(13, ge=2, le=256, description="mfcc: number of coefficients, the energy counted, at most `mels`")
+    encoder: EncoderConfig = EncoderConfig()
+    options: dict[str, Any] = Field({}, description="settings of a kind of one's own")
     center_ms: tuple[_Milliseconds, _Milliseconds] | None = Field(
         None, description="subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"
     )
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
     delta_window: int = Field(5, ge=3, le=21, description="frames that a derivative is estimated from; odd")
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in KINDS:
+            plugins.find("features", value, KINDS)
+        return value
+
+    @model_validator(mode="after")
+    def _fill_in(self) -> FeatureConfig:
+        if self.kind == "mfcc" and self.ceps > self.mels:
+            raise ValueError(f"ceps {self.ceps} must not exceed mels {self.mels}")
+        if self.kind == "encoder" and not self.encoder.is_known:
+            encoder, facts = self.encoder.of_folder()
+            if facts.rate != self.sample_rate:
+                raise InputError(
+                    f"{encoder.folder}: an encoder for {facts.rate} Hz, and features.sample_rate is {self.sample_rate}",
+                    f"set features.sample_rate={facts.rate}, or use an encoder for {self.sample_rate} Hz",
+                )
+            window, shift = (1000 * samples / facts.rate for samples in (facts.window, facts.shift))
+            deltas = self.deltas if "deltas" in self.model_fields_set else 0
+            for name, value in (("encoder", encoder), ("window_ms", window), ("shift_ms", shift), ("deltas", deltas)):
+                object.__setattr__(self, name, value)  # a section is frozen; this fills it in, once
+        return self
 
     @field_validator("delta_window")
     @classmethod
@@ -208,8 +264,14 @@ class FeatureConfig(Section):
 
     @property
     def static_dims(self) -> int:
-        """Return the values per frame before derivatives: the mel bands, and the energy if it is appended."""
-        return self.mels + int(self.energy)
+        """Return the values per frame before derivatives: those of the mel bands and the energy if it is appended."""
+        if self.kind == "mel":
+            return self.mels + int(self.energy)
+        if self.kind == "mfcc":
+            return self.ceps
+        if self.kind == "encoder":
+            return self.encoder.size * len(self.encoder.chosen)
+        return int(plugins.find("features", self.kind).dims(self))
 
     @property
     def center_frames(self) -> tuple[int, int]:

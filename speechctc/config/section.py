@@ -8,6 +8,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import to_jsonable_python
 
+TYPED = "typed"
+"""Validation context of what a user wrote: it names no corpus or augmentation that is unknown here, as a model may."""
+
 
 class Section(BaseModel):
     """A section of the config: immutable, and keys that it does not name are refused."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from speechctc.config.corpus_config import KEYS_OF_KIND
+from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import demo, table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
@@ -51,6 +53,8 @@ def _read(config: CorpusConfig, needed: str) -> Corpus:
         return read_flite(_root(config), config)
     if config.kind == "elan":
         return textgrid.read_elan(_root(config), config, needed)
+    if config.kind not in KEYS_OF_KIND:
+        return cast(Corpus, plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))(config, needed))
     phone_set = "timit61" if config.phones == "auto" else config.phones
     if config.kind == "demo":
         return demo.read_demo(_root(config), config.demo, phone_set)

@@ -1,11 +1,13 @@
 """Kinds of static features: how they are computed from samples, and what everything else may assume about them.
 
 To add a kind: its name and keys in `FeatureConfig`, whose ``static_dims`` counts its values, and a subclass of
-`FeatureExtractor` that `extractor` returns for it.
+`FeatureExtractor` in `KINDS`. Without a change to the package: a subclass with `FeatureExtractor.dims`, and
+`speechctc.register_features`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import AugmentConfig, FeatureConfig
+from speechctc.core import plugins
 from speechctc.core.errors import InputError
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
@@ -23,8 +26,9 @@ Rows = NDArray[np.float32]
 EPSILON = float(np.finfo(np.float32).eps)
 """The least energy of a band whose logarithm is taken, as in Kaldi; a frame's own is raised to 1."""
 PIECE = 512  # frames that are transformed at a time; they stay in the processor's cache
-ANY_KIND = ("speed", "time_masks", "time_mask_ms")
-"""Augmentation that suits all features, because it changes only their times."""
+LIFTER = 22  # Kaldi's and HTK's
+ANY_KIND = ("speed", "time_masks", "time_mask_ms", "own")
+"""Augmentation that suits all features: it changes only their times, or is a user's own."""
 
 
 class FeatureExtractor(ABC):
@@ -40,7 +44,12 @@ class FeatureExtractor(ABC):
         Samples of a frame, and samples from the start of a frame to that of the next.
     bands : int
         So many values of a frame, the first, are log powers of neighbouring bands of frequency; 0: none are. They tell
-        where a recording is active, and allow the augmentation of `BANDS`.
+        where a recording is active, and allow the augmentation of `BANDS`. Where there are none, the values have no
+        order, and the net takes each as a channel of its own.
+    layers : int
+        The values are so many vectors of one size after each other, and the net takes their learned mean.
+    alone : bool
+        It uses all processor cores, or a GPU, by itself, so that one process extracts.
     """
 
     BANDS: ClassVar[tuple[str, ...]] = tuple(key for key in AugmentConfig.model_fields if key not in ANY_KIND)
@@ -49,7 +58,12 @@ class FeatureExtractor(ABC):
         self.config = config
         self.window = int(config.sample_rate * config.window_ms * 0.001)
         self.shift = int(config.sample_rate * config.shift_ms * 0.001)
-        self.bands = 0
+        self.bands, self.layers, self.alone = 0, 1, False
+
+    @classmethod
+    def dims(cls, config: FeatureConfig) -> int:
+        """Return the number of values of a frame. Only a kind of one's own needs it: the config knows the others."""
+        raise NotImplementedError
 
     @abstractmethod
     def static(self, samples: Rows) -> Rows:
@@ -98,8 +112,10 @@ class FeatureExtractor(ABC):
         Raises
         ------
         InputError
-            They are not log powers of bands, and it changes such.
+            They are not log powers of bands, and it changes such; or one of a user's own is not there.
         """
+        for name in augment.own:
+            plugins.need("augmentation", name)
         plain = AugmentConfig()
         for key in () if self.bands else self.BANDS:
             if getattr(augment, key) != getattr(plain, key):
@@ -173,6 +189,88 @@ def mel_bank(config: FeatureConfig, window: int) -> Rows:
     return np.pad(bank, ((0, 1), (0, 0))).astype(np.float32)
 
 
-def extractor(config: FeatureConfig) -> FeatureExtractor:
-    """Return the extractor of a config's kind of features."""
-    return LogMel(config)
+class MFCC(LogMel):
+    """Mel-frequency cepstral coefficients: the cosine transform of log mel energies, liftered as in Kaldi and HTK.
+
+    Their order is HTK's: the first coefficient, or the log energy in its place, is the last value.
+    """
+
+    def __init__(self, config: FeatureConfig) -> None:
+        super().__init__(config)
+        self.bands = 0
+        order = np.arange(config.ceps)
+        angles = np.outer(np.arange(config.mels) + 0.5, order) * (math.pi / config.mels)
+        transform = math.sqrt(2 / config.mels) * np.cos(angles)  # also of order 0, as HTK's; Kaldi's own is orthogonal
+        lifter = 1 + LIFTER / 2 * np.sin(order * (math.pi / LIFTER))
+        self._transform = np.roll(transform * lifter, -1, 1).astype(np.float32)
+
+    def static(self, samples: Rows) -> Rows:
+        """Return the coefficients."""
+        bank = super().static(samples)
+        values: Rows = bank[:, : self.config.mels] @ self._transform
+        if self.config.energy:
+            values[:, -1] = bank[:, -1]
+        return values
+
+
+class Encoder(FeatureExtractor):
+    """Layers of a pretrained encoder (`speechctc.features.encoder`), which torch computes.
+
+    It hears a recording of at most ``encoder.seconds`` at once. A longer one goes through it in windows of that length:
+    two thirds of each are new, and a sixth at either side is context. The last window ends with the recording. As
+    attention sees all of its window, the result is near that of one pass, but not equal to it.
+    """
+
+    def __init__(self, config: FeatureConfig, device: str | None = None) -> None:
+        super().__init__(config)
+        rate = config.sample_rate
+        self.window, self.shift = (round(rate * each / 1000) for each in (config.window_ms, config.shift_ms))
+        self.layers, self.alone, self._device = len(config.encoder.chosen), True, device
+        self._side = round(rate * config.encoder.seconds / 6 / self.shift)  # frames of context
+
+    def static(self, samples: Rows) -> Rows:
+        """Return the layers, one after the other in each frame."""
+        return np.concatenate([self._nothing(), *self.blocks([samples])])
+
+    def blocks(self, samples: Iterable[Rows]) -> Iterator[Rows]:
+        """Yield static features, a window at a time."""
+        shift, side = self.shift, self._side
+        size, waiting = 6 * side * shift + self.window, self._nothing()[:, 0]
+        start, done = 0, 0  # of the next window in `waiting`, in samples; frames of it that were yielded before
+        for block in samples:
+            if not len(block):
+                yield self._nothing()
+                continue
+            waiting = np.concatenate([waiting, block])
+            while len(waiting) > start + size:  # more is to come: this is not the last window
+                yield self._apply(waiting[start : start + size])[done : 5 * side]
+                waiting, start, done = waiting[start:], 4 * side * shift, side
+        if self.frames(len(waiting)):
+            first = -(-max(len(waiting) - size, 0) // shift)
+            yield self._apply(waiting[first * shift :])[start // shift + done - first :]
+
+    def _nothing(self) -> Rows:
+        return np.zeros((0, self.config.static_dims), np.float32)
+
+    def _apply(self, samples: Rows) -> Rows:
+        from speechctc.features import encoder  # it loads torch
+
+        return encoder.load(self.config.encoder, self._device)(samples)
+
+
+KINDS = {"mel": LogMel, "mfcc": MFCC}
+
+
+def extractor(config: FeatureConfig, device: str | None = None) -> FeatureExtractor:
+    """Return the extractor of a config's kind of features.
+
+    Parameters
+    ----------
+    config : FeatureConfig
+    device : str, optional
+        Where an encoder computes; None: a GPU where there is one. Samples and features are on the CPU all the same.
+    """
+    if config.kind == "encoder":
+        return Encoder(config, device)
+    kind: type[FeatureExtractor] = KINDS.get(config.kind) or plugins.find("features", config.kind)
+    return kind(config)

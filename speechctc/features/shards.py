@@ -40,6 +40,8 @@ FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
+LATER = ("kind", "ceps", "encoder", "options")
+"""Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before."""
 CHECKED = "checked.json"  # in the files' folder
 SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
@@ -69,12 +71,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if isinstance(self.features, dict):  # `_check_whole` refuses others
-            object.__setattr__(self, "features", with_defaults(FeatureConfig, self.features))
+            object.__setattr__(self, "features", _comparable(self.features))
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
         return {
-            "features": json.dumps(self.features, sort_keys=True),
+            "features": json.dumps(_written(self.features), sort_keys=True),
             "phone_set": self.phone_set,
             "phones": json.dumps(self.phones),
             "sources": self.sources,
@@ -192,11 +194,29 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made, features = shard.recipe.features, with_defaults(FeatureConfig, features)
+    made, features = shard.recipe.features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
+    if differing == ["encoder"] and isinstance(made["encoder"], dict):
+        made, features = (
+            {f"encoder.{key}": each["encoder"][key] for key in made["encoder"]} for each in (made, features)
+        )
+        differing = sorted(key for key in made if made[key] != features[key])
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
         raise InputError(f"{shard.path}: made with another config: {said}", OTHER_FOLDER)
+
+
+def _comparable(features: dict[str, Any]) -> dict[str, Any]:
+    """Return all keys of a feature config but the folder of its encoder, which is known by its content."""
+    filled = with_defaults(FeatureConfig, features)
+    inner = filled["encoder"]
+    return {**filled, "encoder": {**inner, "folder": None} if isinstance(inner, dict) else inner}
+
+
+def _written(features: dict[str, Any]) -> dict[str, Any]:
+    """Return a feature config without `LATER` keys that have their defaults."""
+    plain = with_defaults(FeatureConfig, {})
+    return {key: value for key, value in features.items() if key not in LATER or value != plain[key]}
 
 
 def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:

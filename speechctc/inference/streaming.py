@@ -332,11 +332,12 @@ class Forward:
     ----------
     checkpoint : Checkpoint
     device : str
-        Where the net computes: on the CPU with numpy, elsewhere with torch. Features are computed on the CPU.
+        Where the net computes, on the CPU with numpy, elsewhere with torch; and a pretrained encoder. Other features
+        are computed on the CPU.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
-        self.checkpoint, self.config = checkpoint, checkpoint.config
+        self.checkpoint, self.config, self.device = checkpoint, checkpoint.config, device
         self.phones = checkpoint.inventory.phones
         mean, std = checkpoint.mean, checkpoint.std
         self._net: Callable[[Sequence[Rows]], list[Logits]]
@@ -365,7 +366,7 @@ class Forward:
         """
         model, features = self.config.model, self.config.features
         gate = ActivityGate(self.config, self.phones)
-        static = extractor(features).blocks(samples)
+        static = extractor(features, self.device).blocks(samples)
         watched = gate.watch(static) if gated else static
         centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
         logits = logit_blocks(centred, self._forward_one, model, features, block_frames)
@@ -387,7 +388,7 @@ class Forward:
         if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
             return 0.0, None
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
-        return seconds, extractor(config).static(samples)
+        return seconds, extractor(config, self.device).static(samples)
 
     def _forward_one(self, features: Rows) -> Logits:
         return self._forward([features])[0]

@@ -31,6 +31,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
+from speechctc.features.extractor import extractor
 from speechctc.model.layers import weight_shapes
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
@@ -198,8 +199,9 @@ def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
 
     from speechctc.model.net import ConvCTCNet
 
-    classes = len(inventory.phones) + 1
-    net = ConvCTCNet(config.model, config.features.channels, config.features.static_dims, classes)
+    kind, features = extractor(config.features), config.features
+    classes, has_bands = len(inventory.phones) + 1, bool(kind.bands)
+    net = ConvCTCNet(config.model, features.channels, features.static_dims, classes, has_bands, kind.layers)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 

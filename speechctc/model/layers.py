@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+from speechctc.features.extractor import extractor
 
 Count = TypeVar("Count")  # a number, or several as an array or a Tensor
 
@@ -42,31 +43,54 @@ class LayerPlan(NamedTuple):
 
 
 class NetPlan(NamedTuple):
-    """The layers of a net: convolutions, dense layers, and the output of so many inputs; 0, or all, are normalised."""
+    """The layers of a net.
 
+    Attributes
+    ----------
+    mixed : int
+        Vectors in a frame whose learned mean is the input; 0: the frame is the input.
+    convs : tuple of LayerPlan
+    pool : int
+        Bands of which the largest is kept, after the first convolution.
+    dense : tuple of LayerPlan
+    normed : int
+        Inputs of the output layer that are normalised, 0 or all.
+    inputs : int
+        Of the output layer.
+    """
+
+    mixed: int
     convs: tuple[LayerPlan, ...]
+    pool: int
     dense: tuple[LayerPlan, ...]
     normed: int
     inputs: int
 
 
-def plan(config: ModelConfig, channels: int, dims: int) -> NetPlan:
+def plan(config: ModelConfig, channels: int, dims: int, has_bands: bool = True, layers: int = 1) -> NetPlan:
     """Return the layers of a config's net.
 
     Parameters
     ----------
     config : ModelConfig
     channels, dims : int
-        Channels of the input (static features and derivatives), and bands per frame.
+        Channels of the input (static features and derivatives), and values per frame.
+    has_bands : bool
+        The values are of neighbouring bands. Otherwise each is a channel of its own.
+    layers : int
+        The values are so many vectors of one size.
 
     Raises
     ------
     ValueError
         Pooling leaves nothing.
     """
-    bands = dims // config.pool
+    kernel, pool = (config.kernel, config.pool) if has_bands else ((1, config.kernel[1]), 1)
+    if not has_bands:
+        channels, dims = channels * dims // layers, 1
+    bands = dims // pool
     if bands == 0:
-        raise ValueError(f"pooling {config.pool} bands leaves nothing of {dims}")
+        raise ValueError(f"pooling {pool} bands leaves nothing of {dims}")
     pieces = config.pieces if config.activation == "maxout" else 1
     is_normed, rates = config.norm == "layer", iter(config.dropout_rates)
 
@@ -77,7 +101,7 @@ def plan(config: ModelConfig, channels: int, dims: int) -> NetPlan:
 
     inputs = [channels, *config.convs]
     convs = tuple(
-        layer(f"convs.{k}", inputs[k], maps, config.kernel, 1 if k else config.time_stride, False)
+        layer(f"convs.{k}", inputs[k], maps, kernel, 1 if k else config.time_stride, False)
         for k, maps in enumerate(config.convs)
     )
     inputs = [config.convs[-1] * bands, *config.dense]
@@ -86,13 +110,21 @@ def plan(config: ModelConfig, channels: int, dims: int) -> NetPlan:
         for k, (units, span) in enumerate(zip(config.dense, config.dense_spans, strict=True))
     )
     # The sum over residual layers has no fixed scale: it is normalised before the output layer.
-    return NetPlan(convs, dense, inputs[-1] if is_normed and config.residual else 0, inputs[-1])
+    return NetPlan(
+        layers if layers > 1 else 0, convs, pool, dense, inputs[-1] if is_normed and config.residual else 0, inputs[-1]
+    )
+
+
+def plan_of(model: ModelConfig, features: FeatureConfig) -> NetPlan:
+    """Return the layers of the net of a config's sections."""
+    kind = extractor(features)
+    return plan(model, features.channels, features.static_dims, bool(kind.bands), kind.layers)
 
 
 def weight_shapes(config: Config, classes: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight of a config's net."""
-    net = plan(config.model, config.features.channels, config.features.static_dims)
-    shapes: dict[str, tuple[int, ...]] = {}
+    net = plan_of(config.model, config.features)
+    shapes: dict[str, tuple[int, ...]] = {"mix": (net.mixed,)} if net.mixed else {}
     for layer in (*net.convs, *net.dense):
         outputs = layer.outputs * layer.pieces
         shapes |= {f"{layer.name}.conv.weight": (outputs, layer.inputs, *layer.kernel)}
@@ -117,7 +149,7 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
 
     41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
     """
-    net = plan(model, features.channels, features.static_dims)
+    net = plan_of(model, features)
     field, step = 1 + features.deltas * (features.delta_window - 1), 1
     for layer in (*net.convs, *net.dense):
         field += (layer.kernel[1] - 1) * step

@@ -53,17 +53,25 @@ class ConvCTCNet(nn.Module):
     config : ModelConfig
         Layers, activation, regularisation.
     channels, dims : int
-        Channels of the input (static features and derivatives), and bands per frame.
+        Channels of the input (static features and derivatives), and values per frame.
     classes : int
         Phones and the blank.
+    has_bands : bool
+        The values are of neighbouring bands, and the convolutions cover several, as they cover frames. Otherwise each
+        value is a channel of its own.
+    layers : int
+        The values are so many vectors of one size, one after the other, whose learned mean the net takes.
     """
 
-    def __init__(self, config: ModelConfig, channels: int, dims: int, classes: int) -> None:
+    def __init__(
+        self, config: ModelConfig, channels: int, dims: int, classes: int, has_bands: bool = True, layers: int = 1
+    ) -> None:
         super().__init__()
-        self.config = config
-        net = plan(config, channels, dims)
+        self.config, self.has_bands = config, has_bands
+        net = plan(config, channels, dims, has_bands, layers)
+        self.mix = nn.Parameter(torch.zeros(net.mixed)) if net.mixed else None
         self.convs = nn.ModuleList(Layer(each, config) for each in net.convs)
-        self.pool = nn.MaxPool2d((config.pool, 1)) if config.pool > 1 else nn.Identity()
+        self.pool = nn.MaxPool2d((net.pool, 1)) if net.pool > 1 else nn.Identity()
         self.dense = nn.ModuleList(Layer(each, config) for each in net.dense)
         self.norm = ChannelNorm(net.normed) if net.normed else None
         self.output = nn.Conv2d(net.inputs, classes, 1)
@@ -87,7 +95,7 @@ class ConvCTCNet(nn.Module):
             Arbitrary past an utterance's end.
         frames : Tensor, shape = (n_batch,)
         """
-        x = features.contiguous(memory_format=torch.channels_last)
+        x = self._as_channels(features).contiguous(memory_format=torch.channels_last)
         mask = frame_mask(frames, x.shape[3])[:, None, None, :]
         for number, conv in enumerate(self.convs):
             x = conv(x, mask)
@@ -99,6 +107,13 @@ class ConvCTCNet(nn.Module):
             x = dense(x, mask)
         logits: Tensor = self.output(x if self.norm is None else self.norm(x))
         return logits.squeeze(2).transpose(1, 2), torch.as_tensor(output_frames(frames, self.config))
+
+    def _as_channels(self, features: Tensor) -> Tensor:
+        """Return features without bands as (n_batch, channels x dims, 1, max_frames), of the mean of their layers."""
+        if self.mix is not None:
+            apart = features.unflatten(2, (len(self.mix), -1))
+            features = torch.einsum("bclst,l->bcst", apart, self.mix.softmax(0).to(apart.dtype))
+        return features if self.has_bands else features.flatten(1, 2).unsqueeze(2)
 
 
 class Layer(nn.Module):

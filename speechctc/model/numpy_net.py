@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
 from speechctc.core.cores import threads_of_one
+from speechctc.features.extractor import extractor
 from speechctc.features.one_recording import net_input
-from speechctc.model.layers import LayerPlan, plan
+from speechctc.model.layers import LayerPlan, plan_of
 
 Rows = NDArray[np.float32]
 Weights = Mapping[str, Rows]
@@ -45,8 +46,9 @@ class NumpyNet:
 
     def __init__(self, config: Config, weights: Weights, mean: Rows, std: Rows) -> None:
         self.config, self.mean, self.std = config, mean, std
-        net = plan(config.model, config.features.channels, config.features.static_dims)
-        kind = config.model.activation
+        net, kind = plan_of(config.model, config.features), config.model.activation
+        self._pool, self._has_bands = net.pool, bool(extractor(config.features).bands)
+        self._mix = weights["mix"] if net.mixed else None
         self._convs, self._dense = ([_Layer(each, kind, weights) for each in part] for part in (net.convs, net.dense))
         self._norm = _Norm("norm", weights) if net.normed else None
         self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
@@ -60,10 +62,10 @@ class NumpyNet:
         weight, bias = self._output
         if not len(centred):
             return np.zeros((0, len(bias)), np.float32)
-        x = net_input(centred, self.mean, self.std, self.config.features)
+        x = self._as_channels(net_input(centred, self.mean, self.std, self.config.features))
         for number, conv in enumerate(self._convs):
             x = conv(x, each)
-            if number == 0 and (pool := self.config.model.pool) > 1:
+            if number == 0 and (pool := self._pool) > 1:
                 bands = x.shape[1] // pool
                 x = x[:, : bands * pool].reshape(len(x), bands, pool, -1).max(2)
         x = x.transpose(0, 2, 1).reshape(len(x), 1, -1)
@@ -72,6 +74,14 @@ class NumpyNet:
         logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
         logits += bias
         return logits
+
+    def _as_channels(self, x: Rows) -> Rows:
+        """Return features without bands as (n_frames, 1, channels x dims), of the mean of their layers."""
+        if self._mix is not None:
+            shares = np.exp(self._mix - self._mix.max())
+            x = np.einsum("tlsc,l->tsc", x.reshape(len(x), len(shares), -1, x.shape[2]), shares / shares.sum())
+        channels: Rows = x if self._has_bands else x.transpose(0, 2, 1).reshape(len(x), 1, -1)
+        return channels
 
 
 class _Norm:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from speechctc.audio import sound_file
@@ -22,6 +23,7 @@ from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.features.extractor import extractor
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.dictionary import word_key
 from speechctc.phones.inventory import Inventory
@@ -29,6 +31,7 @@ from speechctc.stages.extract_work import ShardPlan, extracted, plan_split, sour
 from speechctc.stages.realign import realign
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
+PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 FILE = "phones.tsv"
@@ -76,6 +79,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         another config, or a link in the place of a split.
     """
     began = time.monotonic()
+    extractor(config.features).check(config.augment)  # as training will, which comes hours later
     corpus = read_corpus(config.corpus)
     for note in corpus.notes:
         reporter.note(note)
@@ -129,6 +133,8 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
+    if jobs and extractor(config.features).alone:
+        reporter.note(_forecast(sum(job.frames for job in jobs), config))
     with extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
@@ -144,6 +150,20 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
             write_shard(plan.path, made, skipped, _recipe_of_made(plan, config), getattr(torch, config.data.dtype))
     return len(jobs), seconds
+
+
+def _forecast(frames: int, config: Config) -> str:
+    """Return how long this machine takes for so many frames, measured on some noise, and their size on disk."""
+    kind, rate = extractor(config.features), config.features.sample_rate
+    noise = 0.01 * np.random.default_rng(0).standard_normal(PROBE_SECONDS * rate, np.float32)
+    kind.static(noise[:rate])  # loads the encoder
+    began = time.perf_counter()
+    minutes = frames / len(kind.static(noise)) * (time.perf_counter() - began) / 60
+    mib = frames * config.features.static_dims * getattr(torch, config.data.dtype).itemsize / 2**20
+    hours = frames * kind.shift / rate / 3600
+    return (
+        f"{hours:.2f} h of speech to extract: about {minutes:,.1f} minutes on this machine, and {mib:,.1f} MiB of disk"
+    )
 
 
 def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:

@@ -25,6 +25,7 @@ from speechctc.config.schema import Config, FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import Moments, static_features
 from speechctc.features.one_recording import frame_count
 from speechctc.features.shards import Recipe, shard_path
@@ -164,7 +165,8 @@ class _Task(NamedTuple):
 
 @contextmanager
 def _workers(tasks: Sequence[_Task], config: Config) -> Iterator[Iterator[Result]]:
-    count = min(config.data.workers or os.cpu_count() or 1, max(len(tasks) // FEW, 1))
+    several = 1 if extractor(config.features).alone else os.cpu_count() or 1
+    count = min(config.data.workers or several, max(len(tasks) // FEW, 1))
     if config.data.cluster and tasks:
         work = _OnSharedFiles(Path.cwd())
         with on_cluster(config.data.cluster, work, tasks, versions, lambda task: task.frames, AHEAD) as results:

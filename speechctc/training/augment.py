@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config
+from speechctc.core import plugins
 from speechctc.ctc.feasibility import frames_needed
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_mask, static_features
@@ -46,6 +47,7 @@ class Augmenter:
         self.features, self.stride, self.device = config.features, config.model.time_stride, device
         self.bands = extractor(config.features).bands
         extractor(config.features).check(config.augment)
+        self.own = [(plugins.need("augmentation", name), given) for name, given in config.augment.own.items()]
         self.noise = self._white_noise() if self.config.noise_db is not None else None
 
     def most_frames(self, frames: int) -> int:
@@ -54,7 +56,7 @@ class Augmenter:
         return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
     def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Perturb speed, vocal tract length, room, equalisation, bandwidth and level, and add noise.
+        """Perturb speed, vocal tract length, room, equalisation, bandwidth and level, add noise, and what users added.
 
         Parameters
         ----------
@@ -85,6 +87,8 @@ class Augmenter:
         if config.gain_db:
             gain = NEPER * config.gain_db * self._uniform(-1.0, 1.0, len(static))
             static = static + gain[:, None, None]
+        for change, given in self.own:
+            static = change(static.float(), frames, self.features, **given)
         return static, frames
 
     def mask(self, features: Tensor, frames: Tensor) -> Tensor:

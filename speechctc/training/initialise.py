@@ -126,7 +126,7 @@ def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
 def _refuse_others(config: Config, other: Config) -> None:
     """Refuse a net of other layers, or one that was trained to read other features."""
     for section in ("model", "features"):
-        ours, theirs = (getattr(each, section).model_dump() for each in (config, other))
+        ours, theirs = (getattr(each, section).model_dump(exclude={"encoder": {"folder"}}) for each in (config, other))
         changed = [key for key in ours if ours[key] != theirs[key] and key not in ("dropout", "init")]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])

@@ -47,6 +47,7 @@ MAY_CHANGE = (
     "decode",
     "score",
     "data.dir",
+    "features.encoder.folder",
     "data.workers",
     "data.chunk_mib",
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
+from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, CorpusConfig
 from speechctc.config.load import find_config, known_keys, load_config, override, parse_config
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.core.errors import InputError
@@ -152,7 +152,7 @@ def test_another_kind_of_corpus_inherits_nothing_of_the_old_kind(tmp_path: Path)
 
 
 def test_every_key_of_the_corpus_is_known_to_belong_to_a_kind_or_to_all() -> None:
-    assert set(CorpusConfig.model_fields) == {"kind", "dev_share"}.union(*KEYS_OF_KIND.values())
+    assert set(CorpusConfig.model_fields) == {"kind", "dev_share"}.union(KEYS_OF_OWN, *KEYS_OF_KIND.values())
 
 
 def test_another_kind_of_corpus_inherits_no_channel_and_no_labels_to_ignore(tmp_path: Path) -> None:
