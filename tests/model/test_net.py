@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.model.maxout import Maxout
 from speechctc.model.layers import output_frames, receptive_field
+from speechctc.model.maxout import Maxout
 from speechctc.model.net import ConvCTCNet, parameter_count
 
 SMALL: list[dict[str, Any]] = [
