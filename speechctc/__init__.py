@@ -77,7 +77,7 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     <Recognition of 'samples', 1.00 s, 0 phones: >
     """
     from speechctc.bundled import bundled_folder
-    from speechctc.inference.recogniser import Recogniser  # late: it loads torch
+    from speechctc.inference.recogniser import Recogniser  # late: it loads numpy
     from speechctc.model.checkpoint import find_checkpoint
 
     bundled = bundled_folder(model)
@@ -113,6 +113,7 @@ def extract(
     InputError
         As the command says: no such config or corpus, nothing in it can be used, features of another config.
     """
+    _check_torch()
     from speechctc.stages.extract import extract as run
 
     return run(_config(config, settings), _reporter(reporter))
@@ -142,6 +143,7 @@ def train(
     speechctc.stages.train.Stopped
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
+    _check_torch()
     from speechctc.stages.train import train as run
 
     return run(_config(config, settings), resume, _reporter(reporter))
@@ -234,6 +236,12 @@ def _register(group: Literal["features", "corpus", "augmentation"], name: str, m
     from speechctc.core.plugins import register
 
     register(group, name, made)
+
+
+def _check_torch() -> None:
+    from speechctc.core.errors import check_torch
+
+    check_torch()
 
 
 def _config(config: str | Path | Config, settings: Sequence[str]) -> Config:

@@ -74,7 +74,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    save_checkpoint(folder / "run" / "best", Checkpoint(config, inventory, net, mean, std, {"seed": 1}))
+    save_checkpoint(folder / "run" / "best", Checkpoint.of(config, inventory, net, mean, std, {"seed": 1}))
     return folder / "run"
 
 
@@ -85,4 +85,4 @@ def random_model(name: str) -> Checkpoint:
     some = static_features(0.1 * torch.randn(16000), config.features)
     mean, std = Moments.of(some, config.features).normalisation()
     phones = named_inventory("timit61")
-    return Checkpoint(config, phones, build_net(config, phones), mean, std)
+    return Checkpoint.of(config, phones, build_net(config, phones), mean, std)

@@ -234,7 +234,7 @@ def examples_of(
     closures : bool
         The phone set tells closures from releases.
     """
-    whole = frames_of(samples, rate)
+    whole = torch.from_numpy(frames_of(samples, rate))
     first = 0
     for k in range(len(phones)):
         if k + 1 == len(phones) or times[k][1] - times[first][0] > LONGEST:

@@ -14,7 +14,7 @@ from speechctc.cli import lm, models, recognition, scoring, seeing, studio, trai
 from speechctc.cli import studio as plugins
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.core.cores import PRODUCTS
-from speechctc.core.errors import InputError, advice_on
+from speechctc.core.errors import NEEDS_TORCH, InputError, advice_on
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Train phoneme recognisers from recordings and phone labels, and use them.",
 )
+
+TRAINING = ("torch", "torchaudio")  # what the light distribution lacks
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
@@ -85,6 +87,11 @@ def main() -> None:
         app(prog_name="speechctc")
     except InputError as error:
         say(str(error))
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in TRAINING:
+            raise
+        say(f"this needs torch, which is not installed; recognition does without; {NEEDS_TORCH}")
         sys.exit(2)
     except SystemExit as end:
         if _is_interruption(end):

@@ -6,6 +6,7 @@ import errno
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 LONGEST = 900  # characters of each half of a message
 NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
@@ -35,6 +36,18 @@ class InputError(Exception):
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         """Survive the way back from a worker process."""
         return type(self), (self.what, self.fix)
+
+
+def check_torch() -> None:
+    """Refuse what cannot be done without torch, where it is not installed.
+
+    Raises
+    ------
+    InputError
+        It is not.
+    """
+    if find_spec("torch") is None:
+        raise InputError("this needs torch, which is not installed; recognition does without", NEEDS_TORCH)
 
 
 def advice_on(error: OSError) -> str:

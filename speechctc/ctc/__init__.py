@@ -4,7 +4,12 @@
 are loaded when first needed.
 """
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"speechctc.ctc needs torch: pip install 'torch==2.11.*' ({error})", name="torch"
+    ) from None
 
 from speechctc.ctc.alignment import ViterbiPath, posteriors, viterbi
 from speechctc.ctc.loss import CTCLoss, ctc_loss

@@ -78,5 +78,7 @@ def net_input(centred: Rows, mean: Rows, std: Rows, config: FeatureConfig) -> Ro
         for k in range(1, reach + 1):
             total += k * (padded[reach + k : reach + k + count] - padded[reach - k : reach - k + count])
         orders.append(total / np.float32(reach * (reach + 1) * (2 * reach + 1) / 3))
-    normalised: Rows = (np.stack(orders, 2) - mean.T) / std.T
-    return normalised
+    stacked: Rows = np.stack(orders, 2)
+    stacked -= mean.T
+    stacked /= std.T
+    return stacked

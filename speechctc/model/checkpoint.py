@@ -79,6 +79,23 @@ class Checkpoint:
     state: Mapping[str, Any] = field(default_factory=dict)
     lm: PhoneLM | None = None
 
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        inventory: Inventory,
+        net: ConvCTCNet,
+        mean: Tensor,
+        std: Tensor,
+        facts: dict[str, Any] | None = None,
+        state: Mapping[str, Tensor] | None = None,
+        lm: PhoneLM | None = None,
+    ) -> Checkpoint:
+        """Return the checkpoint of a net in training: its weights as they are now."""
+        arrays = arrays_of({"mean": mean, "std": std})
+        weights = arrays_of(net.state_dict())
+        return cls(config, inventory, weights, arrays["mean"], arrays["std"], facts or {}, state or {}, lm)
+
     @functools.cached_property
     def net(self) -> ConvCTCNet:
         """The net as torch has it, a copy; on the CPU."""

@@ -91,7 +91,7 @@ class _Norm:
         self.weight, self.bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
     def __call__(self, x: Rows) -> Rows:
-        centred = x - x.mean(-1, keepdims=True)
+        centred: Rows = x - x.mean(-1, keepdims=True)
         variance = np.einsum("...i,...i->...", centred, centred)[..., None] / np.float32(x.shape[-1])
         centred *= 1 / np.sqrt(variance + EPSILON)
         centred *= self.weight

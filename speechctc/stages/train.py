@@ -19,9 +19,10 @@ from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
+from speechctc.doctor.disk import check_disk
 from speechctc.doctor.finding import Finding
 from speechctc.doctor.label_checks import check_counts
-from speechctc.doctor.machine import check_disk, check_threads
+from speechctc.doctor.machine import check_threads
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.training.batches import TrainingData

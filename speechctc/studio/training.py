@@ -21,7 +21,7 @@ import soundfile
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import for_soundfile
 from speechctc.core import files, written
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, check_torch
 from speechctc.core.stopping import OWN_GROUP, STOP
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
@@ -121,8 +121,10 @@ class Training:
         Raises
         ------
         InputError
-            A round is running, there are too few corrections, or the folder beside cannot be written.
+            torch is not installed, a round is running, there are too few corrections, or the folder beside cannot be
+            written.
         """
+        check_torch()
         if self.is_running():
             raise InputError("a training is running", "wait for its end, or stop it")
         if not 0 < minutes <= MOST_MINUTES:

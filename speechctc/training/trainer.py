@@ -15,7 +15,7 @@ from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
-from speechctc.model.checkpoint import Checkpoint, arrays_of, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.net import parameter_count
 from speechctc.training.batches import TrainingData
@@ -243,9 +243,8 @@ class Trainer:
         corpus = self.config.corpus
         if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
             facts["dev_utterances"] = list(self.data.dev.split.ids)
-        weights = arrays_of(self.learner.net.state_dict())
-        mean, std = self.learner.mean.cpu().numpy(), self.learner.std.cpu().numpy()
-        return Checkpoint(self.config, self.data.inventory, weights, mean, std, facts, state or {}, self.lm)
+        net, mean, std = self.learner.net, self.learner.mean, self.learner.std
+        return Checkpoint.of(self.config, self.data.inventory, net, mean, std, facts, state, self.lm)
 
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
         """Save everything needed to resume; all ranks call this, the main one writes."""

@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.alignment.boundary_model import FILE, BoundaryModel, Placed
-from speechctc.alignment.boundary_net import SILENCE, BoundaryNet
-from speechctc.alignment.boundary_training import _gradients, examples_of, step_count, train
+from speechctc.alignment.boundary_net import SILENCE
+from speechctc.alignment.boundary_training import BoundaryNet, _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
 from speechctc.inference import refinement
 from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
+from speechctc.model.checkpoint import arrays_of
 
 RATE = 16000
 HERTZ = {"a": 800.0, "i": 2400.0, "s": 5200.0, "m": 300.0}
@@ -52,7 +53,7 @@ def model() -> BoundaryModel:
     net, rng = BoundaryNet(), np.random.default_rng(0)
     songs = [song(int(rng.integers(4, 9)), rng, k % 2 == 0) for k in range(40)]
     train(net, [part for each in songs for part in examples_of(each[0], RATE, *each[1:], False)], noise=False)
-    return BoundaryModel(net, RATE)
+    return BoundaryModel(arrays_of(net.state_dict()), RATE)
 
 
 def rough_times(times: Times, rng: np.random.Generator, spread: float = 0.03) -> tuple[Floats, Floats]:
@@ -211,7 +212,7 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="not a boundary model"):
         BoundaryModel.load(tmp_path)
     for rate in (0, 2**31, -1):
-        BoundaryModel(model.net, rate).save(tmp_path / FILE)
+        BoundaryModel(model.weights, rate).save(tmp_path / FILE)
         with pytest.raises(InputError, match="not a boundary model"):
             BoundaryModel.load(tmp_path)
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from speechctc.alignment.boundary_model import FILE, BoundaryModel
-from speechctc.alignment.boundary_net import BoundaryNet
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
@@ -79,7 +78,7 @@ def test_boundaries_that_become_worse_are_not_kept(
 
 
 def test_the_best_of_old_and_new_boundaries_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = BoundaryModel(BoundaryNet(), 16000), BoundaryModel(BoundaryNet(), 16000)
+    old, new = BoundaryModel({}, 16000), BoundaryModel({}, 16000)
     milliseconds = {None: 20.0, old: 5.0, new: 8.0}
     monkeypatch.setattr(stage, "measure", lambda _, __, way: summary(np.full(3, milliseconds[way] / 1000)))
     has = cast(Recogniser, SimpleNamespace(boundaries=old))

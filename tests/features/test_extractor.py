@@ -11,7 +11,7 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
-from speechctc.features.extractor import FeatureExtractor, extractor
+from speechctc.features.extractor import FeatureExtractor, Rows, extractor
 from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features
 from speechctc.inference.segmenter import FrameClock
 from speechctc.inference.streaming import ActivityGate, Forward
@@ -29,12 +29,12 @@ SETTINGS = {
 class Ranges(FeatureExtractor):
     """The smallest and largest sample of parts of the window: no powers, and of either sign."""
 
-    def static(self, samples: Tensor) -> Tensor:
+    def static(self, samples: Rows) -> Rows:
         if not self.frames(len(samples)):
-            return torch.zeros(0, self.config.static_dims)
-        windows = samples.unfold(0, self.window, self.shift)[:, : self.window // 3 * 3]
-        parts = windows.unflatten(1, (3, -1))
-        return torch.cat([parts.amin(2), parts.amax(2)], dim=1)
+            return np.zeros((0, self.config.static_dims), np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.shift]
+        parts = windows[:, : self.window // 3 * 3].reshape(len(windows), 3, -1)
+        return np.concatenate([parts.min(2), parts.max(2)], axis=1)
 
 
 @pytest.fixture
@@ -52,17 +52,16 @@ def test_logits_in_blocks_are_those_of_one_pass(config: Config) -> None:
     torch.manual_seed(2)
     inventory = Inventory("found", ("a", "b"))
     shape = (config.features.channels, config.features.static_dims)
-    checkpoint = Checkpoint(
+    checkpoint = Checkpoint.of(
         config, inventory, build_net(config, inventory), torch.zeros(shape), torch.ones(shape), {}, {}, None
     )
     sound = samples(4.0)
     static = static_features(sound, config.features)
     frames = torch.tensor([len(static)])
     with torch.inference_mode():
-        wanted, _ = checkpoint.net.eval()(
-            net_input(static[None], frames, checkpoint.mean, checkpoint.std, config.features), frames
-        )
-    forward = Forward(checkpoint, torch.device("cpu"))
+        inputs = net_input(static[None], frames, torch.zeros(shape), torch.ones(shape), config.features)
+        wanted, _ = checkpoint.net.eval()(inputs, frames)
+    forward = Forward(checkpoint)
     for gated in (False, True):
         found = np.concatenate(list(forward.in_blocks(iter(np.split(sound.numpy(), 40)), 60, gated)))
         np.testing.assert_allclose(found, wanted[0].numpy(), atol=1e-4)

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from speechctc.alignment.boundary_model import BoundaryModel
-from speechctc.alignment.boundary_net import BoundaryNet
+from speechctc.alignment.boundary_training import BoundaryNet
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.config.load import parse_config
@@ -28,7 +28,7 @@ from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.calibration import Calibration
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
-from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
+from speechctc.model.checkpoint import Checkpoint, arrays_of, build_net, save_checkpoint
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
@@ -235,7 +235,9 @@ def model() -> Files:
     facts = {"epoch": 1, "dev_per": 12.5, "seed": 1}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "model"
-        save_checkpoint(folder, Checkpoint(wanted, inventory, net, torch.zeros(shape), torch.ones(shape), facts, lm=lm))
+        save_checkpoint(
+            folder, Checkpoint.of(wanted, inventory, net, torch.zeros(shape), torch.ones(shape), facts, lm=lm)
+        )
         Calibration(1.1, 0.1, 0.01, 90, 0.1, 0.05, 0.9, "best path").save(folder)
         return _read(folder)
 
@@ -274,7 +276,7 @@ def _run() -> Files:
         state = ResumeState(trainer.progress, 0, everyone, trainer.data.train.limits, 1).to_tensors(len(everyone))
         learner, facts = trainer.learner, {"epoch": 1, "step": 1}
         state |= learner.to_tensors()
-        saved = Checkpoint(wanted, trainer.data.inventory, learner.net, learner.mean, learner.std, facts, state)
+        saved = Checkpoint.of(wanted, trainer.data.inventory, learner.net, learner.mean, learner.std, facts, state)
         save_checkpoint(run.last, saved)
         return _read(work)
 
@@ -374,7 +376,7 @@ def streams() -> list[Files]:
 def _boundaries() -> Files:
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as name:
-        BoundaryModel(BoundaryNet(), 16000).save(Path(name) / "boundaries.safetensors")
+        BoundaryModel(arrays_of(BoundaryNet().state_dict()), 16000).save(Path(name) / "boundaries.safetensors")
         return _read(Path(name))
 
 

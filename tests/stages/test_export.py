@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-import torch
 from typer.testing import CliRunner
 
 import speechctc
@@ -168,8 +167,8 @@ def test_weights_and_calibration_are_of_one_model(
     Calibration(phones=60).save(Path("model"))
     read, replaced = checkpoints.read_checkpoint, list[Path]()
 
-    def and_replace(folder: Path, device: torch.device) -> checkpoints.Checkpoint:
-        checkpoint = read(folder, device)
+    def and_replace(folder: Path) -> checkpoints.Checkpoint:
+        checkpoint = read(folder)
         if not replaced:
             replaced.append(folder)
             other = replace(checkpoint, facts={"epoch": 9}, mean=checkpoint.mean + 1)

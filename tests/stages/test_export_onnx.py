@@ -13,7 +13,7 @@ from speechctc.core.errors import InputError
 from speechctc.decoding.search import GreedySearch, best_labels
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
-from speechctc.stages import export as export_onnx
+from speechctc.stages import export_onnx
 from speechctc.stages.export import export
 
 
@@ -34,7 +34,8 @@ def test_logits_and_phones_are_torchs(tmp_path: Path) -> None:
         static = rng.normal(8, 4, (len(lengths), max(lengths), features.static_dims)).astype(np.float32)
         found, counts = session.run(None, {"features": static, "frames": np.array(lengths)})
         frames = torch.tensor(lengths)
-        inputs = net_input(torch.from_numpy(static), frames, checkpoint.mean, checkpoint.std, features)
+        mean, std = torch.from_numpy(checkpoint.mean), torch.from_numpy(checkpoint.std)
+        inputs = net_input(torch.from_numpy(static), frames, mean, std, features)
         with torch.inference_mode():
             expected, outputs = checkpoint.net.eval()(inputs, frames)
         assert counts.tolist() == outputs.tolist() and found.shape == expected.shape

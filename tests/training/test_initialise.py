@@ -159,7 +159,7 @@ def test_voices_of_a_synthesiser_are_no_speakers_of_the_recordings(
     configs = [config.model_copy(update={"corpus": corpus}) for corpus in corpora]
     net = build_net(configs[0], inventory)
     zeros = torch.zeros(3, 21)
-    save_checkpoint(here / "start", Checkpoint(configs[0], inventory, net, zeros, zeros + 1))
+    save_checkpoint(here / "start", Checkpoint.of(configs[0], inventory, net, zeros, zeros + 1))
     recorder = Recorder()
     first_net(configs[1], inventory, here / "start", recorder)
     assert any("speakers of this dev" in line for line in recorder.said) == warns

@@ -1,0 +1,198 @@
+"""Recognition without torch: every command that needs none works where torch is not installed, and loads none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torchaudio
+
+import speechctc
+from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+from speechctc.features import one_recording
+from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor
+from speechctc.model.checkpoint import Checkpoint, build_net
+from speechctc.model.net import TorchNet
+from speechctc.model.numpy_net import NumpyNet
+from speechctc.phones.inventory import Inventory
+from tests.tiny_model import write_song
+
+ROOT = Path(__file__).resolve().parent.parent
+WITHOUT = """
+import importlib.machinery, json, sys, traceback
+class Without(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in ("torch", "torchaudio") else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Without
+"""
+COMMANDS = """
+from speechctc.cli.app import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["speechctc", *arguments]
+    print("==", arguments[0], flush=True)
+    try:
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        status = "raised"
+    print("\\nstatus", status, flush=True)
+print("loaded", sorted(name for name in sys.modules if name.partition(".")[0] in ("torch", "torchaudio")))
+"""
+
+
+def run(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=600)
+
+
+def commands(cwd: Path, *lines: list[str]) -> tuple[list[Any], str, str]:
+    """Run commands where torch is not installed; return their statuses, what they printed, and their messages."""
+    done = run(WITHOUT + COMMANDS, json.dumps(lines), cwd=cwd)
+    assert done.stdout.rstrip().endswith("loaded []"), done.stdout + done.stderr
+    statuses = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("status ")]
+    return statuses, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_what_recognises_works_without_torch(tiny_model: Path, here: Path) -> None:
+    times = write_song(here / "a.wav", ["low", "top", "mid"])
+    (here / "a.txt").write_text("low top mid\n")
+    (here / "phones.txt").write_text("low top mid\nmid low\ntop low mid\n" * 3)
+    use = ["--model", str(tiny_model)]
+    assert speechctc.load(tiny_model, "cpu").decode(here / "a.wav").phones == ("low", "top", "mid")
+    lines = [
+        ["decode", "a.wav", *use, "--format", "json"],
+        ["decode", "a.wav", "--model", "english"],
+        ["align", "a.wav", *use, "--format", "textgrid", "--out", "grids/"],
+        ["evaluate", *use],
+        ["check-labels", *use],
+        ["compare", str(tiny_model), str(tiny_model)],
+        ["lm", "train", "--text", "phones.txt", "--out", "lm.arpa"],
+        ["lm", "perplexity", "lm.arpa", "--text", "phones.txt"],
+        ["export", *use, "given"],
+        ["decode", "a.wav", "--model", "given"],
+        ["doctor"],
+        ["start", str(tiny_model.parent), "--out", "mine.yaml"],
+    ]
+    statuses, out, err = commands(here, *lines)
+    said = {line[0]: status for line, status in zip(lines, statuses, strict=True)}
+    assert {name: said[name] for name in said if name not in ("start",)} == dict.fromkeys(
+        (name for name in said if name != "start"), "0"
+    ), out + err
+    assert "Traceback" not in err, err
+    assert out.count("low top mid") >= 1 and (here / "grids").exists() and (here / "lm.arpa").exists()
+    assert "not installed: recognition does without" in out
+    assert len(times) == 3
+
+
+@pytest.mark.slow
+def test_what_needs_torch_says_so_in_one_line(tiny_model: Path, here: Path) -> None:
+    (here / "phones.txt").write_text("low top mid\n" * 4)
+    lines = [
+        ["train", "--config", "demo"],
+        ["export", "--model", str(tiny_model), "m.onnx"],
+        ["lm", "train", "--kind", "lstm", "--text", "phones.txt", "--out", "lstm"],
+        ["decode", "--device", "cuda", "no.wav", "--model", str(tiny_model)],
+    ]
+    statuses, out, err = commands(here, *lines)
+    assert statuses == ["2"] * len(lines), out + err
+    messages = [line for line in err.splitlines() if line.startswith("speechctc: ")]
+    assert "Traceback" not in err and sum("pip install" in line for line in messages) >= len(lines) - 1, err
+    code = WITHOUT + "import speechctc.ctc"
+    assert "ModuleNotFoundError: speechctc.ctc needs torch: pip install" in run(code, cwd=here).stderr
+    code = WITHOUT + "import speechctc\ntry:\n    speechctc.train('demo')\nexcept speechctc.InputError as e: print(e)"
+    assert "this needs torch, which is not installed" in run(code, cwd=here).stdout
+
+
+def test_recognition_loads_no_torch_where_it_is_installed(tiny_model: Path, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "top", "mid"])
+    code = (
+        "import sys, speechctc\nprint(speechctc.load(sys.argv[1], 'cpu').decode('a.wav').phones)\n"
+        "print('torch' in sys.modules)"
+    )
+    done = run(code, str(tiny_model), cwd=here)
+    assert done.stdout.splitlines() == ["('low', 'top', 'mid')", "False"], done.stderr
+
+
+@pytest.mark.parametrize("window", ["hamming", "hanning", "povey", "rectangular", "blackman"])
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100])
+def test_features_are_torchaudios(window: Any, rate: int) -> None:
+    config = FeatureConfig(sample_rate=rate, window=window, mels=23, high_hz=-100, shift_ms=9.7)
+    least = extractor(config).window
+    for length in (0, least - 1, least, least + 1, 513 * extractor(config).shift + least - 1, 2 * rate + 7):
+        samples = np.random.default_rng(length).normal(0, 0.02, length).astype(np.float32)
+        samples[length // 2 : length // 2 + 500] = 0
+        found = extractor(config).static(samples)
+        wanted = torchaudio.compliance.kaldi.fbank(
+            torch.from_numpy(samples)[None] * INT16_SCALE,
+            sample_frequency=rate,
+            frame_length=config.window_ms,
+            frame_shift=config.shift_ms,
+            window_type=window,
+            num_mel_bins=config.mels,
+            low_freq=config.low_hz,
+            high_freq=config.high_hz,
+            use_energy=True,
+            htk_compat=True,
+            dither=0.0,
+        )
+        assert found.dtype == np.float32 and len(found) == extractor(config).frames(length)
+        if len(found):
+            np.testing.assert_allclose(found, wanted.numpy(), atol=1e-4)
+            assert found[:, :23].min() >= np.log(EPSILON) - 1e-4
+
+
+NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"convs": (6, 6), "dense": (10,)}, {}),
+    ({"convs": (4, 5, 5), "dense": (8, 8), "time_stride": 2, "norm": "layer", "residual": True}, {"deltas": 1}),
+    ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
+    ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
+    ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1), "pool": 1}, {"energy": False}),
+    ({"convs": (4, 4), "dense": (8, 9), "activation": "silu", "norm": "layer", "dense_span": 3}, {}),
+    ({"convs": (3,), "dense": (8, 8), "pieces": 5, "norm": "layer", "residual": True, "dense_span": (1, 5)}, {}),
+]
+
+
+@pytest.mark.parametrize(("model", "features"), NETS)
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_the_net_is_torchs(
+    model: dict[str, Any], features: dict[str, Any], threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One recording or several, shorter than the receptive field or none, in one thread or several."""
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setattr("speechctc.model.numpy_net.PIECE", 4000)
+    config = Config(
+        corpus={"kind": "demo"},  # type: ignore[arg-type]
+        model=ModelConfig(**model),
+        features=FeatureConfig(mels=12, center_ms=(300, 200), **features),
+    )
+    torch.manual_seed(0)
+    inventory = Inventory("found", ("a", "b", "c"))
+    net = build_net(config, inventory)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    shape = (config.features.channels, config.features.static_dims)
+    checkpoint = Checkpoint.of(config, inventory, net, torch.randn(shape), torch.rand(shape) + 0.5)
+    mean, std = checkpoint.mean, checkpoint.std
+    ours = NumpyNet(config, checkpoint.weights, mean, std)
+    theirs = TorchNet(config, checkpoint.net, mean, std, "cpu")
+    rng = np.random.default_rng(1)
+    statics = [rng.normal(8, 3, (n, shape[1])).astype(np.float32) for n in (0, 1, 2, 7, 61, 300)]
+    recordings = [one_recording.sliding_cmn(static, config.features) for static in statics]
+    for found, wanted in zip(ours(recordings), theirs(recordings), strict=True):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
