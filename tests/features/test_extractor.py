@@ -80,7 +80,7 @@ def test_frames_weigh_alike_in_the_sliding_mean(config: Config) -> None:
 
 def test_steady_sound_is_not_gated(config: Config) -> None:
     logits = np.random.default_rng(0).normal(size=(150, 3)).astype(np.float32)
-    assert ActivityGate(config, ("a", "b")).whole(torch.ones(300, 6), logits) is logits
+    assert ActivityGate(config, ("a", "b")).whole(np.ones((300, 6), np.float32), logits) is logits
 
 
 def test_augmentation_of_bands_is_refused_and_that_of_time_is_not(config: Config) -> None:

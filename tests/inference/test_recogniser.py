@@ -218,7 +218,8 @@ def test_a_list_of_files_or_samples_is_decoded_in_order(model: Recogniser, tmp_p
     sounds = [sing(song, np.random.default_rng(k))[0] for k, song in enumerate(songs)]
     tensors = [torch.from_numpy(sound) for sound in sounds]
     columns = [np.stack([sound, sound], axis=1) for sound in sounds]
-    for samples in (sounds, tensors, columns):
+    kinds: tuple[list[Any], ...] = (sounds, tensors, columns)
+    for samples in kinds:
         results = list(model.decode(samples, 16000))
         assert [each.phones for each in results if isinstance(each, Recognition)] == [tuple(song) for song in songs]
     (no_rate,) = model.decode([sounds[0]])
