@@ -10,6 +10,7 @@ import threading
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
