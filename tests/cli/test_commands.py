@@ -284,7 +284,6 @@ def test_the_pictures_of_a_model_name_the_one_that_was_found(
     """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("speechctc.pages.figures.draw_filters", lambda filters: b"")
     done = speechctc("inspect", "--out", "pictures")
     assert done.status == 0, done.err
     (page,) = Path("pictures").glob("*.html")
