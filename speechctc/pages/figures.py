@@ -175,15 +175,14 @@ def _legend(figure: Any, names: Sequence[str]) -> None:
 def draw_filters(filters: Array) -> bytes:
     """Draw filters of shape (n, channels, bands, frames), a row for each channel."""
     shown = filters[:MOST_FILTERS]
-    figure = new_figure(min(0.42 * len(shown) + 1, 14), 0.7 * shown.shape[1] + 0.8)
-    axes = figure.subplots(shown.shape[1], len(shown), squeeze=False)
+    gaps = np.full((*shown.shape[:3], 1), np.nan, np.float32)  # between neighbours: a picture for each would take long
+    rows = np.concatenate([shown, gaps], axis=3).transpose(1, 2, 0, 3).reshape(*shown.shape[1:3], -1)[:, :, :-1]
+    figure = new_figure(min(0.42 * len(shown) + 1, 14), 0.7 * len(rows) + 0.8)
     most = float(np.abs(shown).max()) or 1.0
-    for (channel, number), each in np.ndenumerate(axes):
-        each.imshow(shown[number, channel], cmap="RdBu_r", vmin=-most, vmax=most, origin="lower", aspect="auto")
-        each.set_xticks([])
-        each.set_yticks([])
-        if number == 0:
-            each.set_ylabel(("static", "first\nderivative", "second\nderivative")[min(channel, 2)], fontsize=8)
+    for channel, axes in enumerate(figure.subplots(len(rows), 1, squeeze=False).flat):
+        axes.imshow(rows[channel], cmap="RdBu_r", vmin=-most, vmax=most, origin="lower", aspect="auto")
+        axes.set(xticks=[], yticks=[], facecolor="dimgrey")
+        axes.set_ylabel(("static", "first\nderivative", "second\nderivative")[min(channel, 2)], fontsize=8)
     return encoded(figure, about="filters of the first layer")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.model import checkpoint
 from speechctc.stages import extract_work
 from tests.command import Command, one_line_error, run_command
 from tests.tones import PHONES, speak, write_config, write_table
@@ -284,8 +285,20 @@ def test_the_pictures_of_a_model_name_the_one_that_was_found(
     """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("speechctc.pages.figures.draw_filters", lambda filters: b"")
     done = speechctc("inspect", "--out", "pictures")
     assert done.status == 0, done.err
     (page,) = Path("pictures").glob("*.html")
     assert "bundled small English model" in page.read_text(encoding="utf-8")
+
+
+def test_decoding_looks_for_its_model_once(speechctc: Command, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Path | None] = []
+    find = checkpoint.find_checkpoint
+
+    def look(model: Path | None, or_built_in: bool = False) -> Path:
+        found.append(model)
+        return find(model, or_built_in)
+
+    monkeypatch.setattr(checkpoint, "find_checkpoint", look)
+    soundfile.write("once.wav", speak(["low"], np.random.default_rng(7)), 16000)
+    assert speechctc("decode", "once.wav").status == 0 and len(found) == 1

@@ -295,8 +295,8 @@ def test_a_recording_that_vanishes_while_others_are_decoded(
         write_song(here / f"{name}.wav", ["low"])
     find = recordings.find_recordings
 
-    def and_lose_one(arguments: list[Path]) -> list[recordings.Recording]:
-        found = find(arguments)
+    def and_lose_one(arguments: list[Path], channel: int | None) -> list[recordings.Recording]:
+        found = find(arguments, channel)
         (here / "b.wav").unlink()
         return found
 
