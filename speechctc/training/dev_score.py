@@ -142,7 +142,7 @@ def decoded(
     gate : ActivityGate
     lm : PhoneLM, optional
     """
-    inputs = zip(batch.static.float().cpu(), batch.lengths.tolist(), strict=True)
+    inputs = zip(batch.static.float().cpu().numpy(), batch.lengths.tolist(), strict=True)
     outputs = zip(logits.cpu().numpy(), frames.tolist(), strict=True)
     for (static, length), (rows, count) in zip(inputs, outputs, strict=True):
         search = choose_search(lm, None, gate.config, rows.shape[1])
