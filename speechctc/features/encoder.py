@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from speechctc.config.encoder import FAMILIES, EncoderConfig, EncoderFacts, find_encoder
@@ -100,7 +101,7 @@ def _model(folder: Path, family: str) -> Any:
         model, info = kind.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True, dtype=torch.float32
         )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the encoder cannot be loaded ({reason})", "copy or download it again") from None
     finally:
