@@ -197,16 +197,21 @@ def find_encoder(config: EncoderConfig) -> tuple[Path, EncoderFacts]:
     """
     own = [] if config.folder is None else [config.folder]
     others = [Path(text) for text in os.environ.get(ELSEWHERE, "").split(os.pathsep) if text]
-    there = [folder for folder in (*own, *others) if folder.is_dir()]
-    for folder in there:
-        facts = read_facts(folder)
-        if facts.sha256 == config.sha256:
-            return folder, facts
+    seen: list[tuple[Path, EncoderFacts]] = []
+    for folder in own + others:
+        try:
+            seen.append((folder, read_facts(folder)))
+        except InputError:
+            if folder in own and folder.is_dir():
+                raise
+            continue  # it may not be there, and others name folders of many things
+        if seen[-1][1].sha256 == config.sha256:
+            return seen[-1]
     fix = f"name its folder: {ELSEWHERE}=FOLDER in the environment; or train again with another"
-    if not there:
+    if not seen:
         raise InputError(f"{own[0] if own else 'encoder'}: the encoder of these features is not there any more", fix)
     raise InputError(
-        f"{there[0]}: not the encoder of these features: its content is {read_facts(there[0]).sha256[:12]}, not"
+        f"{seen[0][0]}: not the encoder of these features: its content is {seen[0][1].sha256[:12]}, not"
         f" {config.sha256[:12]}",
         fix,
     )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import nn
 
 from speechctc.config.encoder import FAMILIES, EncoderConfig, EncoderFacts, find_encoder
@@ -104,7 +105,7 @@ def _model(folder: Path, family: str) -> Any:
         model, info = kind.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True, dtype=torch.float32
         )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the encoder cannot be loaded ({reason})", "copy or download it again") from None
     finally:

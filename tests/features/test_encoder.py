@@ -143,9 +143,10 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     encoders._loaded.clear()
     with pytest.raises(InputError, match="not the encoder of these features: its content is"):
         gone.decode(files[0])
-    for stage in (speechctc.extract, speechctc.train):
-        with pytest.raises(InputError, match=r"made with another config: features.encoder.sha256=|begun with another"):
-            stage(base, settings, reporter=Recorder())
+    with pytest.raises(InputError, match="made with another config: features.encoder.sha256="):
+        speechctc.extract(base, settings, Recorder())
+    with pytest.raises(InputError, match="begun with another config: features.encoder.sha256="):
+        speechctc.train(base, settings, resume=True, reporter=Recorder())
 
 
 def test_each_bad_folder_has_its_line(tmp_path: Path) -> None:
