@@ -207,6 +207,15 @@ TranscriptsOption = Annotated[
         " .TextGrid or .eaf, in this order.",
     ),
 ]
+RatingsOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--ratings",
+        metavar="TABLE",
+        help="Also print how the scores correlate with a person's: a table with the columns id and ratings, a number for"
+        " each phone of the transcript, separated by spaces.",
+    ),
+]
 WordsOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(

@@ -25,6 +25,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.features.filterbank import net_input
+from speechctc.inference import goodness
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
@@ -32,7 +33,15 @@ from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
 
 KEPT = ("epoch", "dev_per", "fold")
-WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", boundaries.FILE, tuned.FILE)
+WRITTEN = (
+    "weights.safetensors",
+    "checkpoint.json",
+    "lm.safetensors",
+    "calibration.json",
+    boundaries.FILE,
+    goodness.FILE,
+    tuned.FILE,
+)
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
@@ -106,13 +115,14 @@ def export(
     if lm and out.suffix.lower() == ".onnx":
         raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
-    checkpoint, calibration, tunings, placer = files.read_folder(
+    checkpoint, calibration, tunings, placer, usual = files.read_folder(
         folder,
         lambda place: (
             read_checkpoint(place, torch.device("cpu")),
             Calibration.load(place),
             tuned.read_tuned(place / tuned.FILE),
             BoundaryModel.load(place),
+            (place / goodness.FILE).read_bytes() if (place / goodness.FILE).exists() else None,
         ),
     )
     if out.suffix.lower() == ".onnx":
@@ -128,6 +138,8 @@ def export(
             calibration.save(draft)
         if placer is not None:
             placer.save(draft / boundaries.FILE)
+        if usual is not None:
+            (draft / goodness.FILE).write_bytes(usual)
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
