@@ -212,8 +212,8 @@ RatingsOption = Annotated[
     typer.Option(
         "--ratings",
         metavar="TABLE",
-        help="Also print how the scores correlate with a person's: a table with the columns id and ratings, a number for"
-        " each phone of the transcript, separated by spaces.",
+        help="Also print how the scores correlate with a person's: a table with the columns id and ratings, a number"
+        " for each phone of the transcript, separated by spaces.",
     ),
 ]
 WordsOption = Annotated[

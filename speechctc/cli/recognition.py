@@ -181,7 +181,7 @@ def score_phones_command(
     """Say how well each phone of a transcript was said.
 
     Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1: the share of the
-    same phones, in speech that is right, that fit as badly or worse. Beside it stands what was most probably said
+    phones of right speech that fit as badly or worse. Beside it stands what was most probably said
     instead: another phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that
     of align.
     """

@@ -1,8 +1,8 @@
 """What other labels would have cost: each label replaced by each other class, left out, or with one more beside it.
 
-All paths of each changed label sequence are summed up exactly (segmentation-free goodness of pronunciation [1]_), without
-a lattice for each: a change at one place leaves alpha before it and beta after it as they are. So alpha and beta are
-computed once, and for each gap between two labels one more state for each class.
+All paths of each changed label sequence are summed up exactly (segmentation-free goodness of pronunciation [1]_),
+without a lattice for each: a change at one place leaves alpha before it and beta after it as they are. So alpha and
+beta are computed once, and for each gap between two labels one more state for each class.
 
 References
 ----------

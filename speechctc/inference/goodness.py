@@ -1,10 +1,10 @@
 """How well each phone of a transcript was said: goodness of pronunciation, without cutting the recording into phones.
 
-For each phone the exact CTC lattice says how probable the recording is with it, with any other phone in its place, without
-it, and with one more phone beside it (`speechctc.ctc.alternatives`). Each of these counts by how often it happens in
-speech that is right: where nobody says the ``t`` of "just now", its absence is no surprise. Those shares are learned
-without labels, by expectation maximisation over speech with its transcripts. The score of a phone is the share of the
-same phones of right speech that fit as badly or worse.
+For each phone the exact CTC lattice says how probable the recording is with it, with any other phone in its place,
+without it, and with one more phone beside it (`speechctc.ctc.alternatives`). Each of these counts by how often it
+happens in speech that is right: where nobody says the ``t`` of "just now", its absence is no surprise. Those shares are
+learned without labels, by expectation maximisation over speech with its transcripts. The score of a phone is the share
+of the phones of right speech that fit as badly or worse.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ RANKS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99
 AGAINST = (0.02, 0.08, 0.02)
 """Shares of phones that are left out, said as others, and followed by one more, as long as nothing is known."""
 ROUNDS = 12  # of expectation maximisation
-POOLED = 20  # phones of all kinds that are counted among those of each kind, so that rare ones have quantiles too
 LEAST = 1e-4  # share that a file names
+WEIGHT, FLOOR = 0.5, 1e-3
+"""Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that."""
 MOST = 60.0  # log odds beyond which there is nothing to tell, nats
 SAID = 3  # alternatives to name
 OMITTED = "-"
@@ -59,10 +60,13 @@ class Evidence(NamedTuple):
     ratios : ndarray, shape = (n, 3 * classes)
         Log probability of each alternative less that of the transcript. Column 0: the phone is left out; k: class k in
         its place, 0 for the phone itself; classes + k: class k after it; 2 * classes + k: before it, of the first only.
+    occupancy : ndarray, shape = (n,)
+        Expected number of frames of each phone.
     """
 
     labels: Labels
     ratios: Array
+    occupancy: Array
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Goodness:
         Of the model.
     expected : ndarray, shape = (classes, 2 * classes)
         Share of each alternative, columns as in `Evidence`; rows add up to 1.
-    quantiles : ndarray, shape = (classes, len(RANKS)), optional
+    quantiles : ndarray, shape = (len(RANKS),), optional
         Of the log odds of right phones; None: nothing was learned, and probabilities are the scores.
     """
 
@@ -117,14 +121,14 @@ class Goodness:
             counts[:, classes] = 0.0
             expected = counts / counts.sum(axis=1, keepdims=True)
         taught = cls(own.phones, expected)
-        odds = np.concatenate([taught.odds(each) for each in seen])
-        return cls(own.phones, expected, _quantiles(labels, odds, classes))
+        odds = np.quantile(np.concatenate([taught.odds(each) for each in seen]), RANKS)
+        return cls(own.phones, expected, odds + 1e-6 * np.arange(len(RANKS)))  # rising, so that each value has one rank
 
     def weighed(self, seen: Evidence) -> Array:
         """Return the log weight of each alternative, shape = (n, 3 * classes)."""
         classes = len(self.phones) + 1
-        expected = self.expected[seen.labels]
-        return seen.ratios + _log(np.hstack([expected, expected[:, classes:]]))
+        usual = WEIGHT * np.log(self.expected[seen.labels] + FLOOR)
+        return seen.ratios + np.hstack([usual, usual[:, classes:]])
 
     def odds(self, seen: Evidence) -> Array:
         """Return the log odds that each phone was said as it is written, shape = (n,)."""
@@ -135,17 +139,17 @@ class Goodness:
         found: Array = np.clip(own - np.logaddexp.reduce(weights, axis=1), -MOST, MOST)
         return found
 
-    def score(self, labels: Labels, odds: Array) -> Array:
-        """Return which share of the same phones, in right speech, has the same odds or lower ones, shape = (n,)."""
+    def score(self, odds: Array) -> Array:
+        """Return which share of the phones of right speech has the same odds or lower ones, shape = (n,)."""
         if self.quantiles is None:
             found: Array = 1 / (1 + np.exp(-odds))
             return found
-        return np.array([_rank(value, self.quantiles[label]) for label, value in zip(labels, odds, strict=True)])
+        return np.array([_rank(value, self.quantiles) for value in odds.tolist()])
 
     def judge(self, seen: Evidence) -> list[PhoneScore]:
         """Return the scores of phones, and what was probably said instead of each."""
         odds = self.odds(seen)
-        scores = self.score(seen.labels, odds)
+        scores = self.score(odds)
         shares = _shares(self.weighed(seen))
         found = []
         for label, score, row in zip(seen.labels.tolist(), scores.tolist(), shares, strict=True):
@@ -178,11 +182,11 @@ class Goodness:
                 "omitted": round(float(self.expected[k, 0]), 5),
                 "said": named(self.expected[k]),
                 "followed": named(self.expected[k, classes:]),
-                "odds": [round(float(value), 3) for value in self.quantiles[k]],
             }
             for k, phone in enumerate(self.phones, start=1)
         }
-        files.write_json(folder / FILE, {"format": FORMAT, "phones": phones})
+        odds = [round(float(value), 6) for value in self.quantiles]
+        files.write_json(folder / FILE, {"format": FORMAT, "odds": odds, "phones": phones})
 
     @classmethod
     def load(cls, folder: Path, phones: Sequence[str]) -> Goodness:
@@ -198,7 +202,7 @@ class Goodness:
             return own
         classes = len(own.phones) + 1
         column = {phone: k for k, phone in enumerate(own.phones, start=1)}
-        expected, quantiles = np.full_like(own.expected, LEAST / 10), np.zeros((classes, len(RANKS)))
+        expected = np.full_like(own.expected, LEAST / 10)
         expected[:, classes] = 0.0
         try:
             values = files.read_json(path)
@@ -210,9 +214,11 @@ class Goodness:
                 for start, shares in ((0, row["said"]), (classes, row["followed"])):
                     for other, share in shares.items():
                         expected[k, start + column[other]] += share
-                quantiles[k] = row["odds"]
+            quantiles = np.array(values["odds"], np.float64)
             fine = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
-            if not fine or not np.isfinite(quantiles).all() or (np.diff(quantiles, axis=1) < 0).any():
+            if not fine or quantiles.shape != RANKS.shape or not np.isfinite(quantiles).all():
+                raise ValueError
+            if (np.diff(quantiles) < 0).any():
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             fix = "make it again with speechctc calibrate, or delete it"
@@ -232,14 +238,6 @@ def _shares(logs: Array) -> Array:
     return found
 
 
-def _quantiles(labels: Labels, odds: Array, classes: int) -> Array:
-    """Return the quantiles of the odds of each class, with `POOLED` phones of all classes among them."""
-    pool = np.quantile(odds, (np.arange(POOLED) + 0.5) / POOLED)
-    every = [np.concatenate([odds[labels == label], pool]) for label in range(classes)]
-    # strictly rising, so that each value has one rank
-    return np.array([np.quantile(each, RANKS) for each in every]) + 1e-6 * np.arange(len(RANKS))
-
-
 def _rank(value: float, quantiles: Array) -> float:
     """Return the rank of a value among quantiles; beyond the first and the last it nears 0 and 1 exponentially."""
     if value < quantiles[0]:
@@ -256,8 +254,8 @@ def evidence(
 ) -> tuple[list[int], Evidence]:
     """Return which phones of a placement can be scored, and what the lattice says about them.
 
-    Long transcripts are worked on in pieces of `PIECE` phones, cut where the most probable path has `CONTEXT` phones more
-    on each side. Stretches of sound without phones of the transcript part the lattice too.
+    Long transcripts are worked on in pieces of `PIECE` phones, cut where the most probable path has `CONTEXT` phones
+    more on each side. Stretches of sound without phones of the transcript part the lattice too.
 
     Parameters
     ----------
@@ -271,7 +269,7 @@ def evidence(
     """
     classes = len(phones) + 1
     labels = np.array([to_model[placed.classes[visit.first]] for visit in placed.visits], np.int64)
-    numbers, rows = list[int](), list[Array]()
+    numbers, rows, occupancy = list[int](), list[Array](), list[Array]()
     for first, end, frames in _pieces(placed):
         low, high = max(frames.low, first - CONTEXT), min(frames.high, end + CONTEXT)
         start = frames.start if low == frames.low else placed.visits[low].first
@@ -281,7 +279,9 @@ def evidence(
             wanted = [k for k in range(first, end) if _is_scored(placed.visits[k], phones[labels[k] - 1])]
             numbers += wanted
             rows.append(_ratios(found)[np.array(wanted, int) - low])
-    return numbers, Evidence(labels[numbers], np.concatenate([np.zeros((0, 3 * classes)), *rows]))
+            occupancy.append(found.occupancy[np.array(wanted, int) - low])
+    all_rows = np.concatenate([np.zeros((0, 3 * classes)), *rows])
+    return numbers, Evidence(labels[numbers], all_rows, np.concatenate([np.zeros(0), *occupancy]))
 
 
 class _Run(NamedTuple):

@@ -41,7 +41,7 @@ class PhoneScore(NamedTuple):
     Attributes
     ----------
     score : float
-        From 0 to 1: the share of the same phones, in speech that is right, that fit as badly or worse.
+        From 0 to 1: the share of the phones of right speech that fit as badly or worse.
     probability : float
         That the phone was said as it is written.
     said : tuple of (str, float)

@@ -70,12 +70,13 @@ def calibrate(
         float(right.mean()),
         f"{split}; {scored.protocol}",
     )
+    usual = right_speech(recogniser, scored.utterances)
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
     make_own(folder, own, reporter)
-    calibration.save(own)
-    if usual := right_speech(recogniser, scored.utterances):
+    if usual:
         usual.save(own)
+    calibration.save(own)  # last: it says that all is done
     return calibration
 
 

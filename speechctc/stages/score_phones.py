@@ -63,7 +63,7 @@ class Ratings:
             if key is not None:
                 given[str(recording.path)] = rows[key]
         if not given:
-            what = f"{file}: ratings of other utterances ({some(list(rows), 3)}): of none of the {len(recordings)} recordings"
+            what = f"{file}: ratings of other utterances ({some(list(rows), 3)}), of none of the recordings"
             raise InputError(
                 what, "its ids must be the names of the recordings without their endings, or the table's ids"
             )
