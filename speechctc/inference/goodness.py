@@ -125,10 +125,20 @@ class Goodness:
         return cls(own.phones, expected, odds + 1e-6 * np.arange(len(RANKS)))  # rising, so that each value has one rank
 
     def weighed(self, seen: Evidence) -> Array:
-        """Return the log weight of each alternative, shape = (n, 3 * classes)."""
+        """Return the log weight of each alternative, shape = (n, 3 * classes).
+
+        If the next phone was said otherwise, that too can be heard as one more phone before it. So one more phone
+        weighs less by how much more the alternatives of the next phone weigh than that phone itself.
+        """
         classes = len(self.phones) + 1
         usual = WEIGHT * np.log(self.expected[seen.labels] + FLOOR)
-        return seen.ratios + np.hstack([usual, usual[:, classes:]])
+        weights: Array = seen.ratios + np.hstack([usual, usual[:, classes:]])
+        rows = np.arange(len(weights))
+        own, changed = weights[rows, seen.labels], weights[:, :classes].copy()
+        changed[rows, seen.labels] = -np.inf
+        against = np.logaddexp.reduce(changed, axis=1) - own
+        weights[:-1, classes : 2 * classes] -= np.logaddexp(0.0, against[1:, None])
+        return weights
 
     def odds(self, seen: Evidence) -> Array:
         """Return the log odds that each phone was said as it is written, shape = (n,)."""
