@@ -332,8 +332,14 @@ class Json(Writer):
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
-        channel = {} if name.channel is None else {"file": name.file, "channel": name.channel}
-        head = channel | replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
+        channel = {"file": name.file} | ({} if name.channel is None else {"channel": name.channel})
+        goodness = {} if result.goodness is None else {"goodness": round(result.goodness, 4)}  # it is that of segments
+        head = (
+            channel
+            | goodness
+            | replace(result, file=name.file, segments=()).to_dict()
+            | {"phones": list(result.phones)}
+        )
         yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
         for number, segment in enumerate(result.segments):
             yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)

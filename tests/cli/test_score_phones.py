@@ -53,7 +53,7 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
         list(csv.DictReader(io.StringIO((here / f"out/a.{sign}").read_text()), delimiter=delimiter))
         for sign, delimiter in (("tsv", "\t"), ("csv", ","))
     ]
-    assert tables[0] == tables[1] and [float(row["score"]) for row in tables[0]] == pytest.approx(scores, abs=1e-3)
+    assert tables[0][1:] == tables[1] and [float(row["score"]) for row in tables[1]] == pytest.approx(scores, abs=1e-3)
     from openpyxl import load_workbook
 
     first, *rest = load_workbook(here / "out/a.xlsx")["phones"].iter_rows(values_only=True)
