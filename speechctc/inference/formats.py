@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
 from speechctc.core.errors import InputError
 
@@ -281,7 +281,7 @@ class Rows(Writer):
         scored = layout.scored and bool(self.titles(False))
         for segment in result.segments:
             line = self.row(name, segment, None if scored else result.score)
-            yield self.appended(line, _scored(result, segment)) if scored else line
+            yield self.appended(line, _scored(cast("Recognition", result), segment)) if scored else line
 
     def appended(self, line: str, fields: Sequence[str | float]) -> str:
         """Return a line with more fields."""

@@ -205,10 +205,10 @@ def _places(labels: Labels) -> list[Row]:
         of.append(at if at >= 0 and middle <= words[at].end else None)
     counts, so_far = Counter(of), Counter[int | None]()
     found: list[Row] = []
-    for at in of:
-        so_far[at] += 1
-        place = {"position": so_far[at], "word_phones": counts[at]}
-        found.append({} if at is None else {"word": nfc(words[at].label), "word_number": at + 1, **place})
+    for number in of:
+        so_far[number] += 1
+        place = {"position": so_far[number], "word_phones": counts[number]}
+        found.append({} if number is None else {"word": nfc(words[number].label), "word_number": number + 1, **place})
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from tests.cli import test_commands
@@ -27,9 +28,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def vowel(formants: tuple[int, ...], seconds: float, pitch: float, seed: int) -> np.ndarray:  # type: ignore[type-arg]
+def vowel(formants: tuple[int, ...], seconds: float, pitch: float, seed: int) -> NDArray[np.float64]:
     """Return a synthetic vowel: pulses through resonators (Klatt's), and a little noise."""
-    samples = np.zeros(round(seconds * RATE))
+    samples: NDArray[np.float64] = np.zeros(round(seconds * RATE))
     samples[:: round(RATE / pitch)] = 1.0
     samples += 0.003 * np.random.default_rng(seed).normal(size=len(samples))
     for formant in formants:
@@ -39,7 +40,7 @@ def vowel(formants: tuple[int, ...], seconds: float, pitch: float, seed: int) ->
         for t, x in enumerate(samples):
             out[t + 2] = (1 - b - c) * x + b * out[t + 1] + c * out[t]
         samples = out[2:]
-    return samples / np.abs(samples).max() * 0.5
+    return np.asarray(samples / np.abs(samples).max() * 0.5)
 
 
 def write_vowels(path: Path, pitch: float, count: int = 10) -> list[Interval]:
