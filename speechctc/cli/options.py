@@ -206,6 +206,15 @@ TranscriptsOption = Annotated[
         " .TextGrid or .eaf, in this order.",
     ),
 ]
+RatingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ratings",
+        metavar="TABLE",
+        help="Also print how the scores correlate with a person's: a table with the columns id and ratings, a number"
+        " for each phone of the transcript, separated by spaces.",
+    ),
+]
 WordsOption = Annotated[
     Path | None,
     typer.Option(

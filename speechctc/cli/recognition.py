@@ -30,6 +30,7 @@ from speechctc.cli.options import (
     OutOption,
     OverwriteOption,
     PhonesOption,
+    RatingsOption,
     RawOption,
     RefineOption,
     SilenceOption,
@@ -40,7 +41,7 @@ from speechctc.cli.options import (
     WordsOption,
     load_recogniser,
 )
-from speechctc.cli.streams import new_reporter
+from speechctc.cli.streams import new_reporter, show
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -151,22 +152,94 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
+    _align(**locals())
+
+
+def score_phones_command(
+    audio: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
+    ] = None,
+    phones: PhonesOption = None,
+    transcripts: TranscriptsOption = None,
+    words: WordsOption = None,
+    language: LanguageOption = None,
+    dictionary: DictionaryOption = None,
+    tier: TierOption = None,
+    limits: LimitsOption = None,
+    misfits: MisfitsOption = False,
+    silence: SilenceOption = None,
+    refine: RefineOption = True,
+    model: ModelOrBundledOption = None,
+    forms: FormatOption = None,
+    symbols: SymbolsOption = "own",
+    out: OutOption = None,
+    overwrite: OverwriteOption = False,
+    skip_existing: SkipOption = False,
+    channel: ChannelOption = None,
+    jobs: JobsOption = 0,
+    device: DeviceOption = Device.auto,
+    ratings: RatingsOption = None,
+) -> None:
+    """Say how well each phone of a transcript was said.
+
+    Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1: the share of the
+    phones of right speech that fit as badly or worse. Beside it stands what was most probably said
+    instead: another phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that
+    of align.
+    """
+    _align(scored=True, **locals())
+
+
+def _align(
+    audio: list[Path] | None,
+    phones: str | None,
+    transcripts: Path | None,
+    words: Path | None,
+    language: str | None,
+    dictionary: Path | None,
+    tier: str | None,
+    limits: bool | None,
+    misfits: bool,
+    silence: str | None,
+    refine: bool,
+    model: Path | None,
+    forms: list[str] | None,
+    symbols: str,
+    out: str | None,
+    overwrite: bool,
+    skip_existing: bool,
+    channel: int | None,
+    jobs: int,
+    device: Device,
+    scored: bool = False,
+    ratings: Path | None = None,
+) -> None:
+    """Align recordings; `scored`: also say how well each phone was said, and compare that with ratings."""
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
+    from speechctc.stages.score_phones import Ratings, say_if_untaught
 
     if words is not None and (phones is not None or transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
-    options = OutputOptions(*chosen, overwrite, skip_existing, also)
+    options = OutputOptions(*chosen, overwrite, skip_existing, also, {}, scored)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
+    rated = Ratings.read(ratings, [task.recording for task in tasks]) if ratings else None
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
-    if status := align(recogniser, tasks, options, new_reporter(), placing, Work(jobs, channel=channel)):
+    if scored:
+        say_if_untaught(recogniser, new_reporter())
+    work, see = Work(jobs, channel=channel), rated.see if rated else None
+    status = align(recogniser, tasks, options, new_reporter(), placing, work, see)
+    if rated:
+        show(rated.to_text(), err=out is None)
+    if status:
         raise typer.Exit(status)
 
 

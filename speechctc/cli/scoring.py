@@ -113,8 +113,9 @@ def calibrate_command(
     """Make the confidences of a model probabilities.
 
     Also corrects its boundaries. After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries
-    are moved by the median error of the model's boundaries. Both are estimated on dev, which is never trained on, and
-    saved in the model's folder; for a bundled model, in a copy of it, such as english/, in the working directory.
+    are moved by the median error of the model's boundaries. It also learns how the phones of right speech score, for
+    score-phones. All is estimated on dev, which is never trained on, and saved in the model's folder; for a bundled
+    model, in a copy of it, such as english/, in the working directory.
     """
     from speechctc.stages.calibrate import calibrate
 

@@ -1,4 +1,4 @@
-"""Commands to look before and after: doctor, plot, check-labels, inspect."""
+"""Commands to look before and after: doctor, plot, measure, check-labels, inspect."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from speechctc.cli.options import (
     load_recogniser,
 )
 from speechctc.cli.streams import new_reporter, show, show_scores, write_page
+from speechctc.core.errors import InputError
 
 
 def doctor_command(
@@ -74,6 +75,69 @@ def plot_command(
     for line in plot(runs, out, overwrite):
         show(line)
     show(f"curves in {out}")
+
+
+def measure_command(
+    audio: Annotated[
+        list[Path], typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav').")
+    ],
+    textgrids: Annotated[
+        Path | None,
+        typer.Option(
+            "--textgrids",
+            metavar="PLACE",
+            help="A folder of TextGrids named like the recordings, or the TextGrid of a single one. Default: beside the"
+            " recordings.",
+        ),
+    ] = None,
+    tier: Annotated[str, typer.Option("--tier", metavar="NAME", help="The tier of the phones.")] = "phones",
+    words: Annotated[
+        str, typer.Option("--words-tier", metavar="NAME", help="The tier of the words; it may be missing.")
+    ] = "words",
+    maximum_formant: Annotated[
+        float, typer.Option("--maximum-formant", metavar="HZ", min=1000, help="5500 suits women, 5000 men.")
+    ] = 5500.0,
+    number_of_formants: Annotated[
+        float, typer.Option("--number-of-formants", metavar="N", min=3, max=10, help="Searched for below that.")
+    ] = 5.0,
+    pitch_floor: Annotated[float, typer.Option("--pitch-floor", metavar="HZ", min=20, help="Lowest f0.")] = 75.0,
+    pitch_ceiling: Annotated[float, typer.Option("--pitch-ceiling", metavar="HZ", min=50, help="Highest f0.")] = 600.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The table to write, CSV. Default: standard output."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Also draw a vowel chart and durations, by speaker: .png .svg .pdf."
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    channel: ChannelOption = None,
+) -> None:
+    """Measure phones with Praat: duration, f0, intensity and formants.
+
+    Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
+    word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
+    steps. The speaker is the folder of a recording. Needs praat-parselmouth.
+    """
+    from speechctc.core.progress import Reporter
+    from speechctc.inference.output import check_place
+    from speechctc.stages.measure import PraatSettings, measure, picture_form, write_picture, write_table
+
+    form = picture_form(picture) if picture else ""
+    check_place(out, overwrite)
+    check_place(picture, overwrite)
+    if pitch_floor >= pitch_ceiling:
+        raise InputError(f"--pitch-floor {pitch_floor:g} is not below --pitch-ceiling {pitch_ceiling:g}", "lower it")
+    settings = PraatSettings(maximum_formant, number_of_formants, pitch_floor, pitch_ceiling)
+    rows, status = measure(audio, textgrids, tier, words, channel, settings, Reporter())
+    if rows and (text := write_table(rows, out, overwrite)):
+        show(text.removesuffix("\r\n"))
+    if rows and picture:
+        write_picture(rows, picture, form, overwrite)
+    if status:
+        raise typer.Exit(status)
 
 
 def check_labels_command(

@@ -110,11 +110,11 @@ def forward_backward(logits: Array, labels: Labels, blank: int) -> tuple[float, 
             return np.nan, np.full_like(logits, np.nan), np.full((frames, states), np.nan)
         path = np.full(states, blank)
         path[1::2] = labels
-        alpha = _alpha(log_p[:, path], labels)
+        alpha = prefixes(log_p[:, path], labels)
         likelihood = np.logaddexp.reduce(alpha[-1, -2:])
         if likelihood < LEAST_EXPONENT * np.log(2):
             return np.inf, *nothing
-        beta = _alpha(log_p[::-1, path[::-1]], labels[::-1])[::-1, ::-1]
+        beta = prefixes(log_p[::-1, path[::-1]], labels[::-1])[::-1, ::-1]
         # Alpha and beta both hold the probability of their own frame (equation 14).
         log_gamma = alpha + beta - np.where(np.isinf(log_p[:, path]), 0.0, log_p[:, path]) - likelihood
     posteriors = np.exp(log_gamma)
@@ -129,7 +129,7 @@ def fits(labels: Labels, frames: int) -> bool:
     return bool(len(labels) + np.count_nonzero(labels[1:] == labels[:-1]) <= frames)
 
 
-def _alpha(log_p: Array, labels: Labels) -> Array:
+def prefixes(log_p: Array, labels: Labels) -> Array:
     """Return the log-probability of all path prefixes that end in each state (equations 6 to 8).
 
     `log_p` holds the emissions of the states, shape (T, 2L+1).

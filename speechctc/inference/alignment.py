@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,11 +15,12 @@ from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, is_plain, units_of
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Misfit, Recognition, Word
-from speechctc.inference.segmenter import WHOLE, FrameClock, Segment, Segmenter, Span, lasting
+from speechctc.inference.segmenter import WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
 from speechctc.phones.inventory import Inventory, frames_needed
 
 if TYPE_CHECKING:
     from speechctc.alignment.placement import Placement
+    from speechctc.inference.goodness import Judge
 
 
 Refine = Callable[[Sequence[Segment], Span], list[Segment]]
@@ -97,6 +99,7 @@ def recognition(
     refine: Refine = unrefined,
     watch: Callable[[str], None] | None = None,
     start: float | None = None,
+    judge: Judge | None = None,
 ) -> Recognition:
     """Place a transcript in a recording, and return its phones, words and misfits.
 
@@ -119,6 +122,8 @@ def recognition(
         As for `speechctc.alignment.placement.place`.
     start : float, optional
         When the part begins that the posteriors are of, seconds; None: they are of the whole recording.
+    judge : callable, optional
+        Says how well each phone was said.
 
     Raises
     ------
@@ -143,6 +148,8 @@ def recognition(
     units = tuple(units_of(items))
     span = WHOLE if start is None else (start, seconds)
     aligned = in_time(placed, posteriors, units, segmenter, seconds, lambda found: refine(found, span), span[0])
+    if judge is not None:
+        aligned = _judged(aligned, placed, judge(placed, posteriors))
     segments, words, misfits = aligned
     if all(unit.pronunciations == ((unit.text,),) for unit in units):
         words = ()  # they would repeat the phones
@@ -151,6 +158,19 @@ def recognition(
         where = f"from {segmenter.clock.seconds(placed.touched):.0f} s on"
         note = f"{name}: the alignment may be wrong {where}; it is at the edge of what was looked at: cut the recording"
     return Recognition(name, seconds, segments, placed.score / max(len(segments), 1), None, words, misfits, note)
+
+
+def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None]) -> Aligned:
+    """Return phones with their scores, and words with the means of those."""
+    segments = tuple(each._replace(goodness=score) for each, score in zip(aligned.segments, scores, strict=True))
+    inside: dict[int, list[float]] = {}
+    for visit, score in zip(placed.visits, scores, strict=True):
+        if score is not None:
+            inside.setdefault(visit.unit, []).append(score.score)
+    words = [
+        each._replace(goodness=fmean(inside[each.number])) if each.number in inside else each for each in aligned.words
+    ]
+    return Aligned(segments, tuple(words), aligned.misfits)
 
 
 def of_phrases(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
 from speechctc.core.errors import InputError
 
@@ -28,6 +28,8 @@ MAIN = ("phones", "words")
 
 NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
+SCORED = ("word", "score", "probability", "said", "said_probability", "word_score", "file_score")
+"""Columns after those where phones were scored; they take the place of the score of an alignment."""
 SHEET_ROWS = 1_048_576
 """Most rows of a sheet in Excel."""
 
@@ -145,11 +147,14 @@ class Layout(NamedTuple):
         The results are alignments.
     place : Path, optional
         The file that is written.
+    scored : bool
+        How well each phone was said is known.
     """
 
     named: bool = False
     aligned: bool = False
     place: Path | None = None
+    scored: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class Writer:
     shows_sound: ClassVar[bool] = False
     """The recording is read again, to be shown."""
 
-    def head(self, aligned: bool = False) -> str:
+    def head(self, aligned: bool = False, scored: bool = False) -> str:
         """Return what a file begins with."""
         return ""
 
@@ -190,7 +195,7 @@ class Writer:
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write results to one stream, each piece as soon as it is known."""
-        out.write(self.head(layout.aligned))
+        out.write(self.head(layout.aligned, layout.scored))
         for name, result in results:
             for piece in self.pieces(name, result, layout):
                 out.write(piece)
@@ -200,7 +205,8 @@ class Writer:
 
     def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
         """Return the text of a file with one result, to be written to `place`."""
-        return self.head(result.score is not None) + "".join(self.pieces(name, result, Layout(place=place)))
+        layout = Layout(place=place, scored=result.goodness is not None)
+        return self.head(result.score is not None, layout.scored) + "".join(self.pieces(name, result, layout))
 
     def content(self, name: RecordingName, result: Recognition, place: Path | None = None) -> bytes:
         """Return a file with one result, as `whole` does."""
@@ -226,8 +232,11 @@ class Text(Writer):
         if result.score is not None:
             yield _score_line(name, result.score)
             for segment in result.segments:
-                phone = one_field(segment.phone)
-                yield f"{segment.start:9.3f} {segment.end:9.3f}  {phone:<6} {segment.confidence:.2f}\n"
+                line = (
+                    f"{segment.start:9.3f} {segment.end:9.3f}  {one_field(segment.phone):<6} {segment.confidence:.2f}"
+                )
+                scored = segment.goodness
+                yield (f"{line}  {scored.score:.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
             return
         before = start = one_field(name.file) + "\t" if layout.named else ""
         try:
@@ -260,16 +269,26 @@ class Rows(Writer):
 
     is_live = True
 
-    def head(self, aligned: bool = False) -> str:
+    def head(self, aligned: bool = False, scored: bool = False) -> str:
         """Return the names of the columns, if there are any."""
-        return self.titles(aligned)
+        titles = self.titles(aligned and not scored)
+        return self.appended(titles, SCORED) if scored and titles else titles
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield the lines."""
         if result.score is not None and self.comment:
             yield f"{self.comment} {_score_line(name, result.score)}"
+        scored = layout.scored and bool(self.titles(False))
         for segment in result.segments:
-            yield self.row(name, segment, result.score)
+            line = self.row(name, segment, None if scored else result.score)
+            yield self.appended(line, _scored(cast("Recognition", result), segment)) if scored else line
+
+    def appended(self, line: str, fields: Sequence[str | float]) -> str:
+        """Return a line with more fields."""
+        texts = [f"{each:.4f}" if isinstance(each, float) else each for each in fields]
+        if self.ending == ".tsv":
+            return "\t".join([line.rstrip("\n"), *map(one_field, texts)]) + "\n"
+        return line.removesuffix("\r\n") + "," + _csv_line(texts)
 
 
 def _ctm(name: RecordingName, segment: Segment, score: float | None) -> str:
@@ -281,6 +300,16 @@ def _ctm(name: RecordingName, segment: Segment, score: float | None) -> str:
 
 def _tsv(name: RecordingName, segment: Segment, score: float | None) -> str:
     return "\t".join(map(one_field, (name.file, *_fields(segment)))) + "\n"
+
+
+def _scored(result: Recognition, segment: Segment) -> tuple[str | float, ...]:
+    """Return the values of the columns `SCORED`; empty ones of pauses."""
+    word = result.word_of(segment)
+    found = segment.goodness
+    text, probability = found.said[0] if found and found.said else ("", "")
+    score: tuple[str | float, ...] = (found.score, found.probability) if found else ("", "")
+    means = ("" if each is None or not found else each for each in (word and word.goodness, result.goodness))
+    return word.word if word else "", *score, text, probability, *means
 
 
 def _csv(name: RecordingName, segment: Segment, score: float | None) -> str:
@@ -303,8 +332,14 @@ class Json(Writer):
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
-        channel = {} if name.channel is None else {"file": name.file, "channel": name.channel}
-        head = channel | replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
+        channel = {"file": name.file} | ({} if name.channel is None else {"channel": name.channel})
+        goodness = {} if result.goodness is None else {"goodness": round(result.goodness, 4)}  # it is that of segments
+        head = (
+            channel
+            | goodness
+            | replace(result, file=name.file, segments=()).to_dict()
+            | {"phones": list(result.phones)}
+        )
         yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
         for number, segment in enumerate(result.segments):
             yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
@@ -364,19 +399,20 @@ class Workbook(Writer):
         binary = getattr(out, "buffer", None)
         if binary is None:
             raise InputError("--format xlsx is not text, which a terminal shows", "name a file: --out phones.xlsx")
-        self._write(results, binary, layout.aligned)
+        self._write(results, binary, layout.aligned, layout.scored)
 
     def content(self, name: RecordingName, result: Recognition, place: Path | None = None) -> bytes:
         """Return a workbook of one result."""
         out = io.BytesIO()
-        self._write([(name, result)], out, result.score is not None)
+        self._write([(name, result)], out, result.score is not None, result.goodness is not None)
         return out.getvalue()
 
-    def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool) -> None:
+    def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
         import openpyxl
 
         book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
-        phones = _Sheet(book, "phones", (*COLUMNS, "score") if aligned else COLUMNS)
+        more: tuple[str, ...] = SCORED if scored else ("score",) if aligned else ()
+        phones = _Sheet(book, "phones", COLUMNS + more)
         words = _Sheet(book, "words", ("file", "start", "end", "word", "score"))
         misfits = _Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
         phones.begin()
@@ -384,7 +420,8 @@ class Workbook(Writer):
             for name, result in results:
                 score = () if result.score is None else (round(result.score, 4),)
                 for each in result.segments:
-                    phones.add(name.file, each.start, each.end, each.phone, round(each.confidence, 4), *score)
+                    last = _scored(result, each) if scored else score
+                    phones.add(name.file, each.start, each.end, each.phone, round(each.confidence, 4), *last)
                 for word in result.words:
                     words.add(name.file, word.start, word.end, word.word, round(word.score, 4))
                 for misfit in result.misfits:

@@ -39,6 +39,11 @@ class Heard:
         own = (_OWN + phone if phone in self.labels else phone for phone in self.phones.phones)
         return Inventory(FOUND, (*own, *self.labels)) if self.labels else self.phones
 
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """By class of `inventory`, the class of the model that it is heard as."""
+        return np.array([*range(len(self.phones.phones) + 1), *self.phones.encode(self.labels.values())], np.int64)
+
     def rows(self, log_probs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return log posteriors of the classes of `inventory`: those of the model, and each label's as its phone's."""
         if not self.labels:

@@ -55,6 +55,8 @@ class OutputOptions:
         More formats, each with its own file in `folder`.
     symbols : mapping of str to str
         How phones are written; those that are not in it as the model names them.
+    scored : bool
+        How well each phone was said is written too.
     """
 
     form: str = "text"
@@ -64,6 +66,7 @@ class OutputOptions:
     skip_existing: bool = False
     also: tuple[str, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
+    scored: bool = False
 
     @property
     def forms(self) -> tuple[str, ...]:

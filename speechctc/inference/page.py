@@ -15,6 +15,7 @@ from speechctc.pages.timeline import Cell, Kind, Tier, make_timeline
 RATE = 16000  # Hz, of the sound on the page
 Shown = tuple[Path, str, int | None, Recognition]
 DOUBTFUL = 0.5  # phones with a lower confidence are marked
+WEAK, POOR = 0.2, 0.05  # phones with a lower score are shaded, and shaded more
 
 
 def recordings_page(results: Iterable[Shown]) -> str:
@@ -39,7 +40,9 @@ def recordings_page(results: Iterable[Shown]) -> str:
         shown.append((result, make_timeline(f"r{number}", name, samples, RATE, [tier])))
     title = f"Phones of {shown[0][1].name}" if len(shown) == 1 else f"Phones of {len(shown)} recordings"
     is_aligned = any(result.score is not None for result, _ in shown)
-    values = {"recordings": shown, "doubtful": DOUBTFUL, "is_aligned": is_aligned}
+    is_scored = any(result.goodness is not None for result, _ in shown)
+    values = {"recordings": shown, "doubtful": DOUBTFUL, "is_aligned": is_aligned, "is_scored": is_scored}
+    values |= {"weak": WEAK, "poor": POOR}
     return render_page("recordings.html", title, values, [timeline.STYLE], [timeline.SCRIPT])
 
 
@@ -54,4 +57,7 @@ def _cell(segment: Segment) -> Cell:
     others = ", ".join(f"{phone} {share:.2f}" for phone, share in segment.alternatives)
     about = f"{segment.phone}, {span}, confidence {segment.confidence:.2f}" + (f"; or {others}" if others else "")
     kind: Kind = "doubtful" if segment.confidence < DOUBTFUL else "plain"
+    if found := segment.goodness:
+        kind = "poor" if found.score < POOR else "weak" if found.score < WEAK else "plain"
+        about += f", score {found.score:.2f}" + (f"; rather {found.instead}" if found.instead else "")
     return Cell(segment.start, segment.end, segment.phone, kind, about)

@@ -23,6 +23,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.alignment import check_phones, of_phrases, recognition
 from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.goodness import Goodness, Judge
 from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
@@ -54,6 +55,8 @@ class Recogniser:
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
     boundaries : BoundaryModel, optional
         Refines the boundaries of alignments.
+    goodness : Goodness, optional
+        What is usual in speech that is right.
 
     Attributes
     ----------
@@ -78,8 +81,10 @@ class Recogniser:
         calibration: Calibration | None = None,
         lstm: LanguageModel | None = None,
         boundaries: BoundaryModel | None = None,
+        goodness: Goodness | None = None,
     ) -> None:
         self.checkpoint, self.device, self.lstm, self.boundaries = checkpoint, device, lstm, boundaries
+        self.goodness = goodness or Goodness.untaught(checkpoint.inventory.phones)
         self.calibration = calibration or Calibration()
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
         self.forward = Forward(checkpoint, device)
@@ -125,7 +130,8 @@ class Recogniser:
 
         def read(place: Path) -> Recogniser:
             checkpoint, calibration = read_checkpoint(place), Calibration.load(place)
-            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place))
+            goodness = Goodness.load(place, checkpoint.inventory.phones)
+            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place), goodness)
 
         return files.read_folder(folder, read)
 
@@ -137,7 +143,7 @@ class Recogniser:
         """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
         own = self.config.model_copy(update={"decode": config.decode})
         checkpoint = replace(self.checkpoint, config=own)
-        return Recogniser(checkpoint, self.device, self.calibration, self.lstm, self.boundaries)
+        return Recogniser(checkpoint, self.device, self.calibration, self.lstm, self.boundaries, self.goodness)
 
     def uncalibrated(self) -> Recogniser:
         """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""
@@ -379,6 +385,7 @@ class Recogniser:
         watch: Callable[[str], None] = lambda text: None,
         heard: Heard | None = None,
         phrases: Sequence[Phrase] = (),
+        judge: Callable[[NDArray[np.int64]], Judge] | None = None,
     ) -> Recognition:
         """Find the times of a transcript's words and phones in a recording of any length.
 
@@ -394,6 +401,8 @@ class Recogniser:
             Labels that are not the model's, and the phones that they are heard as.
         phrases : sequence of Phrase, optional
             The items in parts, in the order of time: each lies between its times.
+        judge : callable, optional
+            Returns what scores the phones, given the model's class of each class of the posteriors.
         """
         inventory = (heard := heard or Heard(self.inventory, {})).inventory
         refining = refiner(recording, rate, channel, self.boundaries, self.phones)
@@ -408,6 +417,7 @@ class Recogniser:
                 "silences": silences,
                 "refine": heard.around(refine),
                 "watch": watch,
+                "judge": judge and judge(heard.classes),
             }
             segmenter = partial(Segmenter, inventory, calibration=self.calibration)
             if phrases:

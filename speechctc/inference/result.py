@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,8 @@ class Word(NamedTuple):
         of phones; at most 0.
     number : int
         Its number in the transcript, from 0; those of all alternatives are counted. -1 for an open stretch.
+    goodness : float, optional
+        The mean score of its phones, if these were scored.
     """
 
     word: str
@@ -41,6 +44,7 @@ class Word(NamedTuple):
     end: float
     score: float
     number: int
+    goodness: float | None = None
 
 
 class Misfit(NamedTuple):
@@ -140,6 +144,18 @@ class Recognition:
         """The phones without times."""
         return tuple(segment.phone for segment in self.segments)
 
+    @property
+    def goodness(self) -> float | None:
+        """The mean score of the phones; None where none was scored."""
+        scores = [segment.goodness.score for segment in self.segments if segment.goodness]
+        return sum(scores) / len(scores) if scores else None
+
+    def word_of(self, segment: Segment) -> Word | None:
+        """Return the word that a phone belongs to; None for a pause, or where there are no words."""
+        middle = (segment.start + segment.end) / 2
+        at = bisect_right(self.words, middle, key=lambda word: word.start) - 1
+        return self.words[at] if at >= 0 and middle <= self.words[at].end and self.words[at].number >= 0 else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
@@ -149,6 +165,8 @@ class Recognition:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         if self.words:
             values["words"] = [_rounded(word._asdict()) for word in self.words]
+        if self.goodness is not None:
+            values["goodness"] = round(self.goodness, 4)
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
         return values | {"segments": [segment.to_dict() for segment in self.segments]}
@@ -175,6 +193,9 @@ class Recognition:
         for rank in range(max((len(s.alternatives) for s in segments), default=0)):
             named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
             tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
+        if any(s.goodness for s in segments):
+            tiers["goodness"] = tier(f"{s.goodness.score:.2f}" if s.goodness else "" for s in segments)
+            tiers["said instead"] = tier(s.goodness.instead if s.goodness else "" for s in segments)
         if self.misfits:
             texts = [(m.start, m.end, f"{m.kind}: {m.text}" if m.text else m.kind) for m in self.misfits]
             tiers["misfits"] = _tier(texts, self.seconds)
@@ -228,7 +249,11 @@ class Recognition:
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:
     """Return values for JSON, rounded to 0.1 ms as all times are."""
-    return {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
+    return {
+        key: round(value, 4) if isinstance(value, float) else value
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def _tier(entries: Iterable[tuple[float, float, str]], seconds: float) -> list[Interval]:

@@ -35,6 +35,31 @@ EDGE = 0.1
 MARGIN = 0.25  # shortest distance of a boundary from a spike, in frames: no phone has zero duration
 
 
+class PhoneScore(NamedTuple):
+    """How well a phone was said.
+
+    Attributes
+    ----------
+    score : float
+        From 0 to 1: the share of the phones of right speech that fit as badly or worse.
+    probability : float
+        That the phone was said as it is written.
+    said : tuple of (str, float)
+        What was said instead, the most probable first, with probabilities: another phone, ``"-"`` for nothing, or two
+        phones, one of them more than is written.
+    """
+
+    score: float
+    probability: float
+    said: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def instead(self) -> str:
+        """What was said instead, with its probability, if that is more probable than the phone; else ``""``."""
+        text, probability = self.said[0] if self.said else ("", 0.0)
+        return f"{text} {probability:.2f}" if probability > self.probability else ""
+
+
 class Segment(NamedTuple):
     """A phone in time.
 
@@ -48,6 +73,8 @@ class Segment(NamedTuple):
         phone's frames.
     alternatives : tuple of (str, float)
         The next most probable phones at the peak of this one, with their posteriors.
+    goodness : PhoneScore, optional
+        How well it was said, if that was looked for.
     """
 
     phone: str
@@ -55,6 +82,7 @@ class Segment(NamedTuple):
     end: float
     confidence: float
     alternatives: tuple[tuple[str, float], ...] = ()
+    goodness: PhoneScore | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
@@ -66,12 +94,20 @@ class Segment(NamedTuple):
         }
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
+        if self.goodness:
+            score, probability, said = self.goodness
+            values |= {"score": round(score, 4), "probability": round(probability, 4)}
+            values["said"] = [{"phones": phones, "probability": round(p, 4)} for phones, p in said]
         return values
 
     def renamed(self, symbols: Mapping[str, str]) -> Segment:
         """Return the segment with its phones written as other symbols; those without one stay as they are."""
         named = tuple((symbols.get(phone, phone), p) for phone, p in self.alternatives)
-        return self._replace(phone=symbols.get(self.phone, self.phone), alternatives=named)
+        found = self._replace(phone=symbols.get(self.phone, self.phone), alternatives=named)
+        if not self.goodness:
+            return found
+        said = tuple((" ".join(symbols.get(each, each) for each in text.split()), p) for text, p in self.goodness.said)
+        return found._replace(goodness=self.goodness._replace(said=said))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from speechctc.pages.spectrogram import SpectrogramSettings, spectrogram_png
 
 STYLE, SCRIPT = "timeline.css", "timeline.js"
 """Files that a page with a timeline needs."""
-Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful"]
+Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful", "weak", "poor"]
 LONGEST_STRIP = 10.0  # seconds in one line
 NARROWEST, WIDEST = 150, 400  # pixels for a second
 LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label

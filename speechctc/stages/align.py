@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.batch_decode import map_in_threads
+from speechctc.inference.goodness import judge_of
 from speechctc.inference.heard import Hearing
 from speechctc.inference.output import OutputOptions, Work, check_out
 from speechctc.inference.recogniser import Recogniser
@@ -110,11 +111,12 @@ def align(
     reporter: Reporter,
     placing: Placing | None = None,
     work: Work = Work(),  # noqa: B008
+    see: Callable[[Recognition], None] | None = None,
 ) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
 
     The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed, `MISFITS` if all were aligned and
-    some do not fit their transcripts.
+    some do not fit their transcripts. `see` is given each result.
 
     Raises
     ------
@@ -128,13 +130,13 @@ def align(
     say_if_uncalibrated(recogniser, options, reporter)
     left = {recording.path for recording in left_to_do(recordings, options, reporter)}
     tasks = [task for task in tasks if task.recording.path in left]
-    seen = _Seen({}, [])
+    seen = _Seen({}, [], see)
     # eSpeak NG reads one text at a time: not in the threads
     prepared = ((task, _phrases(task, recogniser.inventory, placing)) for task in tasks)
-    place = partial(_place, recogniser, placing, reporter)
+    place = partial(_place, recogniser, options.scored, placing, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, work.jobs)
     writer = ResultWriter([task.recording for task in tasks], seen.collect(results), options)
-    status = write_results(writer, "aligning", reporter, aligned=True)
+    status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [
         *(placing.pronouncer.notes() if placing.pronouncer else ()),
         placing.hearing.note() if placing.hearing else "",
@@ -189,6 +191,7 @@ def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Un
 
 def _place(
     recogniser: Recogniser,
+    scored: bool,
     placing: Placing,
     reporter: Reporter,
     task: Task,
@@ -208,6 +211,7 @@ def _place(
         watch=lambda text: reporter.beside(f"{path.name}: {text}"),
         heard=placing.hearing.of(_labels(items)) if placing.hearing else None,
         phrases=() if phrases[0].end == math.inf else phrases,
+        judge=partial(judge_of, recogniser.goodness) if scored else None,
     )
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
@@ -243,11 +247,14 @@ class _Seen(NamedTuple):
 
     errors: dict[str, float]
     lines: list[str]
+    see: Callable[[Recognition], None] | None
 
     def collect(self, results: Iterable[Recognition | InputError]) -> Iterator[Recognition | InputError]:
         """Yield the results, and collect from them."""
         for result in results:
             if isinstance(result, Recognition):
+                if self.see:
+                    self.see(result)
                 if result.given_error is not None:
                     self.errors[result.file] = result.given_error
                 if result.misfits:

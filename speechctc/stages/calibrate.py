@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from speechctc.alignment.transcript import phone_units
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
+from speechctc.inference.goodness import Evidence, Goodness, collector
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import score_split, sound_of
 from speechctc.stages.used_model import make_own, own_folder
@@ -66,10 +70,13 @@ def calibrate(
         float(right.mean()),
         f"{split}; {scored.protocol}",
     )
+    usual = right_speech(recogniser, scored.utterances)
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
     make_own(folder, own, reporter)
-    calibration.save(own)
+    if usual:
+        usual.save(own)
+    calibration.save(own)  # last: it says that all is done
     return calibration
 
 
@@ -97,6 +104,19 @@ def _stamp(folder: Path) -> tuple[int, ...]:
     except OSError:  # said by who reads the checkpoint
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Goodness | None:
+    """Return what is usual in the utterances, whose labels count as right; None: they have too few phones."""
+    seen: list[Evidence] = []
+    judge = partial(collector, seen, recogniser.phones)
+
+    def hear(each: Utterance) -> Recognition:
+        return recogniser.place(items=phone_units(each.phones), judge=judge, **sound_of(each, recogniser))
+
+    for _ in map_in_threads(hear, utterances):
+        pass
+    return Goodness.learn(recogniser.phones, seen) if sum(len(each.labels) for each in seen) >= FEWEST else None
 
 
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:

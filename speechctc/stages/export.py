@@ -17,6 +17,7 @@ from speechctc.config.schema import NO_RUN, Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.inference import goodness
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
@@ -32,6 +33,7 @@ WRITTEN = (
     "lm.safetensors",
     "calibration.json",
     boundaries.FILE,
+    goodness.FILE,
     tuned.FILE,
 )
 
@@ -127,13 +129,14 @@ def export(
     if lm and out.suffix.lower() == ".onnx":
         raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
-    checkpoint, calibration, tunings, placer = files.read_folder(
+    checkpoint, calibration, tunings, placer, usual = files.read_folder(
         folder,
         lambda place: (
             read_checkpoint(place),
             Calibration.load(place),
             tuned.read_tuned(place / tuned.FILE),
             BoundaryModel.load(place),
+            (place / goodness.FILE).read_bytes() if (place / goodness.FILE).exists() else None,
         ),
     )
     if out.suffix.lower() == ".onnx":
@@ -154,6 +157,8 @@ def export(
         kept = out / CARD
         card = kept.read_text(encoding="utf-8") if kept.is_file() else model_card(portable, out.name, draft)
         (draft / CARD).write_text(card, encoding="utf-8")
+        if usual is not None:
+            (draft / goodness.FILE).write_bytes(usual)
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]

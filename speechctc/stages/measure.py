@@ -1,0 +1,321 @@
+"""Measure labelled phones with Praat: duration, pitch, intensity and formants, one row for each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import Recording, find_recordings
+from speechctc.audio.siblings import Siblings
+from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.tiers import TextGrid, Tier, choose_tier, tier_key
+from speechctc.core import written
+from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
+from speechctc.corpora.textgrid import speaker_of
+from speechctc.pages.figures import FORMATS, require_matplotlib
+from speechctc.pages.vowels import draw_measures
+from speechctc.phones.articulation import describe
+from speechctc.phones.labels import nfc
+from speechctc.phones.matching import ipa, is_arpabet
+
+if TYPE_CHECKING:
+    import parselmouth
+
+STEPS = 10
+FORMANTS = (1, 2, 3)
+BESIDE = ("confidence", "goodness")
+"""Tiers with a value for each phone, which align, decode and score-phones write."""
+COLUMNS = (
+    *("file", "speaker", "phone", "previous", "next", "word", "word_number", "position", "word_phones"),
+    *("start", "end", "duration", *BESIDE, "f0_mean", "intensity_mean"),
+    *(f"f{n}_mid" for n in FORMANTS),
+    *(f"f{n}_{step}" for n in FORMANTS for step in range(1, STEPS + 1)),
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PraatSettings:
+    """Praat's settings, named and preset as in its menus: To Formant (burg), To Pitch (ac), To Intensity.
+
+    Attributes
+    ----------
+    maximum_formant : float
+        Hz; 5500 suits women, 5000 men, 8000 small children.
+    number_of_formants : float
+        Searched for below that.
+    pitch_floor, pitch_ceiling : float
+        Hz.
+    """
+
+    maximum_formant: float = 5500.0
+    number_of_formants: float = 5.0
+    pitch_floor: float = 75.0
+    pitch_ceiling: float = 600.0
+    window_length: float = field(default=0.025, init=False)  # seconds
+    pre_emphasis: float = field(default=50.0, init=False)  # Hz, from which on
+    intensity_pitch: float = field(default=100.0, init=False)  # Hz
+
+
+class Labels(NamedTuple):
+    """What a TextGrid has of a recording: its phones, words or none, and the tiers with a value for each phone."""
+
+    phones: Tier
+    words: Tier | None
+    beside: dict[str, dict[tuple[float, float], str]]
+
+
+def require_parselmouth() -> None:
+    """Raise an `InputError` if parselmouth is not installed."""
+    try:
+        import parselmouth  # noqa: F401
+    except ImportError:
+        what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
+        raise InputError(what, "pip install '.[measure]'") from None
+
+
+def measure(
+    arguments: Sequence[Path],
+    textgrids: Path | None,
+    tier: str,
+    words: str,
+    channel: int | None,
+    settings: PraatSettings,
+    reporter: Reporter,
+) -> tuple[list[Row], int]:
+    """Return the rows of all labelled phones, and the exit status: 0, 1 if some recordings failed, 2 if all failed.
+
+    Parameters
+    ----------
+    arguments : sequence of Path
+        Recordings, folders of them, or patterns.
+    textgrids : Path, optional
+        The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings.
+    tier, words : str
+        Names of the tiers of phones and words; the latter may be missing.
+    channel : int, optional
+        Of the recordings, from 1; None: the mean of all.
+    settings : PraatSettings
+    reporter : Reporter
+        Receives the failures.
+
+    Raises
+    ------
+    InputError
+        parselmouth is not installed, or there are no recordings.
+    """
+    require_parselmouth()
+    recordings = find_recordings(arguments)
+    if not recordings:
+        raise InputError("no recording to measure", "name one")
+    if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
+        raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
+    rows: list[Row] = []
+    failures, siblings = [], Siblings()
+    with reporter.progress("measuring", len(recordings)) as advance:
+        for recording in recordings:
+            try:
+                labels = _labels(_textgrid(recording, textgrids, siblings), tier, words)
+                rows += _measured(recording, labels, recording.channel or channel, settings)
+            except InputError as error:
+                failures.append(error)
+            advance(1)
+    for failure in failures:
+        reporter.warn(str(failure))
+    return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
+
+
+def _textgrid(recording: Recording, given: Path | None, siblings: Siblings) -> Path:
+    """Return the TextGrid of a recording."""
+    if given is not None and not given.is_dir():
+        return given
+    places = [recording.path] if given is None else [given / recording.name.parent / recording.path.name]
+    places += [] if given is None else [given / recording.path.name]
+    for place in places:
+        if (found := siblings.find(place, (".textgrid",))) is not None:
+            return found
+    where = f"beside {recording.path.name}" if given is None else f"in {given}"
+    raise InputError(f"{recording.path}: no .TextGrid file of its name {where}", "make one with speechctc align")
+
+
+def _labels(path: Path, tier: str, words: str) -> Labels:
+    """Read the tiers of a TextGrid."""
+    grid = read_tiers(path)
+    phones = choose_tier(grid, path, tier)
+    if phones.points:
+        raise InputError(f"{path}: the tier {phones.name!r} has points, not intervals", "name another with --tier")
+    if not phones.entries:
+        raise InputError(f"{path}: no label in the tier {phones.name!r}", "name another with --tier")
+    beside = {}
+    for name in BESIDE:
+        if (values := _optional(grid, path, name)) is not None:
+            beside[name] = {(each.start, each.end): each.label for each in values.entries}
+    return Labels(phones, _optional(grid, path, words), beside)
+
+
+def _optional(grid: TextGrid, path: Path, name: str) -> Tier | None:
+    """Return the intervals of a tier; None: there is no such tier."""
+    there = any(tier_key(each.name) == tier_key(name) and not each.points for each in grid.tiers)
+    return choose_tier(grid, path, name) if there else None
+
+
+def _measured(recording: Recording, labels: Labels, channel: int | None, settings: PraatSettings) -> Iterator[Row]:
+    """Yield the rows of a recording."""
+    praat = Praat(recording.path, channel, settings)
+    phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
+    if phones[-1].end > praat.seconds + 0.1:
+        what = f"{recording.path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
+        raise InputError(what, "check that they belong together")
+    places = _places(labels)
+    for k, (start, end, label) in enumerate(phones):
+        values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
+        yield {
+            "file": str(recording.path),
+            "speaker": speaker_of(recording.name) or recording.path.absolute().parent.name,
+            "phone": label,
+            "previous": phones[k - 1].label if k else "",
+            "next": phones[k + 1].label if k + 1 < len(phones) else "",
+            **places[k],
+            "start": start,
+            "end": end,
+            "duration": end - start,
+            **values,
+            **praat.values(start, end),
+        }
+
+
+def _places(labels: Labels) -> list[Row]:
+    """Return the word of each phone, its number, the phone's position in it, and how many phones it has; all from 1."""
+    words = labels.words.entries if labels.words else []
+    starts = np.array([word.start for word in words])
+    of: list[int | None] = []
+    for start, end, _ in labels.phones.entries:
+        middle = (start + end) / 2
+        at = int(np.searchsorted(starts, middle, side="right")) - 1
+        of.append(at if at >= 0 and middle <= words[at].end else None)
+    counts, so_far = Counter(of), Counter[int | None]()
+    found: list[Row] = []
+    for number in of:
+        so_far[number] += 1
+        place = {"position": so_far[number], "word_phones": counts[number]}
+        found.append({} if number is None else {"word": nfc(words[number].label), "word_number": number + 1, **place})
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+class Praat:
+    """Praat's analyses of a recording.
+
+    Parameters
+    ----------
+    path : Path
+    channel : int, optional
+        From 1; None: the mean of all.
+    settings : PraatSettings
+
+    Attributes
+    ----------
+    seconds : float
+        Length of the recording.
+    """
+
+    def __init__(self, path: Path, channel: int | None, settings: PraatSettings) -> None:
+        import parselmouth
+
+        rate = sound_file.info(path).rate
+        samples, _ = sound_file.read(path, rate, channel)
+        sound = parselmouth.Sound(samples.astype(np.float64), rate)
+        self.seconds = len(samples) / rate
+        try:
+            self._formant = sound.to_formant_burg(
+                None,
+                settings.number_of_formants,
+                settings.maximum_formant,
+                settings.window_length,
+                settings.pre_emphasis,
+            )
+            self._pitch = sound.to_pitch(None, settings.pitch_floor, settings.pitch_ceiling)
+            self._intensity = sound.to_intensity(settings.intensity_pitch, None, True)
+        except parselmouth.PraatError as error:
+            raise InputError(f"{path}: Praat: {' '.join(str(error).split())}", "measure longer recordings") from None
+        self._call: Any = parselmouth.praat.call
+
+    def values(self, start: float, end: float) -> Row:
+        """Return the measurements of an interval; None where Praat has none. Hz and dB."""
+        row: Row = {
+            "f0_mean": self._call(self._pitch, "Get mean", start, end, "Hertz"),
+            "intensity_mean": self._call(self._intensity, "Get mean", start, end, "energy"),
+        }
+        for number in FORMANTS:
+            row[f"f{number}_mid"] = self._at(number, (start + end) / 2)
+            for step in range(1, STEPS + 1):
+                row[f"f{number}_{step}"] = self._at(number, start + (step - 0.5) / STEPS * (end - start))
+        return {key: None if value is None or not np.isfinite(value) else value for key, value in row.items()}
+
+    def _at(self, number: int, time: float) -> float:
+        formant: parselmouth.Formant = self._formant
+        return float(formant.get_value_at_time(number, time))
+
+
+def table_text(rows: Sequence[Row]) -> str:
+    """Return rows as CSV; what is not known is empty, which R and pandas read as missing."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_text(name, row.get(name)) for name in COLUMNS])
+    return out.getvalue()
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a field: seconds to 0.1 ms, Hz and dB to hundredths."""
+    if isinstance(value, float):
+        return f"{value:.4f}" if name in ("start", "end", "duration", *BESIDE) else f"{value:.2f}"
+    return "" if value is None else str(value)
+
+
+def picture_form(path: Path) -> str:
+    """Return the format of a picture by its ending.
+
+    Raises
+    ------
+    InputError
+        It is another ending than .png, .svg or .pdf, or matplotlib is not installed.
+    """
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise InputError(f"{path}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
+    require_matplotlib()
+    return form
+
+
+def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:
+    """Write a vowel chart and durations."""
+    labels = list(dict.fromkeys(row["phone"] for row in rows))
+    arpabet = is_arpabet(labels)
+    vowels = {label for label in labels if describe(ipa(label, arpabet)[0]).get("kind") == "vowel"}
+    written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)
+
+
+def write_table(rows: Sequence[Row], out: Path | None, overwrite: bool) -> str:
+    """Write the rows to a file and return ``""``; without a file, return their text."""
+    if out is None:
+        return table_text(rows)
+    written.write_text(out, table_text(rows), overwrite)
+    return ""

@@ -1,0 +1,161 @@
+"""measure, against Praat itself called through parselmouth."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.audio.annotations import Interval, textgrid_text
+from tests.cli import test_commands
+from tests.cli.test_commands import Command, one_line_error
+
+speechctc = test_commands.speechctc
+RATE = 16000
+VOWELS = {"iy": (280, 2250, 2900), "ae": (690, 1660, 2490), "aa": (710, 1100, 2540), "uw": (310, 870, 2250)}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def vowel(formants: tuple[int, ...], seconds: float, pitch: float, seed: int) -> NDArray[np.float64]:
+    """Return a synthetic vowel: pulses through resonators (Klatt's), and a little noise."""
+    samples: NDArray[np.float64] = np.zeros(round(seconds * RATE))
+    samples[:: round(RATE / pitch)] = 1.0
+    samples += 0.003 * np.random.default_rng(seed).normal(size=len(samples))
+    for formant in formants:
+        r, angle = np.exp(-np.pi * 80 / RATE), 2 * np.pi * formant / RATE
+        b, c = 2 * r * np.cos(angle), -r * r
+        out = np.zeros(len(samples) + 2)
+        for t, x in enumerate(samples):
+            out[t + 2] = (1 - b - c) * x + b * out[t + 1] + c * out[t]
+        samples = out[2:]
+    return np.asarray(samples / np.abs(samples).max() * 0.5)
+
+
+def write_vowels(path: Path, pitch: float, count: int = 10) -> list[Interval]:
+    """Write a recording of vowels and its TextGrid."""
+    labels = [list(VOWELS)[k % 4] for k in range(count)]
+    pieces = [vowel(VOWELS[label], 0.12 + 0.01 * k, pitch + 3 * k, k) for k, label in enumerate(labels)]
+    ends = np.cumsum([len(each) for each in pieces]) / RATE
+    phones = [Interval(float(b) - len(p) / RATE, float(b), k) for b, p, k in zip(ends, pieces, labels, strict=True)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, np.concatenate(pieces), RATE)
+    spans = [("one", phones[:4]), ("two", phones[4:9])]
+    words = [Interval(inside[0].start, inside[-1].end, word) for word, inside in spans if inside]
+    sure = [each._replace(label="0.5") for each in phones]
+    path.with_suffix(".TextGrid").write_text(
+        textgrid_text(float(ends[-1]), {"words": words, "phones": phones, "confidence": sure})
+    )
+    return phones
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a table."""
+    return list(csv.DictReader(io.StringIO(file.read_text())))
+
+
+def test_twenty_vowels_are_measured_as_praat_does(speechctc: Command, here: Path) -> None:
+    parselmouth = pytest.importorskip("parselmouth")
+    call = parselmouth.praat.call
+    phones = {name: write_vowels(here / name / "v.wav", pitch) for name, pitch in (("anna", 190.0), ("ben", 110.0))}
+    done = speechctc("measure", ".", "--out", "m.csv", "--maximum-formant", "5000")
+    assert done.status == 0, done.err
+    rows = table(here / "m.csv")
+    assert len(rows) == 20
+    for name, intervals in phones.items():
+        sound = parselmouth.Sound(str(here / name / "v.wav"))
+        formant = call(sound, "To Formant (burg)", 0.0, 5, 5000, 0.025, 50)
+        pitch = call(sound, "To Pitch", 0.0, 75, 600)
+        intensity = call(sound, "To Intensity", 100, 0.0, "yes")
+        for row, (start, end, label) in zip([row for row in rows if row["speaker"] == name], intervals, strict=True):
+            assert row["phone"] == label and float(row["duration"]) == pytest.approx(end - start, abs=1e-4)
+            assert float(row["f0_mean"]) == pytest.approx(call(pitch, "Get mean", start, end, "Hertz"), abs=0.02)
+            assert float(row["intensity_mean"]) == pytest.approx(
+                call(intensity, "Get mean", start, end, "energy"), abs=0.02
+            )
+            for number in (1, 2, 3):
+                times = {"mid": (start + end) / 2} | {
+                    str(k + 1): start + (k + 0.5) / 10 * (end - start) for k in range(10)
+                }
+                for step, time in times.items():
+                    own = row[f"f{number}_{step}"]
+                    value = call(formant, "Get value at time", number, time, "hertz", "linear")
+                    assert (own == "") == np.isnan(value) and (
+                        own == "" or float(own) == pytest.approx(value, abs=0.02)
+                    )
+            assert (float(row["f1_mid"]) > 500) == (VOWELS[label][0] > 500)
+
+
+def test_words_neighbours_and_tiers_beside(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    write_vowels(here / "v.wav", 120.0)
+    done = speechctc("measure", "v.wav", "--out", "m.csv")
+    assert done.status == 0, done.err
+    rows = table(here / "m.csv")
+    assert [row["word"] for row in rows] == ["one"] * 4 + ["two"] * 5 + [""]
+    assert [row["position"] for row in rows] == [*"1234", *"12345", ""] and rows[4]["word_phones"] == "5"
+    assert [rows[0]["previous"], rows[0]["next"], rows[9]["previous"], rows[9]["next"]] == ["", "ae", "iy", ""]
+    assert {row["confidence"] for row in rows} == {"0.5000"} and {row["goodness"] for row in rows} == {""}
+    assert {row["speaker"] for row in rows} == {here.name}
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv("m.csv")
+    kinds = frame.drop(columns=["file", "speaker", "phone", "previous", "next", "word"]).dtypes
+    assert all(kind.kind in "fi" for kind in kinds) and frame["goodness"].isna().all()
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+def test_a_picture_by_speaker(speechctc: Command, here: Path, ending: str) -> None:
+    pytest.importorskip("parselmouth")
+    pytest.importorskip("matplotlib")
+    for name, pitch in (("anna", 190.0), ("ben", 110.0)):
+        write_vowels(here / name / "v.wav", pitch, 4)
+    done = speechctc("measure", "anna", "ben", "--out", "m.csv", "--plot", f"m{ending}")
+    assert done.status == 0, done.err
+    drawn = (here / f"m{ending}").read_bytes()
+    assert drawn.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[ending]) and len(drawn) > 5000
+
+
+def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    write_vowels(here / "v.wav", 120.0, 4)
+    (here / "m.csv").write_text("mine")
+    assert one_line_error(speechctc("measure", "v.wav", "--out", "m.csv"))
+    assert (here / "m.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("none.wav",), "none.wav"),
+        (("b.wav",), "no .TextGrid file of its name beside b.wav"),
+        (("v.wav", "--tier", "syllables"), "syllables"),
+        (("b.wav", "--textgrids", "v.TextGrid"), "goes on to"),
+        (("v.wav", "--pitch-floor", "700"), "not below --pitch-ceiling"),
+        (("v.wav", "--plot", "m.gif"), "not the ending of a picture"),
+    ],
+)
+def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
+    pytest.importorskip("parselmouth")
+    write_vowels(here / "v.wav", 120.0, 4)
+    soundfile.write(here / "b.wav", vowel(VOWELS["aa"], 0.2, 100, 0), RATE)
+    done = speechctc("measure", *given)
+    assert done.status == 2 and message in done.err.splitlines()[-1], done.err
+
+
+def test_without_parselmouth_it_says_what_to_install(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "parselmouth", None)
+    write_vowels(here / "v.wav", 120.0, 4)
+    assert "pip install '.[measure]'" in one_line_error(speechctc("measure", "v.wav"))

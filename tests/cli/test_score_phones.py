@@ -1,0 +1,116 @@
+"""score-phones as a user would run it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from speechctc.audio.annotations import read_textgrid
+from tests.cli import test_commands
+from tests.cli.test_align_words import write_words
+from tests.cli.test_commands import Command, one_line_error
+from tests.tiny_model import write_song
+
+speechctc = test_commands.speechctc
+here = test_commands.beside_latest
+WORDS = ("--words", "a.txt", "--dictionary", "d.dict")
+
+
+def test_a_phone_that_was_said_otherwise_stands_out(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["scale", "drop", "hum", "drop"])
+    (here / "a.txt").write_text("scale drop hum drop")
+    (here / "d.dict").write_text("SCALE low mid high\nDROP top low\nHUM mid high low top\n")  # hum has a mid there
+    done = speechctc("score-phones", "a.wav", *WORDS, "--format", "csv")
+    assert done.status == 0, done.err
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [row["phone"] for row in rows] == "low mid high top low mid high low top top low".split()
+    worst = min(rows, key=lambda row: float(row["score"]))
+    assert rows.index(worst) == 7 and (worst["said"], worst["word"].lower()) == ("mid", "hum")
+    assert float(worst["said_probability"]) > 0.5 > float(worst["probability"])
+    inside = [float(row["score"]) for row in rows[5:9]]
+    assert float(worst["word_score"]) == pytest.approx(sum(inside) / 4, abs=2e-4)
+    assert float(worst["file_score"]) == pytest.approx(sum(float(row["score"]) for row in rows) / 11, abs=2e-4)
+
+
+def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("openpyxl")
+    write_words("a.wav", ["scale", "drop"])
+    (here / "a.txt").write_text("scale drop")
+    forms = "json,textgrid,tsv,csv,xlsx,eaf,html,text,ctm"
+    done = speechctc("score-phones", "a.wav", *WORDS, "--format", forms, "--out", "out/")
+    assert done.status == 0, done.err
+    entry = json.loads((here / "out/a.json").read_text())
+    scores = [segment["score"] for segment in entry["segments"]]
+    assert entry["goodness"] == pytest.approx(sum(scores) / 5, abs=1e-3) and len(scores) == 5
+    assert entry["words"][0]["goodness"] == pytest.approx(sum(scores[:3]) / 3, abs=1e-3)
+    tier = read_textgrid(here / "out/a.TextGrid", "goodness")
+    assert [float(each.label) for each in tier] == pytest.approx(scores, abs=0.006)
+    tables = [
+        list(csv.DictReader(io.StringIO((here / f"out/a.{sign}").read_text()), delimiter=delimiter))
+        for sign, delimiter in (("tsv", "\t"), ("csv", ","))
+    ]
+    assert tables[0][1:] == tables[1] and [float(row["score"]) for row in tables[1]] == pytest.approx(scores, abs=1e-3)
+    from openpyxl import load_workbook
+
+    first, *rest = load_workbook(here / "out/a.xlsx")["phones"].iter_rows(values_only=True)
+    assert list(first) == list(tables[0][0]) and [row[6] for row in rest] == pytest.approx(scores, abs=1e-3)
+    assert "score 0." in (here / "out/a.html").read_text()
+    (here / "out/a.json").write_text("mine")
+    again = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--out", "out/")
+    assert again.status == 2 and (here / "out/a.json").read_text() == "mine"
+
+
+def test_phones_of_another_notation_are_heard_as_the_models(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["drop", "hum"])
+    (here / "a.txt").write_text("drop hum")
+    plain = speechctc("score-phones", "a.wav", *WORDS, "--format", "json")
+    symbols = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--no-refine")
+    scores = [[s["score"] for s in json.loads(done.out)[0]["segments"]] for done in (plain, symbols)]
+    assert scores[0] == scores[1] and len(scores[0]) == 6
+
+
+def test_without_knowledge_of_right_speech_it_says_so(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", "low mid high".split())
+    done = speechctc("score-phones", "a.wav", "--phones", "low mid high")
+    assert done.status == 0 and ("does not know yet" in done.err) == (not list(here.rglob("goodness.json")))
+    assert len(done.out.splitlines()) == 4
+
+
+def test_ratings_are_compared(speechctc: Command, here: Path) -> None:
+    for name, phones in (("a", "low mid high top"), ("b", "top low mid"), ("c", "mid high low top")):
+        write_song(here / f"{name}.wav", phones.split())
+    (here / "t.csv").write_text(
+        "id,audio,phones\na,a.wav,low mid high top\nb,b.wav,top high mid\nc,c.wav,mid low low top\n"
+    )
+    (here / "r.csv").write_text("id,ratings\na,2 2 2 2\nb,2 0 2\nc,2 0.5 2 2\nother,1 1\n")
+    done = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "s.csv")
+    assert done.status == 0, done.err
+    phones, utterances = done.out.splitlines()
+    assert phones.startswith("correlation with the ratings of 11 phones: 0.") and float(phones.split()[-1]) > 0.5
+    assert "3 utterances: " in utterances
+    (here / "r.csv").write_text("id\tratings\nx\t1 2\ny\t2\n")
+    other = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "t2.csv")
+    assert one_line_error(other) and "ratings of other utterances (x, y)" in other.err and not Path("t2.csv").exists()
+    (here / "r.csv").write_text("id,ratings\na,2 2\nb,2 0 2\n")
+    odd = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "t3.csv")
+    assert odd.status == 2 and "a.wav has 4 phones, and 2 ratings" in odd.err and Path("t3.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--phones", "low zz high"), "zz"),
+        (("--phones", " ".join(["low high"] * 400)), "frames, and its"),
+        (("--phones", "low", "--ratings", "none.csv"), "none.csv"),
+        (("--words", "a.txt"), "pronunciations"),
+    ],
+)
+def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
+    write_song(here / "a.wav", "low mid high".split())
+    (here / "a.txt").write_text("scale")
+    done = speechctc("score-phones", "a.wav", *given)
+    assert done.status == 2 and message in done.err.splitlines()[-1], done.err

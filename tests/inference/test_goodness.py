@@ -1,0 +1,148 @@
+"""How well phones were said: what is usual in right speech, scores, pieces of long recordings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from speechctc.alignment.placement import place
+from speechctc.alignment.posteriors import Posteriors
+from speechctc.alignment.transcript import AnyStretch, Unit, phone_units
+from speechctc.core.errors import InputError
+from speechctc.inference import goodness
+from speechctc.inference.goodness import RANKS, Evidence, Goodness, evidence, judge_of
+
+PHONES = ("a", "b", "c", "d")
+OWN = np.arange(5)
+
+
+def spoken(labels: list[int], seed: int, sure: float = 5.0, frames: int = 4) -> Posteriors:
+    """Return posteriors in which these classes sound: some frames of each, and blanks between."""
+    generator = np.random.default_rng(seed)
+    path = [each for label in labels for each in [label] * (frames // 2) + [0] * (frames - frames // 2)]
+    logits = generator.normal(size=(len(path), len(PHONES) + 1))
+    logits[np.arange(len(path)), path] += sure
+    rows = Posteriors(len(PHONES) + 1)
+    rows.append((logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32))
+    return rows
+
+
+def encode(phones: object) -> list[int]:
+    """Return the classes of phones."""
+    return [PHONES.index(phone) + 1 for phone in phones]  # type: ignore[attr-defined]
+
+
+def seen_in(posteriors: Posteriors, labels: list[int]) -> Evidence:
+    """Return what the lattice says about these labels."""
+    placed = place(phone_units([PHONES[k - 1] for k in labels]), encode, posteriors, 0.02)
+    return evidence(placed, posteriors, OWN, PHONES)[1]
+
+
+def corpus(count: int, seed: int, omit: float = 0.0) -> list[Evidence]:
+    """Return evidence of utterances in which ``b`` is often left out."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        labels = generator.integers(1, 5, 12).tolist()
+        said = [k for k in labels if k != 2 or generator.random() >= omit]
+        said = said if len(said) > 3 else labels
+        # room for those left out: the lattice needs a frame for each
+        found.append(seen_in(spoken(said, 100 * seed + number, sure=3.0, frames=6), labels))
+    return found
+
+
+def test_what_is_usual_is_learned_without_labels() -> None:
+    learned = Goodness.learn(PHONES, corpus(60, 1, omit=0.4))
+    omitted = learned.expected[1:, 0]
+    assert 0.15 < omitted[1] < 0.45 and omitted[[0, 2, 3]].max() < 0.03
+    np.testing.assert_allclose(learned.expected.sum(axis=1), 1.0)
+    with pytest.raises(InputError, match="no phones to learn from"):
+        Goodness.learn(PHONES, [])
+
+
+def test_scores_of_right_speech_are_spread_evenly() -> None:
+    learned = Goodness.learn(PHONES, corpus(80, 1))
+    fresh = corpus(80, 2)
+    scores = np.concatenate([learned.score(learned.odds(each)) for each in fresh])
+    for share in (0.05, 0.25, 0.5, 0.75):
+        assert abs(float(np.mean(scores <= share)) - share) < 0.06
+    assert learned.quantiles is not None
+    values = np.array([-40.0, learned.quantiles[0] - 1, learned.quantiles[0], learned.quantiles[-1] + 1])
+    ranks = learned.score(values)
+    assert 0 < ranks[0] < ranks[1] < ranks[2] == pytest.approx(RANKS[0]) and RANKS[-1] < ranks[3] < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "written", "at", "text"),
+    [
+        ([1, 3, 4, 1], [1, 2, 4, 1], 1, "c"),
+        ([1, 4, 1], [1, 2, 4, 1], 1, "-"),
+        ([1, 2, 3, 4, 1], [1, 2, 4, 1], 1, "b c"),
+        ([3, 1, 2, 4], [1, 2, 4], 0, "c a"),
+    ],
+)
+def test_what_was_said_instead(said: list[int], written: list[int], at: int, text: str) -> None:
+    scores = Goodness.untaught(PHONES).judge(seen_in(spoken(said, 0, sure=6.0), written))
+    assert scores[at].said[0][0] == text and scores[at].instead.startswith(text)
+    assert min(range(len(scores)), key=lambda k: scores[k].score) == at
+    total = scores[at].probability + sum(share for _, share in scores[at].said)
+    assert scores[at].probability < 0.2 and 0.9 < total <= 1.0 + 1e-9
+    others = [each for k, each in enumerate(scores) if abs(k - at) > (" " in text)]
+    assert all(each.instead == "" and each.probability > 0.5 for each in others)
+
+
+def test_pieces_of_a_long_transcript_score_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.random.default_rng(5).integers(1, 5, 150).tolist()
+    posteriors = spoken(labels, 5, sure=2.0)
+    pieces = seen_in(posteriors, labels)
+    monkeypatch.setattr(goodness, "PIECE", 1000)
+    whole = seen_in(posteriors, labels)
+    known = Goodness.untaught(PHONES)
+    assert len(pieces.labels) == len(whole.labels) == 150
+    np.testing.assert_allclose(known.odds(pieces), known.odds(whole), atol=1e-5)
+
+
+def test_stretches_and_silences_part_the_lattice() -> None:
+    posteriors = spoken([1, 2, 4, 4, 3, 1], 2)
+    items = (*phone_units(["a", "b"]), AnyStretch(), *phone_units(["c", "a"]))
+    placed = place(items, encode, posteriors, 0.02)
+    scores = judge_of(Goodness.untaught(PHONES), OWN)(placed, posteriors)
+    assert len(scores) == 4 and all(each and each.probability > 0.5 for each in scores)
+    words = (Unit("one", (("a", "b"),)), Unit("two", (("c", "a"),)))
+    placed = place(words, encode, posteriors, 0.02, silences=[4])
+    scores = judge_of(Goodness.untaught(PHONES), OWN)(placed, posteriors)
+    assert [visit.unit for visit in placed.visits] == [0, 0, -1, -1, 1, 1]
+    assert [each is None for each in scores] == [False, False, True, True, False, False]
+
+
+def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:
+    assert Goodness.load(tmp_path, PHONES).quantiles is None
+    learned, fresh = Goodness.learn(PHONES, corpus(40, 3, omit=0.3)), corpus(10, 4)
+    learned.save(tmp_path)
+    kept = Goodness.load(tmp_path, PHONES)
+    for each in fresh:
+        np.testing.assert_allclose(kept.odds(each), learned.odds(each), atol=0.1)
+        np.testing.assert_allclose(kept.score(kept.odds(each)), learned.score(learned.odds(each)), atol=0.03)
+
+
+@pytest.mark.parametrize("fault", ["format", "phones", "odds", "order", "share", "text"])
+def test_a_damaged_file_is_named(tmp_path: Path, fault: str) -> None:
+    Goodness.learn(PHONES, corpus(10, 3)).save(tmp_path)
+    file = tmp_path / goodness.FILE
+    values = json.loads(file.read_text())
+    if fault == "format":
+        values["format"] = 2
+    elif fault == "phones":
+        values["phones"].pop("a")
+    elif fault == "odds":
+        values["odds"][0] = float("nan")
+    elif fault == "order":
+        values["odds"].reverse()
+    elif fault == "share":
+        values["phones"]["a"]["said"]["b"] = -1
+    file.write_text("?" if fault == "text" else json.dumps(values))
+    with pytest.raises(InputError, match=f"{goodness.FILE}.*: "):
+        Goodness.load(tmp_path, PHONES)
