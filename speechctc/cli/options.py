@@ -168,11 +168,21 @@ BeamOption = Annotated[
     ),
 ]
 InventoryOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--inventory",
-        metavar="FILE",
-        help="Hear only the phones of this file, in IPA or the model's labels, with spaces or new lines between them.",
+        metavar="PLACE",
+        help="Hear only these phones, in IPA or the model's labels: a file of them, with spaces or new lines between"
+        " them, or a table with a column of phones; the folder of extracted features or of a model; or the phones"
+        " themselves: 'a i u p t k'.",
+    ),
+]
+HeardLanguageOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="Hear only the phones of this language, as eSpeak NG reads its letters: a code (pl) or a name (Polish).",
     ),
 ]
 NbestOption = Annotated[
@@ -299,19 +309,28 @@ def load_recogniser(
     beam: int | None = None,
     min_modulation_db: float | None = None,
     or_bundled: bool = True,
+    inventory: str | None = None,
+    language: str | None = None,
 ) -> Recogniser:
     """Load the model that `find_model` finds, with these language models; its `about` describes it.
 
-    Numbers that are not None replace those of the model's ``decode`` section.
+    Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
+    or a language, if one is given.
     """
     from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_language_models
-    from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.recogniser import ONLY, Recogniser
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())
     settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
     recogniser = recogniser.with_settings(settings)
     name = line.removeprefix("using ")
-    recogniser.about = name if name != line else line[:1].upper() + line[1:]
+    about = name if name != line else line[:1].upper() + line[1:]
+    if inventory is not None or language is not None:
+        from speechctc.inference.restriction import find_wanted, restrict
+
+        recogniser = restrict(recogniser, find_wanted(inventory, language), Reporter())
+        about += f"; {recogniser.checkpoint.facts[ONLY]}"
+    recogniser.about = about
     return recogniser

@@ -17,6 +17,7 @@ from speechctc.cli.options import (
     DeviceOption,
     DictionaryOption,
     FormatOption,
+    HeardLanguageOption,
     InventoryOption,
     JobsOption,
     LanguageOption,
@@ -68,6 +69,7 @@ def decode_command(
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
     inventory: InventoryOption = None,
+    language: HeardLanguageOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
     cluster: ClusterOption = None,
@@ -81,8 +83,8 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    if cluster and inventory:
-        raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
+    if cluster and (inventory or language):
+        raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.core.progress import Reporter
@@ -100,11 +102,9 @@ def decode_command(
     if nbest:
         check_nbest(audio, options)
     device = Device.cpu if cluster else device
-    recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
-    if inventory is not None:
-        from speechctc.inference.restriction import restrict
-
-        recogniser = restrict(recogniser, inventory, Reporter())
+    recogniser = load_recogniser(
+        model, device, lm or (), lm_weight, beam, min_modulation_db, inventory=inventory, language=language
+    )
     options = _with_symbols(options, recogniser, symbols)
     doubt = None if lm or find_checkpoint(model, True) != BUILT_IN else Doubt(recogniser, by_best_path=bool(nbest))
     if nbest:
@@ -130,6 +130,7 @@ def align_command(
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
+    inventory: InventoryOption = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -159,7 +160,7 @@ def align_command(
     options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), Reporter())
-    recogniser = load_recogniser(model, device)
+    recogniser = load_recogniser(model, device, inventory=inventory)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")

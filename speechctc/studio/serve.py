@@ -54,7 +54,16 @@ HEADERS = {
 NAMES = ("127.0.0.1", "localhost")
 
 
-def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, show: Say, say: Say) -> None:
+def serve(
+    place: Path,
+    at: float,
+    model: Path | None,
+    port: int,
+    browser: bool,
+    show: Say,
+    say: Say,
+    heard: tuple[str | None, str | None] = (None, None),
+) -> None:
     """Serve a folder of recordings to a page on this machine, until it is interrupted.
 
     Parameters
@@ -71,6 +80,8 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
         Open the page in the user's browser.
     show, say : callable
         Called with the address, and with lines for standard error.
+    heard : (str or None, str or None)
+        The inventory and the language of `speechctc.inference.restriction.find_wanted`, for the first model.
 
     Raises
     ------
@@ -87,11 +98,16 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
     folder, opened = _folder(place, at)
     if model is not None and not model.exists() and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
+    wanted = None
+    if any(heard):
+        from speechctc.inference.restriction import find_wanted
+
+        wanted = find_wanted(*heard)
     listening = listen(port)
     _answer_quickly()
     for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
-    studio = Studio(folder, model, say=say)
+    studio = Studio(folder, model, say=say, wanted=wanted)
     opened_files = ExitStack()
     try:
         for note in studio.folder.notes:
