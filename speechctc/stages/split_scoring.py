@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.config.corpus_config import MARKS
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, counted, some
@@ -169,6 +170,8 @@ def score_split(
     """
     config = _override(recogniser.config, overrides)
     corpus, notes = read_to_score(config, recogniser.config, split)
+    rules = [f"{key}: {rule}" for key in MARKS if (rule := getattr(config.corpus, key)) != "keep"]
+    notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
     chosen = choose_symbols(recogniser.phones, symbols)

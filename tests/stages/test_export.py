@@ -51,6 +51,16 @@ def test_it_is_half_as_large_and_says_nothing_of_this_machine(run: Path, here: P
     assert json.loads(about)["phones"] == json.loads((run / "best" / "checkpoint.json").read_text())["phones"]
 
 
+def test_the_rules_of_its_labels_go_along(run: Path, here: Path) -> None:
+    path = run / "best" / "checkpoint.json"
+    about = json.loads(path.read_text())
+    about["config"]["corpus"] |= {"tone": "strip", "diphthongs": "split"}
+    path.write_text(json.dumps(about))
+    export(run, here / "given")
+    corpus = load_checkpoint(here / "given").config.corpus
+    assert (corpus.tone, corpus.diphthongs, corpus.length, corpus.tables.train) == ("strip", "split", "keep", None)
+
+
 def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
     export(run, here / "given")
     whole, given = speechctc.load(run), speechctc.load(here / "given")
