@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from speechctc.config.schema import Config
+from speechctc.core.errors import some
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR
 from speechctc.ctc.feasibility import frames_needed
@@ -16,9 +17,11 @@ from speechctc.doctor.finding import Finding
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.filterbank import frame_count
 from speechctc.model.net import output_frames
+from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND
 from speechctc.phones.labels import spelling_variants, with_code_points
 from speechctc.phones.marks import are_strings
+from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 COMMON = 0.4  # share of all labels, from which one label is suspicious
@@ -35,6 +38,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     if corpus.phone_set == FOUND:
         found += _spellings(sum(counts.values(), Counter()))
         found += _strings(sum(counts.values(), Counter()))
+        found += _notations(everything)
         found += _not_phones(sum(counts.values(), Counter()))
     pairs = [
         (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
@@ -116,6 +120,22 @@ def _strings(counts: Counter[str]) -> list[Finding]:
     where = tuple(f"{label} ({count})" for label, count in counts.most_common())
     why = "each is learned as one phone, and a word that training lacks is never recognised"
     return [Finding("strings", "warning", what, where, why, "set corpus.segment=ipa, which divides them into phones")]
+
+
+def _notations(utterances: Sequence[Utterance]) -> list[Finding]:
+    """Find a corpus in which some utterances are labelled in ARPABET and others in IPA."""
+    arpabet = [each.id for each in utterances if is_arpabet(each.phones)]
+    ipa = [each.id for each in utterances if any(map(_is_letter_of_ipa, each.phones))]
+    if not arpabet or not ipa:
+        return []
+    what = f"two notations: {len(arpabet)} utterances look like ARPABET, and {len(ipa)} like IPA"
+    where = (f"ARPABET: {some(arpabet)}", f"IPA: {some(ipa)}")
+    why = "a phone has two labels, each learned from a part of the recordings, and y means two phones"
+    return [Finding("notations", "warning", what, where, why, "write all labels in one, with a table as corpus.map")]
+
+
+def _is_letter_of_ipa(label: str) -> bool:
+    return not label.isascii() and bool(sounds_of(label))
 
 
 def _not_phones(counts: Counter[str]) -> list[Finding]:

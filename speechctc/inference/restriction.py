@@ -145,7 +145,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
     part = replace(
         whole,
         inventory=Inventory(whole.inventory.name, (*(own[k - 1] for k in kept[1:]), *new)),
-        net=_with_outputs(whole.net, kept, _composed(whole.net, own, new)),
+        net=with_outputs(whole.net, kept, compose_outputs(whole.net, own, new)),
         lm=_part(whole.lm, kept) if whole.lm else None,
         facts={**whole.facts, ONLY: f"only the {len(kept) - 1 + len(new)} phones of {source}"},
     )
@@ -193,7 +193,7 @@ def _bare(phone: str) -> str:
     return plain("".join(apply_marks(phone, dict.fromkeys(KINDS, "strip"))))
 
 
-def _composed(net: ConvCTCNet, own: Sequence[str], new: Sequence[str]) -> NDArray[np.float64]:
+def compose_outputs(net: ConvCTCNet, own: Sequence[str], new: Sequence[str]) -> NDArray[np.float64]:
     """Return the weights of new phones, and last their biases: (n_new, n_inputs + 1)."""
     numbers = [k for k, phone in enumerate(own, start=BLANK + 1) if phone not in SILENCES and sounds_of(phone)]
     known = [own[k - 1] for k in numbers]
@@ -210,7 +210,7 @@ def _composed(net: ConvCTCNet, own: Sequence[str], new: Sequence[str]) -> NDArra
     return made
 
 
-def _with_outputs(net: ConvCTCNet, kept: Sequence[int], new: NDArray[np.float64]) -> ConvCTCNet:
+def with_outputs(net: ConvCTCNet, kept: Sequence[int], new: NDArray[np.float64]) -> ConvCTCNet:
     """Return a copy of a net that has some of its outputs, and new ones after them."""
     copy, old = deepcopy(net), net.output
     assert old.bias is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from speechctc.phones.espeak import Reader, scripts_of
 
-WORDS = 1500
+WORDS = 2000
 """Words of random letters to read: they have 98.5 % or more of the phones of transcripts, in each of 37 languages."""
 NUMBERS = 120  # numbers are written in words that are real
 AT_ONCE = 20  # words of a text
@@ -62,13 +62,13 @@ def phones_of_language(language: str) -> tuple[str, ...]:
 
 
 def _words(letters: list[str]) -> Iterator[str]:
-    """Yield each letter, and random words: pairs of letters, and words of four."""
+    """Yield each letter, and random words of four."""
     yield from letters
     if len(letters) > _MOST_LETTERS:
         return
     rng = random.Random(0)
     for _ in range(WORDS):
-        yield "".join(rng.choices(letters, k=rng.choice((2, 4))))
+        yield "".join(rng.choices(letters, k=4))
 
 
 def _letters(reader: Reader) -> list[str]:
@@ -78,7 +78,9 @@ def _letters(reader: Reader) -> list[str]:
     small = {
         chr(code).lower()
         for code in range(0x370, _LAST_OF_ALPHABETS)
-        if unicodedata.category(chr(code)) in _LETTERS and unicodedata.name(chr(code), "").split(" ")[0] in scripts
+        if unicodedata.category(chr(code)) in _LETTERS
+        and unicodedata.name(chr(code), "").split(" ")[0] in scripts
+        and unicodedata.is_normalized("NFKC", chr(code))  # not a form of another letter
     }
     found = large + [letter for letter in sorted(small) if _is_read(reader, letter)]
     if found:
