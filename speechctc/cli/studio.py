@@ -33,7 +33,12 @@ def studio_command(
     """
     from speechctc.studio.serve import serve
 
-    serve(folder, at, model, port, browser, show, say, (inventory, language))
+    wanted = None
+    if inventory or language:
+        from speechctc.inference.restriction import find_wanted
+
+        wanted = find_wanted(inventory, language)
+    serve(folder, at, model, port, browser, show, say, wanted)
 
 
 def plugins_command(

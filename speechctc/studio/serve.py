@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from http.cookies import CookieError, SimpleCookie
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,6 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.bundled import bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.studio.folder import readable
+
+if TYPE_CHECKING:
+    from speechctc.inference.restriction import Wanted
 
 HOST = "127.0.0.1"
 OBJECTS = 100_000  # that are made between two searches for circles of garbage
@@ -62,7 +66,7 @@ def serve(
     browser: bool,
     show: Say,
     say: Say,
-    heard: tuple[str | None, str | None] = (None, None),
+    wanted: Wanted | None = None,
 ) -> None:
     """Serve a folder of recordings to a page on this machine, until it is interrupted.
 
@@ -80,8 +84,8 @@ def serve(
         Open the page in the user's browser.
     show, say : callable
         Called with the address, and with lines for standard error.
-    heard : (str or None, str or None)
-        The inventory and the language of `speechctc.inference.restriction.find_wanted`, for the first model.
+    wanted : Wanted, optional
+        The phones that the first model may hear.
 
     Raises
     ------
@@ -98,11 +102,6 @@ def serve(
     folder, opened = _folder(place, at)
     if model is not None and not model.exists() and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
-    wanted = None
-    if any(heard):
-        from speechctc.inference.restriction import find_wanted
-
-        wanted = find_wanted(*heard)
     listening = listen(port)
     _answer_quickly()
     for path in recover(folder, say):
