@@ -167,11 +167,21 @@ BeamOption = Annotated[
     ),
 ]
 InventoryOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--inventory",
-        metavar="FILE",
-        help="Hear only the phones of this file, in IPA or the model's labels, with spaces or new lines between them.",
+        metavar="PLACE",
+        help="Hear only these phones, in IPA or the model's labels: a file of them, with spaces or new lines between"
+        " them, or a table with a column of phones; the folder of extracted features or of a model; or the phones"
+        " themselves: 'a i u p t k'.",
+    ),
+]
+HeardLanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="CODE",
+        help="Hear only the phones of this language, as eSpeak NG reads its letters: a code (pl) or a name (Polish).",
     ),
 ]
 NbestOption = Annotated[
@@ -307,13 +317,16 @@ def load_recogniser(
     beam: int | None = None,
     min_modulation_db: float | None = None,
     or_bundled: bool = True,
+    inventory: str | None = None,
+    language: str | None = None,
 ) -> Recogniser:
     """Load the model that `find_model` finds, with these language models; its `folder` and `about` say which it is.
 
-    Numbers that are not None replace those of the model's ``decode`` section.
+    Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
+    or a language, if one is given.
     """
     from speechctc.inference.language import with_language_models
-    from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.recogniser import ONLY, Recogniser
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(
@@ -323,5 +336,14 @@ def load_recogniser(
     recogniser = recogniser.with_settings(settings)
     name = line.removeprefix("using ")
     recogniser.folder = folder
-    recogniser.about = name if name != line else line[:1].upper() + line[1:]
+    about = name if name != line else line[:1].upper() + line[1:]
+    if inventory is not None or language is not None:
+        from speechctc.inference.restriction import find_wanted, restrict
+
+        wanted = find_wanted(inventory, language)
+        assert wanted is not None
+        recogniser = restrict(recogniser, wanted, new_reporter())
+        recogniser.folder = folder
+        about += f"; {recogniser.checkpoint.facts[ONLY]}"
+    recogniser.about = about
     return recogniser

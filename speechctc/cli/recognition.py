@@ -17,6 +17,7 @@ from speechctc.cli.options import (
     DeviceOption,
     DictionaryOption,
     FormatOption,
+    HeardLanguageOption,
     InventoryOption,
     JobsOption,
     LanguageOption,
@@ -70,6 +71,7 @@ def decode_command(
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
     inventory: InventoryOption = None,
+    language: HeardLanguageOption = None,
     nbest: NbestOption = None,
     min_modulation_db: MinModulationOption = None,
     cluster: ClusterOption = None,
@@ -83,8 +85,8 @@ def decode_command(
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    if cluster and inventory:
-        raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
+    if cluster and (inventory or language):
+        raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.audio.recordings import check_some
@@ -104,12 +106,10 @@ def decode_command(
     if nbest:
         check_nbest(audio, options, work)
     device = Device.cpu if cluster else device
-    recogniser = load_recogniser(model, device, lm or (), lm_weight, beam, min_modulation_db)
+    recogniser = load_recogniser(
+        model, device, lm or (), lm_weight, beam, min_modulation_db, inventory=inventory, language=language
+    )
     may_doubt = not lm and recogniser.folder == BUILT_IN
-    if inventory is not None:
-        from speechctc.inference.restriction import restrict
-
-        recogniser = restrict(recogniser, inventory, new_reporter())
     options = _with_symbols(options, recogniser, symbols)
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
     if nbest:
@@ -135,6 +135,7 @@ def align_command(
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
+    inventory: InventoryOption = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -212,6 +213,7 @@ def _align(
     channel: int | None,
     jobs: int,
     device: Device,
+    inventory: str | None = None,
     scored: bool = False,
     ratings: Path | None = None,
 ) -> None:
@@ -229,7 +231,7 @@ def _align(
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
     rated = Ratings.read(ratings, [task.recording for task in tasks]) if ratings else None
-    recogniser = load_recogniser(model, device)
+    recogniser = load_recogniser(model, device, inventory=inventory)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")

@@ -11,6 +11,8 @@ from speechctc.cli.options import (
     BeamOption,
     Device,
     DeviceOption,
+    HeardLanguageOption,
+    InventoryOption,
     JsonOption,
     LmOption,
     LmWeightOption,
@@ -37,6 +39,8 @@ def evaluate_command(
     lm_weight: LmWeightOption = None,
     beam: BeamOption = None,
     symbols: SymbolsOption = "own",
+    inventory: InventoryOption = None,
+    language: HeardLanguageOption = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
@@ -67,7 +71,9 @@ def evaluate_command(
     page = report_file(report) if report else None
     check_place(json_file, overwrite)
     check_place(page, overwrite)
-    recogniser = load_recogniser(model, Device.auto, lm or (), lm_weight, beam, or_bundled=False)
+    recogniser = load_recogniser(
+        model, Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
+    )
     scored, result = score(recogniser, split.value, settings or (), new_reporter(), symbols)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
     if page:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from speechctc.bundled import NAMES, bundled_folder
-from speechctc.cli.options import ModelOrBundledOption, OverwriteOption
+from speechctc.cli.options import HeardLanguageOption, InventoryOption, ModelOrBundledOption, OverwriteOption
 from speechctc.cli.streams import say, show
 from speechctc.core.errors import InputError
 
@@ -19,6 +19,8 @@ def studio_command(
     ] = Path("."),
     at: Annotated[float, typer.Option("--at", metavar="SECONDS", min=0.0, help="Where to open that recording.")] = 0.0,
     model: ModelOrBundledOption = None,
+    inventory: InventoryOption = None,
+    language: HeardLanguageOption = None,
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port of the page; 0: any free one.")
     ] = 0,
@@ -31,7 +33,12 @@ def studio_command(
     """
     from speechctc.studio.serve import serve
 
-    serve(folder, at, model, port, browser, show, say)
+    wanted = None
+    if inventory or language:
+        from speechctc.inference.restriction import find_wanted
+
+        wanted = find_wanted(inventory, language)
+    serve(folder, at, model, port, browser, show, say, wanted)
 
 
 def plugins_command(

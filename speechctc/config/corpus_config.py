@@ -13,8 +13,8 @@ from speechctc.core import plugins
 Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
 
-_MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
-_LABELS = ("ignore", "map", "segment", *_MARKS, "dictionary", "language")
+MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
+_LABELS = ("ignore", "map", "segment", *MARKS, "dictionary", "language")
 _TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),

@@ -7,15 +7,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from speechctc.config.schema import Config
+from speechctc.core.errors import some
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, doubtful_labels
 from speechctc.doctor.finding import Finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.one_recording import frame_count
 from speechctc.model.layers import output_frames
+from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
 from speechctc.phones.labels import spelling_variants, with_code_points
 from speechctc.phones.marks import are_strings
+from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 COMMON = 0.4  # share of all labels, from which one label is suspicious
@@ -114,7 +117,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         total = sum(counts.values(), Counter[str]())
-        found += [*_spellings(total), *_strings(total), *_not_phones(total)]
+        found += [*_spellings(total), *_strings(total), *_notations(everything), *_not_phones(total)]
     pairs = [
         (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
     ]
@@ -188,6 +191,22 @@ def _strings(counts: Counter[str]) -> list[Finding]:
     where = _with_counts((label for label, _ in counts.most_common()), counts)
     why = "each is learned as one phone, and a word that training lacks is never recognised"
     return [Finding("strings", "warning", what, where, why, "set corpus.segment=ipa, which divides them into phones")]
+
+
+def _notations(utterances: Sequence[Utterance]) -> list[Finding]:
+    """Find a corpus in which some utterances are labelled in ARPABET and others in IPA."""
+    arpabet = [each.id for each in utterances if is_arpabet(each.phones)]
+    ipa = [each.id for each in utterances if any(map(_is_letter_of_ipa, each.phones))]
+    if not arpabet or not ipa:
+        return []
+    what = f"two notations: {len(arpabet)} utterances look like ARPABET, and {len(ipa)} like IPA"
+    where = (f"ARPABET: {some(arpabet)}", f"IPA: {some(ipa)}")
+    why = "a phone has two labels, each learned from a part of the recordings, and y means two phones"
+    return [Finding("notations", "warning", what, where, why, "write all labels in one, with a table as corpus.map")]
+
+
+def _is_letter_of_ipa(label: str) -> bool:
+    return not label.isascii() and bool(sounds_of(label))
 
 
 def _not_phones(counts: Counter[str]) -> Iterator[Finding]:

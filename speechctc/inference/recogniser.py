@@ -41,6 +41,10 @@ Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterat
 """Recordings: files, or samples."""
 
 
+ONLY = "only"
+"""The fact of a checkpoint that says, in words, to which phones it was restricted."""
+
+
 class Recogniser:
     """A trained model that decodes and aligns recordings; `speechctc.load` makes one.
 
@@ -152,7 +156,8 @@ class Recogniser:
     @property
     def method(self) -> str:
         """The decoding method, in words."""
-        return method(self.checkpoint.lm, self.lstm, self.config)
+        how = method(self.checkpoint.lm, self.lstm, self.config)
+        return f"{how}, {self.checkpoint.facts[ONLY]}" if ONLY in self.checkpoint.facts else how
 
     @property
     def phones(self) -> tuple[str, ...]:

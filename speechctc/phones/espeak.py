@@ -438,7 +438,7 @@ def pieces(names: Sequence[str], language: str) -> list[Piece]:
             continue
         if labels and not _only_modifiers(labels[0]):
             made += [Piece(label, k, k, part, len(labels), language) for part, label in enumerate(labels)]
-        joined = bool(labels)
+        joined = bool(labels and made)
     return [*map(_in_coda, made, [*made[1:], None])]
 
 
@@ -497,6 +497,7 @@ class Reader:
 
     def __init__(self, language: str) -> None:
         self._speaker = _speaker()
+        self.data = self._speaker.data
         self._voice = find_voice(language, _voices())
         self.language = self._voice.languages[0]
         if not self.read("a i u 1 2 3"):

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from speechctc.core.errors import columns, some
 from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
-from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability
+from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability, reliability
 from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
-from speechctc.stages.split_scoring import ScoredSplit, score_split
+from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, score_split
 
 ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"
+
+
+class LanguageScore(NamedTuple):
+    """The score of the utterances of a language: its name, its edits, and the PER's interval."""
+
+    name: str
+    counts: EditCounts
+    reliability: Reliability
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        of = self.counts
+        numbers = {"per": of.per, "errors": of.errors, "reference_phones": of.reference_phones}
+        return {"language": self.name, **numbers, "utterances": of.utterances, **self.reliability.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,8 @@ class Evaluation:
         Which phones those are, in words.
     notes : tuple of str
         How the corpus was divided and its labels were read, where that is not as in the model's config.
+    languages : tuple of LanguageScore
+        By name; none where the corpus does not say them, or has one.
     """
 
     split: str
@@ -57,6 +73,7 @@ class Evaluation:
     features: FeatureScore | None
     feature_note: str
     notes: tuple[str, ...] = ()
+    languages: tuple[LanguageScore, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
@@ -74,6 +91,7 @@ class Evaluation:
             "features": self.features.to_dict() if self.features else None,
             "feature_note": self.feature_note,
             "notes": list(self.notes),
+            "languages": [score.to_dict() for score in self.languages],
             "split": self.split,
             "calibration_error": self.calibration_error,
             "calibrated": self.calibrated,
@@ -92,7 +110,7 @@ class Evaluation:
             f"  expected calibration error of confidences {100 * self.calibration_error:.1f} %"
             + ("" if self.calibrated else " (the model is not calibrated)"),
         ]
-        lines += [f"    {line}" for line in self._table()]
+        lines += [f"    {line}" for line in (*self._table(), *self._by_language())]
         lines.append(f"  {self.features.to_text() if self.features else self.feature_note}")
         lines += [f"  not scored: {id}: {reason}" for id, reason in self.skipped]
         return "\n".join(lines)
@@ -100,13 +118,17 @@ class Evaluation:
     def _table(self) -> list[str]:
         """Return the scores by all protocols as the lines of a table."""
         rows = [("protocol", "PER", "95 % interval", "errors", "phones", "what is counted")]
-        for name, about, counts, reliability in self.protocols:
-            low, high = reliability.low, reliability.high
-            interval = "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
-            rows.append(
-                (name, f"{counts.per:.2f} %", interval, str(counts.errors), str(counts.reference_phones), about)
-            )
+        rows += [(name, *_cells(counts, sure), about) for name, about, counts, sure in self.protocols]
         return columns(rows, "lrrrrl")
+
+    def _by_language(self) -> list[str]:
+        """Return the scores of the languages as the lines of a table, and their mean; none without languages."""
+        if not self.languages:
+            return []
+        rows = [("language", "PER", "95 % interval", "errors", "phones")]
+        rows += [(name, *_cells(counts, sure)) for name, counts, sure in self.languages]
+        mean = sum(score.counts.per for score in self.languages) / len(self.languages)
+        return [*columns(rows, "lrrrr"), f"mean of the {len(self.languages)} languages {mean:.2f} %"]
 
 
 def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> Evaluation:
@@ -156,4 +178,22 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         features if isinstance(features, FeatureScore) else None,
         "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {some(features)}",
         scored.notes,
+        tuple(_languages(scored)),
     )
+
+
+def _languages(scored: ScoredSplit) -> Iterator[LanguageScore]:
+    """Yield the score of each language, if the utterances say several."""
+    members: dict[str, list[ScoredUtterance]] = {}
+    for result in scored.results:
+        members.setdefault(dict(result.utterance.traits).get("language", ""), []).append(result)
+    for name, results in sorted(members.items()) if len(members) > 1 else ():
+        counts = [result.counts for result in results]
+        sure = reliability(counts, [result.utterance.speaker for result in results])
+        yield LanguageScore(name or "not known", sum(counts, start=EditCounts()), sure)
+
+
+def _cells(counts: EditCounts, sure: Reliability) -> tuple[str, str, str, str]:
+    """Return the PER, its interval, the errors and the phones as cells of a table."""
+    interval = "" if sure.low is None or sure.high is None else f"{sure.low:.1f} to {sure.high:.1f}"
+    return f"{counts.per:.2f} %", interval, str(counts.errors), str(counts.reference_phones)

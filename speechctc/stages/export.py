@@ -11,7 +11,7 @@ from typing import Any
 from speechctc import __version__
 from speechctc.alignment import boundary_model as boundaries
 from speechctc.alignment.boundary_model import BoundaryModel
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.core import files
@@ -212,6 +212,7 @@ def _with_ngram(
 
 def _portable(config: Config) -> Config:
     """Remove the paths of this machine: the corpus, its features, the run."""
-    plain = Config(corpus=CorpusConfig(kind=config.corpus.kind, phones=config.corpus.phones))
+    rules = {key: getattr(config.corpus, key) for key in MARKS}  # they belong to the phone set
+    plain = Config(corpus=CorpusConfig(kind=config.corpus.kind, phones=config.corpus.phones, **rules))
     train = config.train.model_copy(update={"init_from": None})
     return config.model_copy(update={"run": NO_RUN, "corpus": plain.corpus, "data": plain.data, "train": train})

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.config.corpus_config import MARKS
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, counted, some
@@ -166,6 +167,8 @@ def score_split(
     """
     config = with_settings(recogniser.config, overrides)
     corpus, notes = read_to_score(config, recogniser.config, split)
+    rules = [f"{key}: {rule}" for key in MARKS if (rule := getattr(config.corpus, key)) != "keep"]
+    notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
     chosen = choose_symbols(recogniser.phones, symbols)

@@ -14,15 +14,15 @@ from typing import Any
 
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Conflict
-from speechctc.studio.worker import serve_process
+from speechctc.studio.worker import Restriction, serve_process
 
-Launch = Callable[[Any, Path | None], Any]  # the pipe is of another class on Windows
+Launch = Callable[..., Any]  # of a pipe and a model; the pipe is of another class on Windows
 """Starts the other end of a pipe with a model, and returns what keeps it alive."""
 
 
-def launch_process(pipe: Connection, model: Path | None) -> Any:
+def launch_process(pipe: Connection, model: Path | None, only: Restriction = None) -> Any:
     """Start the process that holds a model."""
-    process = multiprocessing.get_context("spawn").Process(target=serve_process, args=(pipe, model), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=serve_process, args=(pipe, model, only), daemon=True)
     process.start()
     pipe.close()
     return process

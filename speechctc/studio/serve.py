@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from http.cookies import CookieError, SimpleCookie
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,6 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.bundled import bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.studio.folder import readable
+
+if TYPE_CHECKING:
+    from speechctc.inference.restriction import Wanted
 
 HOST = "127.0.0.1"
 OBJECTS = 100_000  # that are made between two searches for circles of garbage
@@ -54,7 +58,16 @@ HEADERS = {
 NAMES = ("127.0.0.1", "localhost")
 
 
-def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, show: Say, say: Say) -> None:
+def serve(
+    place: Path,
+    at: float,
+    model: Path | None,
+    port: int,
+    browser: bool,
+    show: Say,
+    say: Say,
+    wanted: Wanted | None = None,
+) -> None:
     """Serve a folder of recordings to a page on this machine, until it is interrupted.
 
     Parameters
@@ -71,6 +84,8 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
         Open the page in the user's browser.
     show, say : callable
         Called with the address, and with lines for standard error.
+    wanted : Wanted, optional
+        The phones that the first model may hear.
 
     Raises
     ------
@@ -91,7 +106,7 @@ def serve(place: Path, at: float, model: Path | None, port: int, browser: bool, 
     _answer_quickly()
     for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
-    studio = Studio(folder, model, say=say)
+    studio = Studio(folder, model, say=say, wanted=wanted)
     opened_files = ExitStack()
     try:
         for note in studio.folder.notes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from speechctc.core.errors import InputError
 from speechctc.inference.formats import WRITERS
@@ -15,6 +16,9 @@ from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
 from speechctc.studio.folder import Folder
 from speechctc.studio.phones import DIGITS, Phone, Splice
 from speechctc.studio.training import Training
+
+if TYPE_CHECKING:
+    from speechctc.inference.restriction import Wanted
 
 WAIT = 600.0  # seconds that a request waits for the model
 TOUCH = 0.0002  # seconds between phones that count as touching
@@ -33,6 +37,8 @@ class Studio:
     launch : callable
     say : callable
         Called with lines for standard error.
+    wanted : Wanted, optional
+        The phones that the first model may hear; models that are trained here hear all of theirs.
 
     Raises
     ------
@@ -46,12 +52,14 @@ class Studio:
         model: Path | None = None,
         launch: Launch = launch_process,
         say: Callable[[str], None] = lambda text: None,
+        wanted: Wanted | None = None,
     ) -> None:
         self.folder = Folder(path)
         self.training = Training(path)
         self.first_model = model
         self.message = ""  # the last thing that the training has to say
-        self.engine = Engine(model or self.training.chosen, launch, say)
+        first = model or self.training.chosen
+        self.engine = Engine(first, partial(launch, only=(first, wanted)) if wanted else launch, say)
         self.recognitions = Recognitions(self.engine, self.folder.put_recognised)
 
     def overview(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from speechctc.studio.sound import Sound
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.restriction import Wanted
     from speechctc.inference.result import Recognition
     from speechctc.inference.samples import AudioBlocks
     from speechctc.inference.segmenter import Segment
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 ALTERNATIVES = 5  # other phones to name for each phone
 REMEDY = "take the tick from N-gram, and recognise again"
 SLOWLY = 5  # how much less important than the server the process is
+
+
+Restriction: TypeAlias = "tuple[Path | None, Wanted] | None"
+"""A model, and the phones that it may hear."""
 
 
 class Answer(NamedTuple):
@@ -45,21 +50,21 @@ class Answer(NamedTuple):
     value: Any
 
 
-def serve(pipe: Connection, model: Path | None) -> None:
+def serve(pipe: Connection, model: Path | None, only: Restriction = None) -> None:
     """Load a model, send what it is as the answer to request 0, and answer requests until the pipe is closed."""
-    worker = Worker(pipe)
+    worker = Worker(pipe, only)
     with suppress(EOFError, OSError):
         worker.answer(0, "load", (model,))
         while True:
             worker.answer(*pipe.recv())
 
 
-def serve_process(pipe: Connection, model: Path | None) -> None:
+def serve_process(pipe: Connection, model: Path | None, only: Restriction = None) -> None:
     """Call `serve` in a process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     if sys.platform != "win32":
         os.nice(SLOWLY)
-    serve(pipe, model)
+    serve(pipe, model, only)
 
 
 class Worker:
@@ -68,10 +73,11 @@ class Worker:
     Parameters
     ----------
     pipe : Connection
+    only : Restriction
     """
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+    def __init__(self, pipe: Connection, only: Restriction = None) -> None:
+        self._pipe, self._only = pipe, only
         self._recogniser: Recogniser | None = None
         self._without_ngram: Recogniser | None = None
         self._doubts: dict[bool, Doubt] = {}  # with and without the n-gram; none if the model is not the bundled one
@@ -92,13 +98,20 @@ class Worker:
 
     def do_load(self, model: Path | None, request: int) -> dict[str, Any]:
         """Load a model, which replaces the one before; return its folder, its phones and a line on it."""
-        from speechctc.inference.recogniser import Recogniser
+        from speechctc.core.progress import Reporter
+        from speechctc.inference.recogniser import ONLY, Recogniser
         from speechctc.inference.unsure import Doubt, has_ngram
         from speechctc.model.checkpoint import BUILT_IN
         from speechctc.stages.used_model import find_and_describe
 
         folder, line = find_and_describe(model, or_built_in=True)
-        recogniser = self._recogniser = Recogniser.load(folder)
+        recogniser = Recogniser.load(folder)
+        if self._only and self._only[0] == model:
+            from speechctc.inference.restriction import restrict
+
+            recogniser = restrict(recogniser, self._only[1], Reporter())
+            line += f"; {recogniser.checkpoint.facts[ONLY]}"
+        self._recogniser = recogniser
         self._without_ngram = recogniser.with_settings(["decode.lm_weight=0"])
         both = {True: recogniser, False: self._without_ngram}
         self._doubts = {way: Doubt(each, REMEDY) for way, each in both.items()} if folder == BUILT_IN else {}

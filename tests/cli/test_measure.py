@@ -13,10 +13,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from tests.cli import test_commands
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 
-speechctc = test_commands.speechctc
 RATE = 16000
 VOWELS = {"iy": (280, 2250, 2900), "ae": (690, 1660, 2490), "aa": (710, 1100, 2540), "uw": (310, 870, 2250)}
 

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from speechctc.audio.annotations import read_textgrid
-from tests.cli import test_commands
 from tests.cli.test_align_words import write_words
-from tests.cli.test_commands import Command, one_line_error
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
-speechctc = test_commands.speechctc
-here = test_commands.beside_latest
+
+@pytest.fixture
+def here(beside_latest: Path) -> Path:
+    return beside_latest
+
+
 WORDS = ("--words", "a.txt", "--dictionary", "d.dict")
 
 

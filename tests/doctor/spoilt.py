@@ -178,6 +178,12 @@ def _spelling(tones: Tones) -> None:
         tones.add(split, f"spelt{k}", song(29 + k), ["low", "g" if k % 2 else "ɡ", "high", "top", "low"])
 
 
+def _notations(tones: Tones) -> None:
+    for k, split in enumerate(("train",) * 12 + ("dev", "test") * 2):
+        labels = "aa iy sh y aa" if k % 2 else "ɑ i ʃ j ɑ"
+        tones.add(split, f"noted{k}", song(60 + k), labels.split())
+
+
 def _strings(tones: Tones) -> None:
     names = dict(zip(PHONES, ("ʃaka", "kʰuʃi", "mat͡sə", "ɲiku"), strict=True))
     for row in (row for rows in tones.rows.values() for row in rows):
@@ -243,6 +249,7 @@ FAULTS: dict[str, tuple[Callable[[Tones], None], str, str]] = {
     "a phone that is never scored": (_only_train, "one-split", "hidden (6)"),
     "a phone that is never trained": (_only_dev, "left-out", "unheard"),
     "two spellings": (_spelling, "spellings", "U+0261"),
+    "two notations": (_notations, "notations", "ARPABET: noted"),
     "strings of IPA as phones": (_strings, "strings", "ʃaka ("),
     "pauses as phones": (_pause, "pauses", "<pause> (7)"),
     "unclear speech as a phone": (_unclear, "unclear", "xxx (7)"),

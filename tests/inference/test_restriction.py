@@ -9,7 +9,8 @@ import pytest
 
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.restriction import read_inventory, restrict
+from speechctc.inference.restriction import Wanted, find_wanted, read_inventory, restrict
+from speechctc.lm.model import NgramModel, PartModel
 from speechctc.model.numpy_net import log_softmax
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -29,19 +30,23 @@ def inventory(folder: Path, text: str) -> Path:
     return path
 
 
-def test_posteriors_are_those_given_the_inventory(tiny_model: Path, tmp_path: Path) -> None:
+def wanted(text: str) -> Wanted:
+    return Wanted("test", tuple(text.split()))
+
+
+def test_posteriors_are_those_given_the_inventory(tiny_model: Path) -> None:
     whole = Recogniser.load(tiny_model, "cpu")
     samples = sing(SONG, np.random.default_rng(1))[0]
     before = np.exp(log_softmax(whole.logits(samples, 16000)).astype(np.float64))
-    some = restrict(whole, inventory(tmp_path, "low\nhigh top"), Recorder())
+    some = restrict(whole, wanted("low high top"), Recorder())
     after = np.exp(log_softmax(some.logits(samples, 16000)).astype(np.float64))
-    kept = [0, *(1 + whole.phones.index(phone) for phone in ("low", "high", "top"))]
-    left_out = 1 + whole.phones.index("mid")
+    assert set(some.phones) == {"low", "high", "top"}
+    kept = [0, *(1 + whole.phones.index(phone) for phone in some.phones)]
     given = before[:, kept] / before[:, kept].sum(1, keepdims=True)  # by the definition of a conditional probability
-    np.testing.assert_allclose(after[:, kept], given, atol=1e-5)
-    assert not after[:, left_out].any()
+    np.testing.assert_allclose(after, given, atol=1e-5)
     again = np.exp(log_softmax(whole.logits(samples, 16000)).astype(np.float64))
     np.testing.assert_array_equal(again, before)
+    assert "only the 3 phones of test" in some.method
 
 
 def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, here: Path) -> None:
@@ -57,17 +62,87 @@ def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, her
 def test_what_is_no_ipa_or_empty_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     model = Recogniser.load(tiny_model, "cpu")
     with pytest.raises(InputError, match=r"neither IPA nor labels of the model: t5, qq#"):
-        restrict(model, inventory(tmp_path, "low t5 qq#"), Recorder())
+        restrict(model, wanted("low t5 qq#"), Recorder())
     with pytest.raises(InputError, match="no phones in it"):
         read_inventory(inventory(tmp_path, " \n"))
     with pytest.raises(InputError, match="none of its phones is like"):
-        restrict(model, inventory(tmp_path, "ǃ"), Recorder())
+        restrict(model, wanted("ǃ"), Recorder())
 
 
-def test_phones_that_the_model_lacks_are_heard_as_the_nearest_and_named(tmp_path: Path) -> None:
+def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
+    plain = inventory(tmp_path, "low\nhigh  top high")
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "phones.tsv").write_text("phone\ttrain\nlow\t7\nɛ̃\t3\n", encoding="utf-8")
+    (tmp_path / "corpus.tsv").write_text("id\tphones\taudio\nx\tp a\tx.wav\ny\ta t\ty.wav\n", encoding="utf-8")
+    assert find_wanted(None) is None
+    for place, phones in [
+        (plain, ("low", "high", "top")),
+        (tmp_path / "features", ("low", "ɛ̃")),
+        (tmp_path / "corpus.tsv", ("p", "a", "t")),
+        (tiny_model, Recogniser.load(tiny_model, "cpu").phones),
+        ("a  i\tu", ("a", "i", "u")),
+    ]:
+        found = find_wanted(str(place))
+        assert found is not None and found.phones == phones
+    for place, message in [(tmp_path / "gone.txt", "no such file"), (tmp_path, "holds no phones.tsv")]:
+        with pytest.raises(InputError, match=message):
+            find_wanted(str(place))
+    with pytest.raises(InputError, match="both name phones"):
+        find_wanted("a b", "pl")
+
+
+def test_phones_of_a_model_that_writes_no_ipa_are_the_nearest_and_named() -> None:
     model, recorder = Recogniser.load("english", "cpu"), Recorder()
-    some = restrict(model, inventory(tmp_path, "pʰ a i u t aɪ"), recorder)
+    some = restrict(model, wanted("pʰ a i u t aɪ"), recorder)
     assert any("heard as the nearest" in said and "pʰ as p" in said for said in recorder.said)
-    biases = some.checkpoint.weights["output.bias"].tolist()
-    heard = {phone for phone, bias in zip(some.phones, biases[1:], strict=True) if bias > -1e3}
-    assert {"p", "iy", "uw", "t", "ay"} <= heard and "m" not in heard and len(heard) < 10
+    assert {"p", "iy", "uw", "t", "ay"} <= set(some.phones) and "m" not in some.phones and len(some.phones) < 10
+    # the n-gram is that of the model, of these phones only
+    whole, part = model.checkpoint.lm, some.checkpoint.lm
+    assert whole is not None and part is not None
+    labels = [some.inventory.encode(text.split()) for text in ("p iy t", "t ay", "uw")]
+    same = [model.inventory.encode(some.inventory.decode(each)) for each in labels]
+    np.testing.assert_allclose([part.log_prob(each) for each in labels], [whole.log_prob(each) for each in same])
+    lstm = PartModel(NgramModel(whole, model.inventory), some.inventory, [0, *model.inventory.encode(some.phones)])
+    np.testing.assert_allclose(lstm.score(labels), [whole.log_prob(each) for each in same])
+    rows, state = lstm.step(lstm.begin(1), None)
+    rows, _ = lstm.step(state, labels[0][:1])
+    expected = whole.log_probs[whole.next_state[0, same[0][0]], [0, *model.inventory.encode(some.phones)]]
+    np.testing.assert_allclose(rows[0], expected)
+
+
+def test_phones_that_were_never_learned_are_composed_and_named() -> None:
+    model, recorder = Recogniser.load("ipa", "cpu"), Recorder()
+    some = restrict(model, wanted("p b aː a ɓ ħ kp i"), recorder)
+    assert some.phones[-3:] == ("ɓ", "ħ", "kp") and set(some.phones[:-3]) == {"p", "b", "a", "i"}
+    assert any("composed of similar ones: ɓ, ħ, kp" in said for said in recorder.said)
+    assert any("aː as a" in said for said in recorder.said)
+
+    # against the regression written down: a phone that is known is drawn towards its own row most
+    weight = some.checkpoint.weights["output.weight"][:, :, 0, 0]
+    names = ["", *some.phones]
+    mean = model.checkpoint.weights["output.weight"][1:, :, 0, 0].mean(0)
+    centred = {name: weight[names.index(name)] - mean for name in ("ɓ", "b", "p", "i", "ħ", "a", "kp")}
+
+    def alike(a: str, b: str) -> float:
+        one, other = centred[a], centred[b]
+        return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+    assert alike("ɓ", "b") > max(alike("ɓ", other) for other in ("p", "i", "a"))
+    assert alike("kp", "p") > max(alike("kp", other) for other in ("b", "i", "a"))
+    assert np.isfinite(some.logits(np.random.default_rng(0).standard_normal(8000).astype(np.float32), 16000)).all()
+
+
+def test_align_takes_the_phones_of_the_inventory_only(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", SONG)
+    whole = speechctc("align", "a.wav", "--phones", "low mid high top low")
+    part = speechctc("align", "a.wav", "--phones", "low mid high top low", "--inventory", "low mid high top")
+    assert whole.status == part.status == 0 and part.out == whole.out  # a path's posteriors are divided by the same
+    refused = speechctc("align", "a.wav", "--phones", "low mid", "--inventory", "low high top")
+    assert refused.status == 2 and "the label 'mid' is not in the phone set" in refused.err
+
+
+def test_evaluate_says_which_phones_may_be_heard(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    done = speechctc("evaluate", "--split", "dev", "--inventory", "low high top", "--json", "scores.json")
+    assert done.status == 0 and "only the 3 phones of --inventory" in done.out
+    whole = speechctc("evaluate", "--split", "dev")
+    assert "only the" not in whole.out

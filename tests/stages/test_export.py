@@ -61,6 +61,16 @@ def test_a_model_card_is_written_and_a_persons_is_kept(run: Path, here: Path) ->
     assert (here / "given" / "README.md").read_text(encoding="utf-8") == "Mine: forty speakers of Kalo."
 
 
+def test_the_rules_of_its_labels_go_along(run: Path, here: Path) -> None:
+    path = run / "best" / "checkpoint.json"
+    about = json.loads(path.read_text())
+    about["config"]["corpus"] |= {"tone": "strip", "diphthongs": "split"}
+    path.write_text(json.dumps(about))
+    export(run, here / "given")
+    corpus = load_checkpoint(here / "given").config.corpus
+    assert (corpus.tone, corpus.diphthongs, corpus.length, corpus.tables.train) == ("strip", "split", "keep", None)
+
+
 def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
     export(run, here / "given")
     whole, given = speechctc.load(run), speechctc.load(here / "given")

@@ -76,6 +76,40 @@ def test_a_table_of_test_alone_is_scored(tiny_model: Path, tmp_path: Path) -> No
         scored(tiny_model, f"corpus.tables.test={tmp_path}/no.jsonl")
 
 
+def test_scores_are_split_by_language(tiny_model: Path, tmp_path: Path) -> None:
+    rows = []
+    for k, (song, language) in enumerate(zip(SONGS, ("tus", "pl", "tus", ""), strict=True)):
+        write_song(tmp_path / f"{k}.wav", song, seed=k)
+        wrong = ["mid" if phone == "low" else phone for phone in song] if language == "pl" else song
+        row = {"id": f"{k}", "audio": f"{tmp_path}/{k}.wav", "phones": " ".join(wrong), "speaker": f"s{k}"}
+        rows.append(json.dumps(row | {"language": language}))
+    (tmp_path / "test.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = scored(tiny_model, f"corpus.tables.test={tmp_path}/test.jsonl")
+    by_name = {score.name: score for score in found.languages}
+    assert list(by_name) == ["not known", "pl", "tus"]
+    assert sum(score.counts.errors for score in found.languages) == found.counts.errors
+    assert by_name["pl"].counts.reference_phones == 2 and by_name["tus"].counts.utterances == 2
+    assert by_name["pl"].counts.errors >= 1  # its label says mid where low is heard
+    lines = found.to_text().splitlines()
+    table = [line.split() for line in lines[lines.index(next(x for x in lines if "language " in x)) :]]
+    assert [row[0] for row in table[1:4]] == ["not", "pl", "tus"]
+    assert table[2][1] == f"{by_name['pl'].counts.per:.2f}"
+    mean = sum(score.counts.per for score in found.languages) / 3
+    assert f"mean of the 3 languages {mean:.2f} %" in found.to_text()
+    assert [entry["language"] for entry in found.to_dict()["languages"]] == list(by_name)
+    one = "\n".join(row.replace('"pl"', '"tus"').replace('""', '"tus"') for row in rows)
+    (tmp_path / "one.jsonl").write_text(one, encoding="utf-8")
+    alone = scored(tiny_model, f"corpus.tables.test={tmp_path}/one.jsonl")
+    assert alone.languages == () and "language" not in alone.to_text()
+
+
+def test_how_labels_are_read_is_said(tiny_model: Path, tmp_path: Path) -> None:
+    write_grids(tmp_path / "unseen", {"low": "low˥"})
+    place = ("corpus.kind=textgrid", f"corpus.root={tmp_path}/unseen")
+    assert any("tone: strip" in note for note in scored(tiny_model, *place, "corpus.tone=strip").notes)
+    assert not any("are read as" in note for note in scored(tiny_model, *place).notes)
+
+
 def test_timits_test_alone_is_read_to_score_and_not_to_train(tmp_path: Path) -> None:
     write_corpus(tmp_path, {"TEST": ["FABC0", "MDEF0"]})
     config = CorpusConfig(kind="timit", root=tmp_path)
