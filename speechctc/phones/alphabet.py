@@ -54,7 +54,7 @@ def phones_of_language(language: str) -> tuple[str, ...]:
     """
     reader = Reader(language)
     words = [*map(str, range(NUMBERS)), *_words(_letters(reader))]
-    found = set()
+    found: set[str] = set()
     for k in range(0, len(words), AT_ONCE):
         for word in reader.read(" ".join(words[k : k + AT_ONCE])):
             found.update(phone for phone, own in zip(word.phones, word.native, strict=True) if own)
