@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -33,15 +33,16 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+# Optional, not "| None": typer reads annotations at run time, on Python 3.10 too.
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
 ]
 SettingsArgument = Annotated[
-    list[str] | None,
+    Optional[list[str]],  # noqa: UP045
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the config: train.epochs=3"),
 ]
 ModelOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--model",
         metavar="DIR",
@@ -50,7 +51,7 @@ ModelOption = Annotated[
     ),
 ]
 ModelOrBundledOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--model",
         metavar="DIR",
@@ -59,7 +60,7 @@ ModelOrBundledOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    list[str] | None,
+    Optional[list[str]],  # noqa: UP045
     typer.Option(
         "--format",
         metavar="FORMAT[,FORMAT]...",
@@ -77,7 +78,7 @@ SymbolsOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--out",
         metavar="PLACE",
@@ -99,7 +100,7 @@ SkipOption = Annotated[
     typer.Option("--skip-existing", help="Skip recordings that already have a file in the folder --out."),
 ]
 ChannelOption = Annotated[
-    int | None,
+    Optional[int],  # noqa: UP045
     typer.Option(
         "--channel",
         metavar="N",
@@ -112,7 +113,7 @@ JobsOption = Annotated[
     typer.Option("--jobs", metavar="N", min=0, help="Number of recordings to work on at a time; 0: one per core."),
 ]
 ClusterOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--cluster", metavar="ADDRESS", help="Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786."
     ),
@@ -121,7 +122,7 @@ DeviceOption = Annotated[
     Device, typer.Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")
 ]
 JsonOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option("--json", metavar="FILE", help="Also write the scores to this JSON file."),
 ]
 AlternativesOption = Annotated[
@@ -131,7 +132,7 @@ AlternativesOption = Annotated[
     ),
 ]
 RawOption = Annotated[
-    int | None,
+    Optional[int],  # noqa: UP045
     typer.Option(
         "--raw",
         metavar="RATE",
@@ -140,7 +141,7 @@ RawOption = Annotated[
     ),
 ]
 LmWeightOption = Annotated[
-    float | None,
+    Optional[float],  # noqa: UP045
     typer.Option(
         "--lm-weight",
         metavar="WEIGHT",
@@ -149,7 +150,7 @@ LmWeightOption = Annotated[
     ),
 ]
 LmOption = Annotated[
-    list[Path] | None,
+    Optional[list[Path]],  # noqa: UP045
     typer.Option(
         "--lm",
         metavar="PLACE",
@@ -158,7 +159,7 @@ LmOption = Annotated[
     ),
 ]
 BeamOption = Annotated[
-    int | None,
+    Optional[int],  # noqa: UP045
     typer.Option(
         "--beam",
         metavar="N",
@@ -167,7 +168,7 @@ BeamOption = Annotated[
     ),
 ]
 InventoryOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--inventory",
         metavar="FILE",
@@ -175,7 +176,7 @@ InventoryOption = Annotated[
     ),
 ]
 NbestOption = Annotated[
-    int | None,
+    Optional[int],  # noqa: UP045
     typer.Option(
         "--nbest",
         metavar="N",
@@ -184,7 +185,7 @@ NbestOption = Annotated[
     ),
 ]
 MinModulationOption = Annotated[
-    float | None,
+    Optional[float],  # noqa: UP045
     typer.Option(
         "--min-modulation-db",
         metavar="DB",
@@ -193,11 +194,11 @@ MinModulationOption = Annotated[
     ),
 ]
 PhonesOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option("--phones", metavar="PHONES", help='The phones of a single recording: "sh iy hh ae d".'),
 ]
 TranscriptsOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--transcripts",
         metavar="PLACE",
@@ -207,7 +208,7 @@ TranscriptsOption = Annotated[
     ),
 ]
 WordsOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--words",
         metavar="PLACE",
@@ -217,7 +218,7 @@ WordsOption = Annotated[
     ),
 ]
 LanguageOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--language",
         metavar="CODE",
@@ -225,7 +226,7 @@ LanguageOption = Annotated[
     ),
 ]
 DictionaryOption = Annotated[
-    Path | None,
+    Optional[Path],  # noqa: UP045
     typer.Option(
         "--dictionary",
         metavar="FILE",
@@ -248,7 +249,7 @@ RefineOption = Annotated[
     ),
 ]
 SilenceOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--silence",
         metavar="PHONES",
@@ -257,7 +258,7 @@ SilenceOption = Annotated[
     ),
 ]
 TierOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option(
         "--tier",
         metavar="NAME",
@@ -266,7 +267,7 @@ TierOption = Annotated[
     ),
 ]
 LimitsOption = Annotated[
-    bool | None,
+    Optional[bool],  # noqa: UP045
     typer.Option(
         "--limits/--no-limits",
         help="Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -118,7 +118,7 @@ def decode_command(
 
 def align_command(
     audio: Annotated[
-        list[Path] | None,
+        Optional[list[Path]],  # noqa: UP045
         typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
     ] = None,
     phones: PhonesOption = None,
