@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from speechctc.bundled import NAMES
-from speechctc.cli.streams import new_reporter, show
+from speechctc.cli.streams import show
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
@@ -304,13 +304,12 @@ def load_recogniser(
 
     Numbers that are not None replace those of the model's ``decode`` section.
     """
+    from speechctc.core.progress import Reporter
     from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import Recogniser
 
     folder, line = _find(model, or_bundled)
-    recogniser = with_language_models(
-        Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, new_reporter()
-    )
+    recogniser = with_language_models(Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, Reporter())
     settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
     recogniser = recogniser.with_settings(settings)
     name = line.removeprefix("using ")

@@ -40,7 +40,6 @@ from speechctc.cli.options import (
     WordsOption,
     load_recogniser,
 )
-from speechctc.cli.streams import new_reporter
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ def decode_command(
         raise InputError("--cluster decodes with all phones of the model", "leave --inventory or --cluster out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    from speechctc.core.progress import Reporter
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
@@ -105,13 +105,13 @@ def decode_command(
     if inventory is not None:
         from speechctc.inference.restriction import restrict
 
-        recogniser = restrict(recogniser, inventory, new_reporter())
+        recogniser = restrict(recogniser, inventory, Reporter())
     options = _with_symbols(options, recogniser, symbols)
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
     if nbest:
-        status = decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
+        status = decode_nbest(recogniser, audio, nbest, options, Reporter(), doubt, work)
     else:
-        status = decode(recogniser, audio, options, new_reporter(), cluster, raw, doubt, work)
+        status = decode(recogniser, audio, options, Reporter(), cluster, raw, doubt, work)
     if status:
         raise typer.Exit(status)
 
@@ -148,6 +148,7 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
+    from speechctc.core.progress import Reporter
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
@@ -158,20 +159,21 @@ def align_command(
     chosen = choose_output(form, out)
     options = OutputOptions(*chosen, overwrite, skip_existing, also)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
-    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
+    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), Reporter())
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
-    if status := align(recogniser, tasks, options, new_reporter(), placing, Work(jobs, channel=channel)):
+    if status := align(recogniser, tasks, options, Reporter(), placing, Work(jobs, channel=channel)):
         raise typer.Exit(status)
 
 
 def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
+    from speechctc.core.progress import Reporter
     from speechctc.phones.notations import choose_symbols
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:
-        new_reporter().warn(symbols.note)
+        Reporter().warn(symbols.note)
     return replace(options, symbols=symbols.written)
