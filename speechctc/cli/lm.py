@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -37,17 +37,17 @@ class Kind(str, Enum):
 
 
 CorpusOption = Annotated[
-    str | None,
+    Optional[str],  # noqa: UP045
     typer.Option("--config", metavar="CONFIG", help="A config; the labels and the phone set are those of its corpus."),
 ]
 TextOption = Annotated[
-    list[Path] | None,
+    Optional[list[Path]],  # noqa: UP045
     typer.Option(
         "--text", metavar="FILE", help="A phone text: one utterance per line, phones separated by spaces; may be .gz."
     ),
 ]
 TrainingTextOption = Annotated[
-    list[Path] | None,
+    Optional[list[Path]],  # noqa: UP045
     typer.Option(
         "--text",
         metavar="FILE",
@@ -103,7 +103,7 @@ def train(
         ),
     ] = 0.0,
     dev: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option(
             "--dev",
             metavar="FILE",
@@ -146,7 +146,7 @@ def perplexity(
     settings: SettingsArgument = None,
     config: CorpusOption = None,
     split: Annotated[
-        list[Split] | None,
+        Optional[list[Split]],  # noqa: UP045
         typer.Option("--split", help="A split of the config's corpus to score; may be repeated. Default: dev."),
     ] = None,
     text: TextOption = None,
@@ -199,7 +199,7 @@ def tune(
     settings: SettingsArgument = None,
     model: ModelOption = None,
     lm: Annotated[
-        list[Path] | None,
+        Optional[list[Path]],  # noqa: UP045
         typer.Option(
             "--lm", metavar="PLACE", help="An ARPA file, an LSTM's folder, or both. Default: the model's own n-gram."
         ),
@@ -208,11 +208,11 @@ def tune(
         Split, typer.Option("--split", help="The split to tune on; the model must not be trained on it.")
     ] = Split.dev,
     beam: Annotated[
-        int | None,
+        Optional[int],  # noqa: UP045
         typer.Option("--beam", metavar="N", help="Hypotheses that the search keeps. Default: decode.beam."),
     ] = None,
     out: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option(
             "--out",
             metavar="FILE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -22,7 +22,7 @@ def export_command(
         ),
     ] = False,
     lm: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option(
             "--lm",
             metavar="PLACE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -42,7 +42,7 @@ def evaluate_command(
     inventory: InventoryOption = None,
     language: HeardLanguageOption = None,
     report: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
     ] = None,
     examples: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -26,11 +26,11 @@ from speechctc.core.errors import InputError
 def doctor_command(
     settings: SettingsArgument = None,
     config: Annotated[
-        str | None,
+        Optional[str],  # noqa: UP045
         typer.Option("--config", help="The config whose corpus to examine. Default: only the machine."),
     ] = None,
     json_file: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--json", metavar="FILE", help="Also write the findings to this JSON file; -: print only JSON."),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -144,7 +144,7 @@ def check_labels_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
     model: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option(
             "--model",
             metavar="DIR",
@@ -153,14 +153,14 @@ def check_labels_command(
         ),
     ] = None,
     splits: Annotated[
-        list[Split] | None,
+        Optional[list[Split]],  # noqa: UP045
         typer.Option("--split", help="The part of the corpus to check; may be given several times. Default: all."),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The table to write (TSV): all utterances, ranked.")
     ] = Path("suspects.tsv"),
     report: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/suspects.html."),
     ] = None,
     examples: Annotated[
@@ -194,17 +194,17 @@ def check_labels_command(
 def inspect_command(
     model: ModelOrBundledOption = None,
     audio: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--audio", metavar="FILE", help="A recording to look at; of a longer one, the first 20 s."),
     ] = None,
     layer: Annotated[
-        str | None,
+        Optional[str],  # noqa: UP045
         typer.Option(
             "--layer", metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."
         ),
     ] = None,
     phone: Annotated[
-        str | None,
+        Optional[str],  # noqa: UP045
         typer.Option("--phone", metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")] = Path("inside"),

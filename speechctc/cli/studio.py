@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -44,7 +44,7 @@ def studio_command(
 def plugins_command(
     folder: Annotated[Path, typer.Argument(help="The folder to write the plugins into.")],
     model: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--model", metavar="DIR", help=f"The model that they use; bundled are {NAMES}. Default: english."),
     ] = None,
     overwrite: OverwriteOption = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -17,7 +17,7 @@ def start_command(
     folder: Annotated[Path, typer.Argument(help="The folder of your recordings; nothing in it is changed.")],
     settings: SettingsArgument = None,
     out: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option("--out", metavar="CONFIG", help="The config to write. Default: named after the folder."),
     ] = None,
 ) -> None:
@@ -34,7 +34,7 @@ def extract_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
     model: Annotated[
-        Path | None,
+        Optional[Path],  # noqa: UP045
         typer.Option(
             "--realign",
             metavar="MODEL",
@@ -56,7 +56,7 @@ def extract_command(
 def train_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Path | None, typer.Option("--run", help="The folder of the run.")] = None,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder of the run.")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
     profile_steps: Annotated[
         int, typer.Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
@@ -88,7 +88,7 @@ def train_command(
 def sweep_command(
     config: ConfigOption,
     settings: SettingsArgument = None,
-    run: Annotated[Path | None, typer.Option("--run", help="The folder for the runs.")] = None,
+    run: Annotated[Optional[Path], typer.Option("--run", help="The folder for the runs.")] = None,  # noqa: UP045
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of runs to train at a time.")] = 1,
 ) -> None:
     """Train every combination of some settings.
