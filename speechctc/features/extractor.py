@@ -215,7 +215,7 @@ class Encoder(FeatureExtractor):
         return encoder.load(self.config.encoder, self._device)(samples)
 
 
-KINDS = {"mel": LogMel, "mfcc": MFCC}
+KINDS: dict[str, type[FeatureExtractor]] = {"mel": LogMel, "mfcc": MFCC}
 
 
 def extractor(config: FeatureConfig, device: torch.device | None = None) -> FeatureExtractor:
