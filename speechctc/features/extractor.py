@@ -258,7 +258,7 @@ class Encoder(FeatureExtractor):
         return encoder.load(self.config.encoder, self._device)(samples)
 
 
-KINDS = {"mel": LogMel, "mfcc": MFCC}
+KINDS: dict[str, type[FeatureExtractor]] = {"mel": LogMel, "mfcc": MFCC}
 
 
 def extractor(config: FeatureConfig, device: str | None = None) -> FeatureExtractor:

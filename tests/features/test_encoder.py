@@ -101,7 +101,8 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
         "features.encoder.seconds=4",
         "model.convs=[32, 32]",
         "model.time_stride=1",
-        "train.epochs=14",
+        "model.kernel=[3, 3]",
+        "train.epochs=12",
     ]
     recorder = Recorder()
     speechctc.extract(base, settings, recorder)
@@ -137,7 +138,7 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path), str(tmp_path / "moved"))))
     assert gone.decode(files[0]).phones == model.decode(files[0]).phones
     settings[1] = f"features.encoder.folder={tmp_path / 'moved'}"
-    speechctc.train(base, [*settings, "train.epochs=9"], resume=True, reporter=Recorder())
+    speechctc.train(base, [*settings, "train.epochs=13"], resume=True, reporter=Recorder())
 
     write_encoder(tmp_path / "moved", seed=1)
     encoders._loaded.clear()

@@ -40,7 +40,7 @@ class Ranges(FeatureExtractor):
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Config:
     """Return a config whose features are of the other kind."""
-    monkeypatch.setattr(kinds, "LogMel", Ranges)
+    monkeypatch.setitem(kinds.KINDS, "mel", Ranges)
     return parse_config(SETTINGS, "test")
 
 
