@@ -34,6 +34,7 @@ from speechctc.training.optimise import (
     set_rate,
 )
 from speechctc.training.profiling import Clock
+from speechctc.training.teacher import PhoneLattice
 
 
 class TrainStep:
@@ -57,6 +58,10 @@ class TrainStep:
         Of the epoch so far.
     clock : Clock
         Times the parts of a step.
+    lattice : PhoneLattice or None
+        Labels the recordings that have no labels; None: there are none.
+    trust : float
+        Weight of these labels beside the others.
     """
 
     def __init__(
@@ -71,6 +76,8 @@ class TrainStep:
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.norms = GradientNorms(self.device, config.train.clip)
         self.clock = Clock()
+        self.lattice: PhoneLattice | None = None
+        self.trust = 0.0
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def start_stage(self, stage: Stage) -> None:
@@ -111,14 +118,28 @@ class TrainStep:
 
         Two views share speed, level and noise and differ in their masks.
         """
-        config, augmenter = self.config.train, self.augmenter
-        static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
+        paced = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+        return self._views(*paced)
+
+    def _views(self, static: Tensor, frames: Tensor) -> tuple[list[Tensor], Tensor]:
+        augmenter, views = self.augmenter, self.config.train.views
+        static = augmenter.disguise(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
-        views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, self.precision):
             logits, frames = self.net(features, frames.repeat(views))
-        return [view.float() for view in logits.chunk(views)], frames[: len(batch.indices)]
+        return [view.float() for view in logits.chunk(views)], frames[: len(frames) // views]
+
+    @torch.no_grad()
+    def soft_labels(self, static: Tensor, frames: Tensor) -> Tensor:
+        """Return what the averaged weights and the lattice think of unchanged features, (n_batch, frames, classes)."""
+        assert self.lattice is not None
+        features = net_input(static, frames, self.mean, self.std, self.config.features)
+        self.net.eval()
+        with self.ema_weights(), autocast(self.device, self.precision):
+            logits, frames = self.net(features, frames)
+        self.net.train()
+        return self.lattice.posteriors(logits.float().log_softmax(2), frame_mask(frames, logits.shape[1]))
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -180,15 +201,32 @@ class TrainStep:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
-            logits, frames = self.forward_varied(batch)
+            static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+            rows = None if batch.unlabelled is None else np.flatnonzero(batch.unlabelled)
+            targets = None if rows is None else self.soft_labels(static[rows], counts[rows])
+            logits, frames = self._views(static, counts)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
-            loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
+            if rows is None or targets is None:
+                loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
+            else:
+                ctc = self._ctc_of_labelled(logits, frames, batch, share)
+                soft = [divergence(each[rows], targets, frames[rows]) for each in logits]
+                loss = ctc + self.trust * share * torch.stack(soft).sum()
             if config.consistency:
                 loss = ctc + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss).backward()
         return ctc.detach() * phones
+
+    def _ctc_of_labelled(self, logits: list[Tensor], frames: Tensor, batch: Batch, share: float) -> Tensor:
+        """Return the loss of the utterances of a batch that have labels, times `share`; 0 without any."""
+        assert batch.unlabelled is not None
+        rows = np.flatnonzero(~batch.unlabelled)
+        if not len(rows):
+            return torch.zeros((), device=self.device)
+        losses = [self._loss(each[rows], frames[rows], batch.rows(rows), "sum", share) for each in logits]
+        return torch.stack(losses).sum()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts to split a batch, given the sizes that ran out of memory before."""
@@ -237,6 +275,20 @@ def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
 
     # Padded frames are uniform in both views and contribute 0.
     return 0.5 * (divergence(first, second) + divergence(second, first))
+
+
+def divergence(logits: Tensor, targets: Tensor, frames: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of posteriors from their targets, over all frames, nats.
+
+    Parameters
+    ----------
+    logits, targets : Tensor, shape = (n_batch, max_frames, classes)
+        Scores; posteriors.
+    frames : Tensor, shape = (n_batch,)
+    """
+    inside = frame_mask(frames, logits.shape[1])[:, :, None]
+    log_probs = torch.where(inside, logits.log_softmax(2), 0.0)
+    return functional.kl_div(log_probs, torch.where(inside, targets, 0.0), reduction="sum")
 
 
 class GradientNorms:

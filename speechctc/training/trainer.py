@@ -28,8 +28,11 @@ from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.sentinel import NetFacts, new_warnings
+from speechctc.training.teacher import PhoneLattice
 from speechctc.training.train_step import TrainStep
 
+HARM = 0.05  # by which dev PER may exceed its lowest
+HARMED = 3  # epochs in a row beyond it, after which recordings without labels are refused
 EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
 
 
@@ -74,12 +77,13 @@ class Trainer:
         self.stage = self.stages[0]
         self.learner = first_learner(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
-        self.remaining: Indices = self.data.members(
-            self._epoch_seed()
-        )  # utterances that the current epoch's plan covers
+        self.remaining = self._members()  # utterances that the current epoch's plan covers
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
+        if config.data.unlabelled:
+            lm, decode = self.data.phone_lm(2 if config.decode.lm_order else 0, 1), config.decode
+            self.learner.lattice = PhoneLattice(lm, decode.lm_weight, decode.lm_bonus, device)
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         self._said: MemoryEstimate | None = None
@@ -113,6 +117,10 @@ class Trainer:
     def _epoch_seed(self) -> int:
         return self.config.train.seed * 1_000_003 + self.progress.epoch
 
+    def _members(self) -> Indices:
+        """Return the utterances of the epoch; those without labels when dev has said what the net knows."""
+        return self.data.members(self._epoch_seed(), self.progress.best_per < 100 and not self.progress.refused)
+
     @property
     def last_epoch(self) -> int:
         """The number of epochs of all stages."""
@@ -124,8 +132,11 @@ class Trainer:
             return
         self.learner.net.train()
         progress, plan = self.progress, self.plan()
-        phones, frames = plan.totals(self.data.train.split.label_counts), plan.totals(self.data.train.split.frames)
-        watch = LossWatch(self.data.train.split.ids, self.device)
+        self.learner.trust = max(1 - progress.best_per / 100, 0.0)
+        split = self.data.train.split
+        phones, frames = plan.totals(split.label_counts), plan.totals(split.frames)
+        expected = plan.totals(self.data.phones)
+        watch = LossWatch(split.ids, self.device)
         batches = self.data.train.batches(plan, self.ranks.rank, skip=progress.batch)
         began, waited = time.perf_counter(), self.data.train.waited
         with self.reporter.progress(f"epoch {progress.epoch + 1}", plan.steps) as advance:
@@ -133,7 +144,7 @@ class Trainer:
             while progress.batch < plan.steps:
                 rate = self.stage.rate(progress.stage_step, self._share_done(plan))
                 where = f"epoch {progress.epoch + 1}, step {progress.step + 1}"
-                loss = self._step(next(batches), int(phones[progress.batch]), rate)
+                loss = self._step(next(batches), int(expected[progress.batch]), rate)
                 progress.next_step(float(phones[progress.batch]), float(frames[progress.batch]), rate)
                 progress.loss += watch.add(where, *loss)
                 now = time.perf_counter()
@@ -178,7 +189,7 @@ class Trainer:
 
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
-        whole = len(self.data.members(self._epoch_seed()))
+        whole = len(self._members())
         before = 1 - len(self.remaining) / whole  # of the epoch, before it was planned again
         of_epoch = before + (1 - before) * self.progress.batch / plan.steps
         share = (self.progress.epoch - self.stage.first_epoch + of_epoch) / self.stage.epochs
@@ -201,10 +212,11 @@ class Trainer:
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.per)
+        self._refuse_harm(dev.counts.per)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.learner.norms.reset()
-            self.remaining = self.data.members(self._epoch_seed())
+            self.remaining = self._members()
         if self.ranks.is_main:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
@@ -220,6 +232,25 @@ class Trainer:
             if better:
                 save_checkpoint(self.run.best, self._checkpoint(line))
 
+    def _refuse_harm(self, per: float) -> None:
+        """Go on without the recordings that have no labels, from the best weights, where dev says that they do harm."""
+        progress = self.progress
+        progress.worse = progress.worse + 1 if per > (1 + HARM) * progress.best_per else 0
+        if progress.worse < HARMED or progress.refused or not len(self.data.unlabelled):
+            return
+        progress.refused, progress.worse = 1, 0
+        self.reporter.warn(
+            f"recordings without labels do harm: for {HARMED} epochs dev PER was {100 * HARM:.0f} % or more above its"
+            f" lowest, {progress.best_per:.2f} %; training goes on from the best weights without them"
+        )
+        self._take_best()
+
+    def _take_best(self) -> None:
+        """Go on from the best weights, with a new optimiser and a new average."""
+        self.ranks.wait()
+        self.learner.net.load_state_dict(load_checkpoint(self.run.best, self.device).net.state_dict())
+        self.learner.start_stage(self.stage)
+
     def _end_stage_early(self) -> None:
         patience = self.config.train.patience
         if patience and self.progress.stale >= patience and self.progress.epoch < self.stage.end:
@@ -231,10 +262,8 @@ class Trainer:
         if stage is self.stage:
             return
         self.reporter.note(f"{stage.name}: {stage.optimizer} at {stage.lr:g} from the best weights so far")
-        self.ranks.wait()
-        self.learner.net.load_state_dict(load_checkpoint(self.run.best, self.device).net.state_dict())
         self.stage = stage
-        self.learner.start_stage(stage)
+        self._take_best()
         self.progress.stage_step = self.progress.stale = 0
 
     def _checkpoint(self, line: dict[str, Any], state: dict[str, Tensor] | None = None) -> Checkpoint:
