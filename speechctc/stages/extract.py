@@ -20,7 +20,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import UNLABELLED, Corpus
+from speechctc.corpora.corpus import SPLITS, UNLABELLED, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.unlabelled import with_unlabelled
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
@@ -89,15 +89,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     phones = corpus.inventory()
     if model is not None:
         corpus = realign(corpus, config, model, reporter)
-    for split in corpus.splits:
-        written.refuse_linked_folder(config.data.dir / split)
-    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
-    if UNLABELLED in plans:
-        plans[UNLABELLED] = [beside(plan, [*plans["dev"], *plans["test"]]) for plan in plans[UNLABELLED]]
-    for plan in (plan for split in plans.values() for plan in split):
-        _refuse_other_config(plan)
-    labelled = [plan for split in plans if split != UNLABELLED for plan in plans[split]]
-    done, seconds = _make(labelled, config, reporter)
+    plans = _plans(corpus, phones, config)
+    done, seconds = _make([plan for split in SPLITS for plan in plans[split]], config, reporter)
     if UNLABELLED in plans:
         screen = Screen(config, [*plans["dev"], *plans["test"]])
         more, heard = _make(plans[UNLABELLED], config, reporter, screen)
@@ -107,7 +100,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     _write_skipped(config.data.dir, summaries)
     write_utterances(config.data.dir, corpus)
     write_languages(config.data.dir, corpus)
-    counts = {split: _count(plans[split], phones) for split in plans if split != UNLABELLED}
+    counts = {split: _count(plans[split], phones) for split in SPLITS}
     report_phones(config.data.dir, phones, counts, reporter)
     if corpus.words:
         reporter.note(write_pronunciations(config.data.dir, corpus))
@@ -122,6 +115,18 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     if UNLABELLED in plans and not summaries[-1].utterances:
         raise InputError(*nothing_left(config.data.unlabelled, summaries[-1].skipped))
     return summaries
+
+
+def _plans(corpus: Corpus, phones: Inventory, config: Config) -> dict[str, list[ShardPlan]]:
+    """Return the shards of each split; what is in their place already must be theirs."""
+    for split in corpus.splits:
+        written.refuse_linked_folder(config.data.dir / split)
+    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
+    if UNLABELLED in plans:
+        plans[UNLABELLED] = [beside(plan, [*plans["dev"], *plans["test"]]) for plan in plans[UNLABELLED]]
+    for plan in (plan for split in plans.values() for plan in split):
+        _refuse_other_config(plan)
+    return plans
 
 
 def _refuse_other_config(plan: ShardPlan) -> None:

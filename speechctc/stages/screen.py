@@ -58,7 +58,7 @@ def _keys(static: NDArray[np.float16] | NDArray[np.float32]) -> Keys:
 
 
 def beside(plan: ShardPlan, held: Iterable[ShardPlan]) -> ShardPlan:
-    """Return a plan of recordings without labels that is made again where the shards change that it is compared with."""
+    """Return the plan of a shard that is made again where the shards change that its recordings are compared with."""
     digest = hashlib.sha256("".join(each.recipe.sources for each in held).encode()).hexdigest()
     return replace(plan, recipe=replace(plan.recipe, sources=f"{plan.recipe.sources} {digest}"))
 

@@ -29,11 +29,8 @@ from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.chunks import Batch, BatchGatherer, Slot, Split
-from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import BESIDE, ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.languages import Languages
-
-BESIDE = 2.0
-"""Most unlabelled speech in an epoch, as a multiple of the labelled."""
 
 
 class Loader:

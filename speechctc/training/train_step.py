@@ -25,6 +25,7 @@ from speechctc.model.net import ConvCTCNet
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.distributed import Ranks
+from speechctc.training.epoch_plan import Indices
 from speechctc.training.optimise import (
     Stage,
     WeightEMA,
@@ -34,7 +35,7 @@ from speechctc.training.optimise import (
     set_rate,
 )
 from speechctc.training.profiling import Clock
-from speechctc.training.teacher import PhoneLattice
+from speechctc.training.teacher import PhoneLattice, doubts_of
 
 
 class TrainStep:
@@ -62,6 +63,8 @@ class TrainStep:
         Labels the recordings that have no labels; None: there are none.
     trust : float
         Weight of these labels beside the others.
+    doubts : list of (ndarray, Tensor)
+        The recordings that it labelled in this epoch, and what `doubts_of` says of them.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class TrainStep:
         self.clock = Clock()
         self.lattice: PhoneLattice | None = None
         self.trust = 0.0
+        self.doubts: list[tuple[Indices, Tensor]] = []
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def start_stage(self, stage: Stage) -> None:
@@ -131,7 +135,7 @@ class TrainStep:
         return [view.float() for view in logits.chunk(views)], frames[: len(frames) // views]
 
     @torch.no_grad()
-    def soft_labels(self, static: Tensor, frames: Tensor) -> Tensor:
+    def soft_labels(self, static: Tensor, frames: Tensor, indices: Indices) -> Tensor:
         """Return what the averaged weights and the lattice think of unchanged features, (n_batch, frames, classes)."""
         assert self.lattice is not None
         features = net_input(static, frames, self.mean, self.std, self.config.features)
@@ -139,7 +143,9 @@ class TrainStep:
         with self.ema_weights(), autocast(self.device, self.precision):
             logits, frames = self.net(features, frames)
         self.net.train()
-        return self.lattice.posteriors(logits.float().log_softmax(2), frame_mask(frames, logits.shape[1]))
+        log_probs, inside = logits.float().log_softmax(2), frame_mask(frames, logits.shape[1])
+        self.doubts.append((indices, doubts_of(log_probs.exp(), inside)))
+        return self.lattice.posteriors(log_probs, inside)
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -203,7 +209,7 @@ class TrainStep:
         with self.clock("forward"):
             static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
             rows = None if batch.unlabelled is None else np.flatnonzero(batch.unlabelled)
-            targets = None if rows is None else self.soft_labels(static[rows], counts[rows])
+            targets = None if rows is None else self.soft_labels(static[rows], counts[rows], batch.indices[rows])
             logits, frames = self._views(static, counts)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient

@@ -7,12 +7,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -28,7 +29,7 @@ from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.sentinel import NetFacts, new_warnings
-from speechctc.training.teacher import PhoneLattice
+from speechctc.training.teacher import DOUBT, PhoneLattice
 from speechctc.training.train_step import TrainStep
 
 HARM = 0.05  # by which dev PER may exceed its lowest
@@ -87,6 +88,7 @@ class Trainer:
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         self._said: MemoryEstimate | None = None
+        self._doubted = False
         if resumed:
             self._restore()
 
@@ -213,6 +215,7 @@ class Trainer:
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.per)
         self._refuse_harm(dev.counts.per)
+        self._say_doubts(dev.doubt)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.learner.norms.reset()
@@ -244,6 +247,23 @@ class Trainer:
             f" lowest, {progress.best_per:.2f} %; training goes on from the best weights without them"
         )
         self._take_best()
+
+    def _say_doubts(self, of_dev: float) -> None:
+        """Warn, once a session, if the net is far less sure of the recordings without labels than of dev."""
+        heard, self.learner.doubts = self.learner.doubts, []
+        if not heard or self._doubted:
+            return
+        indices, doubts = np.concatenate([each for each, _ in heard]), torch.cat([each for _, each in heard]).cpu()
+        nats, phones = doubts.sum(0).tolist()
+        if nats <= DOUBT * of_dev * phones:
+            return
+        self._doubted = True
+        least = (-doubts[:, 0] / doubts[:, 1].clamp(min=1)).argsort().tolist()
+        names = some([self.data.train.split.ids[indices[k]] for k in least], 5)
+        self.reporter.warn(
+            f"the net is far less sure of the recordings without labels than of dev ({nats / phones:.2f} nats a phone,"
+            f" {of_dev:.2f} on dev): another language, or no speech? The least sure: {names}"
+        )
 
     def _take_best(self) -> None:
         """Go on from the best weights, with a new optimiser and a new average."""

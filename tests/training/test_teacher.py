@@ -17,7 +17,7 @@ from speechctc.decoding.search import collapse
 from speechctc.ngram.automaton import END, PhoneLM
 from speechctc.stages.extract import extract
 from speechctc.training import batches, trainer
-from speechctc.training.teacher import PhoneLattice
+from speechctc.training.teacher import PhoneLattice, doubts_of
 from speechctc.training.train_step import divergence
 from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import write_config, write_table
@@ -152,7 +152,7 @@ def test_the_student_comes_to_say_what_the_teacher_says(both: Path, here: Path) 
         torch.manual_seed(0)
         with torch.no_grad():
             (logits,), frames = learner.forward_varied(batch)
-            return float(divergence(logits, learner.soft_labels(batch.static, batch.frames), frames))
+            return float(divergence(logits, learner.soft_labels(batch.static, batch.frames, batch.indices), frames))
 
     for number in range(3000, 3003):  # the average follows closely in the first steps
         learner.step(batch, 30, 0.0, number)
@@ -173,6 +173,22 @@ def test_what_does_harm_is_left_out_and_said(both: Path, here: Path, monkeypatch
     resumed = trainer_of(both, here / "r", "train.epochs=7")
     assert resumed.progress.refused == 1
     assert resumed.data.members(1, unlabelled=False).tolist() == resumed.remaining.tolist()
+
+
+def test_doubt_is_entropy_by_expected_phones() -> None:
+    probs = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.4, 0.4]]])
+    nats, phones = doubts_of(probs, torch.tensor([[True, True, False]]))[0].tolist()
+    assert (nats, phones) == (pytest.approx(np.log(2)), 0.5)
+
+
+def test_speech_of_another_kind_is_said(both: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    score_once(both, here / "alike", "train.epochs=3", recorder=recorder)
+    assert not any("less sure" in text for text in recorder.said)
+    monkeypatch.setattr(trainer, "DOUBT", 0.0)
+    score_once(both, here / "other", "train.epochs=3", recorder=recorder)
+    (said,) = [text for text in recorder.said if "less sure" in text]
+    assert "nats a phone" in said and said.count("7-0") >= 5
 
 
 def test_features_are_asked_for_where_they_lack(both: Path, here: Path, extracted: Path) -> None:
