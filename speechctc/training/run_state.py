@@ -53,8 +53,8 @@ class Progress:
         Learning rate of the last step; 0: not known, in states of earlier versions.
     worse : int
         Epochs in a row whose dev PER was far above the lowest.
-    refused : int
-        1: recordings without labels did harm, and are left out.
+    unlabelled : int
+        Recordings without labels: 0: are not trained on yet; 1: are; 2: did harm, and are left out.
     """
 
     epoch: int = 0
@@ -72,7 +72,7 @@ class Progress:
     scored: int = 0
     rate: float = 0.0
     worse: int = 0
-    refused: int = 0
+    unlabelled: int = 0
 
     def next_step(self, phones: float, frames: float, rate: float) -> None:
         """Count one step with this many labels and frames, at this learning rate."""
@@ -103,7 +103,7 @@ class Progress:
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
         """Undo `to_tensors`; states of earlier versions lack some counters."""
-        tensors = {**{f"progress.{name}": torch.zeros(()) for name in ("rate", "worse", "refused")}, **tensors}
+        tensors = {**{f"progress.{name}": torch.zeros(()) for name in ("rate", "worse", "unlabelled")}, **tensors}
         counters = vars(cls()).items()
         return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
 

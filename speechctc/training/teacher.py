@@ -1,26 +1,89 @@
-"""Soft labels for recordings that have none: the phones that the averaged weights and a bigram think possible.
+"""Labels for recordings that have none: what the averaged weights and the search find, where they are sure of it.
 
-The teacher is the mean of the weights [1]_. It hears a recording without noise and masks. The student learns not from
-one transcription, but from the posterior of each class in each frame, over all sequences of phones, by the net and a
-bigram of the training labels together [2]_. Where the teacher is unsure, so is the target.
+The teacher is the mean of the weights [1]_. It hears a recording without noise and masks, and decodes it as the config
+says, with its n-gram. Phones of which it is unsure, and places where it may have missed one, become a wildcard, which
+stands for anything: there the student learns nothing from the label [2]_.
 
 References
 ----------
-.. [1] A. Tarvainen and H. Valpola, "Mean teachers are better role models", NIPS 2017.
-.. [2] A. Graves et al., "Connectionist temporal classification", ICML 2006: the forward-backward algorithm, here over
-   the paths of all sequences in place of those of one.
+.. [1] A. Tarvainen and H. Valpola, "Mean teachers are better role models", NIPS 2017; with CTC: Y. Higuchi et al.,
+   "Momentum pseudo-labeling for semi-supervised speech recognition", Interspeech 2021.
+.. [2] X. Cai et al., "W-CTC: a connectionist temporal classification loss with wild cards", ICLR 2022.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.ngram.automaton import END, PhoneLM
-from speechctc.ngram.trie import START
+from speechctc.ctc import ctc_loss
 
+SURE = 0.5
+"""Lowest posterior of a phone, in its best frame, that is learned from."""
+MISSED = 0.2
+"""Phones expected between two that were found, other than these, from which one may have been missed."""
 DOUBT = 1.3
 """How much less sure than of dev the teacher is of recordings that may be of another language, or no speech."""
+
+
+def sure_labels(path: Sequence[int], probs: NDArray[np.float32]) -> list[int]:
+    """Return the labels of a path of classes, and a wildcard for each stretch that is not sure.
+
+    Parameters
+    ----------
+    path : sequence of int
+        The class of each frame; 0 is the blank.
+    probs : ndarray, shape = (n_frames, classes)
+        Posteriors by the net.
+
+    Returns
+    -------
+    list of int
+        Phones; ``classes`` is the wildcard, never twice in a row.
+    """
+    classes = np.asarray(path, dtype=np.int64)
+    begins = np.flatnonzero((classes != 0) & (classes != np.concatenate([[0], classes[:-1]])))
+    ends = np.flatnonzero((classes != 0) & (classes != np.concatenate([classes[1:], [0]]))) + 1
+    wildcard = probs.shape[1]
+    labels: list[int] = []
+    phones = [0, *classes[begins].tolist(), 0]
+    edges = zip([0, *ends.tolist()], [*begins.tolist(), len(classes)], strict=True)
+    for number, (gap, begin) in enumerate(edges):
+        known = np.unique([0, phones[number], phones[number + 1]])
+        if (1 - probs[gap:begin][:, known].sum(1)).sum() > MISSED:
+            labels.append(wildcard)
+        if number < len(begins):
+            phone = phones[number + 1]
+            labels.append(phone if probs[begin : ends[number], phone].max() >= SURE else wildcard)
+    return [label for k, label in enumerate(labels) if label != wildcard or labels[k - 1 : k] != [wildcard]]
+
+
+def wildcard_loss(logits: Tensor, frames: Tensor, labels: Sequence[Sequence[int]], backend: str) -> Tensor:
+    """Return the sum of the CTC losses of sequences in which the class after the last is a wildcard.
+
+    A wildcard stands for one frame or more of any classes, blanks too: its probability in a frame is 1. Beside classes
+    that sum to 1, the softmax makes it 1/2 and halves the others; the loss is too large by log 2 a frame.
+
+    Parameters
+    ----------
+    logits : Tensor, shape = (n_batch, max_frames, classes)
+    frames : Tensor, shape = (n_batch,)
+    labels : sequence of n_batch sequences of int
+        Phones, and ``classes`` for the wildcard.
+    backend : str
+        See `ctc_loss`.
+    """
+    counts = torch.tensor([len(each) for each in labels])
+    flat = torch.tensor([label for each in labels for label in each], dtype=torch.long)
+    logits = torch.cat([logits, logits.logsumexp(2, keepdim=True)], dim=2).transpose(0, 1)
+    counts, flat = counts.to(logits.device), flat.to(logits.device)
+    loss: Tensor = ctc_loss(logits, flat, frames, counts, reduction="sum", backend=backend)
+    return loss - math.log(2) * frames.sum()
 
 
 def doubts_of(probs: Tensor, inside: Tensor) -> Tensor:
@@ -40,84 +103,3 @@ def doubts_of(probs: Tensor, inside: Tensor) -> Tensor:
     """
     pair = torch.stack([torch.special.entr(probs).sum(2), 1 - probs[:, :, 0]], dim=2)
     return torch.where(inside[:, :, None], pair, 0.0).sum(1)
-
-
-class PhoneLattice:
-    """All CTC paths of all sequences of phones, weighted by a bigram as the search weighs an n-gram.
-
-    Parameters
-    ----------
-    bigram : PhoneLM or None
-        None: all sequences are equally probable, and posteriors stay as they are.
-    weight, bonus : float
-        As ``decode.lm_weight`` and ``decode.lm_bonus``.
-    device : torch.device
-    """
-
-    def __init__(self, bigram: PhoneLM | None, weight: float, bonus: float, device: torch.device) -> None:
-        self._arcs: Tensor | None = None
-        if bigram is None or weight == 0:
-            return
-        after = [START, *bigram.next_state[START, 1:]]  # the state after each phone: a bigram knows no longer context
-        scores = torch.from_numpy(bigram.log_probs[after]).double() * weight
-        self._arcs = (scores[:, 1:] + bonus).exp().float().to(device)
-        self._ends = scores[:, END].exp().float().to(device)
-
-    def posteriors(self, log_probs: Tensor, inside: Tensor) -> Tensor:
-        """Return the posterior of each class in each frame, by the net and the bigram.
-
-        Parameters
-        ----------
-        log_probs : Tensor, shape = (n_batch, max_frames, classes)
-            By the net; class 0 is the blank.
-        inside : Tensor of bool, shape = (n_batch, max_frames)
-            Frames that are not padding; padding gets the blank.
-
-        Returns
-        -------
-        Tensor, shape = (n_batch, max_frames, classes)
-        """
-        blank = torch.zeros(log_probs.shape[2], device=log_probs.device)
-        blank[0] = 1.0
-        probs = torch.where(inside[:, :, None], log_probs.exp(), blank)
-        if self._arcs is None:
-            return probs
-        in_phone, after = self._forward(probs, self._arcs)
-        from_phone, from_blank = self._backward(probs, self._arcs, self._ends)
-        found = torch.cat([(after * from_blank).sum(2, keepdim=True), in_phone * from_phone], dim=2)
-        return found / found.sum(2, keepdim=True)
-
-    @staticmethod
-    def _forward(probs: Tensor, arcs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return, for each frame, the share of paths in each phone, and of those in the blank after each (0: none)."""
-        again = 1 - arcs[1:].diagonal()  # a phone goes on for free; after itself it needs a blank
-        phone = probs.new_zeros(len(probs), arcs.shape[1])
-        last = probs.new_zeros(len(probs), len(arcs))  # by the last phone, in it or in the blank after it
-        last[:, 0] = 1.0
-        phones, blanks = [], []
-        for column in probs.unbind(1):
-            phone = column[:, 1:] * (phone * again + last @ arcs)
-            blank = column[:, :1] * last
-            size = phone.sum(1, keepdim=True) + blank.sum(1, keepdim=True)
-            phone, blank = phone / size, blank / size
-            phones.append(phone)
-            blanks.append(blank)
-            last = torch.cat([blank[:, :1], blank[:, 1:] + phone], dim=1)
-        return torch.stack(phones, 1), torch.stack(blanks, 1)
-
-    @staticmethod
-    def _backward(probs: Tensor, arcs: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-        """Return, for each frame, the weight of what may follow a phone, and the blank after each; scaled by frame."""
-        again = 1 - arcs[1:].diagonal()
-        blank = ends.expand(len(probs), -1)
-        phone = blank[:, 1:]
-        phones, blanks = [phone], [blank]
-        for column in reversed(probs.unbind(1)[1:]):
-            next_phone = column[:, 1:] * phone
-            blank = column[:, :1] * blank + next_phone @ arcs.T
-            phone = blank[:, 1:] + next_phone * again
-            size = blank.sum(1, keepdim=True)
-            phone, blank = phone / size, blank / size
-            phones.append(phone)
-            blanks.append(blank)
-        return torch.stack(phones[::-1], 1), torch.stack(blanks[::-1], 1)

@@ -21,7 +21,9 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
 from speechctc.features.filterbank import frame_mask, net_input
+from speechctc.lm.rescore import choose_search
 from speechctc.model.net import ConvCTCNet
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.distributed import Ranks
@@ -35,7 +37,7 @@ from speechctc.training.optimise import (
     set_rate,
 )
 from speechctc.training.profiling import Clock
-from speechctc.training.teacher import PhoneLattice, doubts_of
+from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 
 
 class TrainStep:
@@ -59,8 +61,8 @@ class TrainStep:
         Of the epoch so far.
     clock : Clock
         Times the parts of a step.
-    lattice : PhoneLattice or None
-        Labels the recordings that have no labels; None: there are none.
+    lm : PhoneLM or None
+        The n-gram with which recordings without labels are decoded.
     trust : float
         Weight of these labels beside the others.
     doubts : list of (ndarray, Tensor)
@@ -79,7 +81,7 @@ class TrainStep:
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.norms = GradientNorms(self.device, config.train.clip)
         self.clock = Clock()
-        self.lattice: PhoneLattice | None = None
+        self.lm: PhoneLM | None = None
         self.trust = 0.0
         self.doubts: list[tuple[Indices, Tensor]] = []
         self._refused = math.inf  # the fewest padded frames that ran out of memory
@@ -135,17 +137,21 @@ class TrainStep:
         return [view.float() for view in logits.chunk(views)], frames[: len(frames) // views]
 
     @torch.no_grad()
-    def soft_labels(self, static: Tensor, frames: Tensor, indices: Indices) -> Tensor:
-        """Return what the averaged weights and the lattice think of unchanged features, (n_batch, frames, classes)."""
-        assert self.lattice is not None
+    def teach(self, static: Tensor, frames: Tensor, indices: Indices) -> list[list[int]]:
+        """Return what the averaged weights find in unchanged features, with wildcards where they are unsure."""
         features = net_input(static, frames, self.mean, self.std, self.config.features)
         self.net.eval()
         with self.ema_weights(), autocast(self.device, self.precision):
             logits, frames = self.net(features, frames)
         self.net.train()
-        log_probs, inside = logits.float().log_softmax(2), frame_mask(frames, logits.shape[1])
-        self.doubts.append((indices, doubts_of(log_probs.exp(), inside)))
-        return self.lattice.posteriors(log_probs, inside)
+        log_probs = logits.float().log_softmax(2)
+        self.doubts.append((indices, doubts_of(log_probs.exp(), frame_mask(frames, logits.shape[1]))))
+        found = []
+        for rows, count in zip(log_probs.cpu().numpy(), frames.tolist(), strict=True):
+            search = choose_search(self.lm, None, self.config, rows.shape[1])
+            path = [*search.push(rows[:count])[1].tolist(), *search.finish()[1].tolist()]
+            found.append(sure_labels(path, np.exp(rows[:count])))
+        return found
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -209,16 +215,16 @@ class TrainStep:
         with self.clock("forward"):
             static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
             rows = None if batch.unlabelled is None else np.flatnonzero(batch.unlabelled)
-            targets = None if rows is None else self.soft_labels(static[rows], counts[rows], batch.indices[rows])
+            found = None if rows is None else self.teach(static[rows], counts[rows], batch.indices[rows])
             logits, frames = self._views(static, counts)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
-            if rows is None or targets is None:
+            if rows is None or found is None:
                 loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
             else:
                 ctc = self._ctc_of_labelled(logits, frames, batch, share)
-                soft = [divergence(each[rows], targets, frames[rows]) for each in logits]
-                loss = ctc + self.trust * share * torch.stack(soft).sum()
+                own = [wildcard_loss(each[rows], frames[rows], found, config.loss_backend) for each in logits]
+                loss = ctc + self.trust * share * torch.stack(own).sum()
             if config.consistency:
                 loss = ctc + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
@@ -281,20 +287,6 @@ def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
 
     # Padded frames are uniform in both views and contribute 0.
     return 0.5 * (divergence(first, second) + divergence(second, first))
-
-
-def divergence(logits: Tensor, targets: Tensor, frames: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of posteriors from their targets, over all frames, nats.
-
-    Parameters
-    ----------
-    logits, targets : Tensor, shape = (n_batch, max_frames, classes)
-        Scores; posteriors.
-    frames : Tensor, shape = (n_batch,)
-    """
-    inside = frame_mask(frames, logits.shape[1])[:, :, None]
-    log_probs = torch.where(inside, logits.log_softmax(2), 0.0)
-    return functional.kl_div(log_probs, torch.where(inside, targets, 0.0), reduction="sum")
 
 
 class GradientNorms:

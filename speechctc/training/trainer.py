@@ -29,9 +29,11 @@ from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.sentinel import NetFacts, new_warnings
-from speechctc.training.teacher import DOUBT, PhoneLattice
+from speechctc.training.teacher import DOUBT
 from speechctc.training.train_step import TrainStep
 
+LATER = 0.5  # share of a stage that is of labelled recordings alone, so that the teacher is worth hearing
+JOINED, REFUSED = 1, 2  # recordings without labels are trained on; they did harm
 HARM = 0.05  # by which dev PER may exceed its lowest
 HARMED = 3  # epochs in a row beyond it, after which recordings without labels are refused
 EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
@@ -82,9 +84,7 @@ class Trainer:
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
-        if config.data.unlabelled:
-            lm, decode = self.data.phone_lm(2 if config.decode.lm_order else 0, 1), config.decode
-            self.learner.lattice = PhoneLattice(lm, decode.lm_weight, decode.lm_bonus, device)
+        self.learner.lm = self.lm
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         self._said: MemoryEstimate | None = None
@@ -120,8 +120,8 @@ class Trainer:
         return self.config.train.seed * 1_000_003 + self.progress.epoch
 
     def _members(self) -> Indices:
-        """Return the utterances of the epoch; those without labels when dev has said what the net knows."""
-        return self.data.members(self._epoch_seed(), self.progress.best_per < 100 and not self.progress.refused)
+        """Return the utterances of the epoch, with those without labels while they are trained on."""
+        return self.data.members(self._epoch_seed(), self.progress.unlabelled == JOINED)
 
     @property
     def last_epoch(self) -> int:
@@ -217,7 +217,10 @@ class Trainer:
         self._refuse_harm(dev.counts.per)
         self._say_doubts(dev.doubt)
         if progress.batch >= self.plan().steps:
+            share = self._share_done(self.plan())
             progress.next_epoch()
+            if share >= LATER and progress.unlabelled == 0:
+                self._join()
             self.learner.norms.reset()
             self.remaining = self._members()
         if self.ranks.is_main:
@@ -235,13 +238,21 @@ class Trainer:
             if better:
                 save_checkpoint(self.run.best, self._checkpoint(line))
 
+    def _join(self) -> None:
+        """Train on recordings without labels too, from the next epoch on."""
+        self.progress.unlabelled = JOINED
+        if hours := self.data.train.split.frames[self.data.unlabelled].sum() * self.config.features.shift_ms / 3.6e6:
+            self.reporter.note(f"from the next epoch on, {hours:.2f} h without labels are trained on too")
+
     def _refuse_harm(self, per: float) -> None:
         """Go on without the recordings that have no labels, from the best weights, where dev says that they do harm."""
         progress = self.progress
-        progress.worse = progress.worse + 1 if per > (1 + HARM) * progress.best_per else 0
-        if progress.worse < HARMED or progress.refused or not len(self.data.unlabelled):
+        if progress.unlabelled != JOINED or not len(self.data.unlabelled):
             return
-        progress.refused, progress.worse = 1, 0
+        progress.worse = progress.worse + 1 if per > (1 + HARM) * progress.best_per else 0
+        if progress.worse < HARMED:
+            return
+        progress.unlabelled, progress.worse = REFUSED, 0
         self.reporter.warn(
             f"recordings without labels do harm: for {HARMED} epochs dev PER was {100 * HARM:.0f} % or more above its"
             f" lowest, {progress.best_per:.2f} %; training goes on from the best weights without them"
