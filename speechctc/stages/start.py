@@ -20,7 +20,7 @@ from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 from speechctc.training.epoch_plan import BESIDE
 
-EPOCH = 1.3  # time that a step on speech without labels takes, as a multiple of one with: with finetune, on a CPU
+EPOCH = 1.5  # time that a step on speech without labels takes, as a multiple of one with; one view, on a CPU
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 _DEFAULTS = CorpusConfig.model_fields
