@@ -178,6 +178,11 @@ class DataConfig(Section):
     cluster: str = Field(
         "", description="scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"
     )
+    unlabelled: Path | None = Field(
+        None,
+        description="folder or table of recordings without labels, which the averaged weights label while they train;"
+        " null: none",
+    )
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 

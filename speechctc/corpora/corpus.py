@@ -9,6 +9,8 @@ from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inv
 from speechctc.phones.pronouncer import Word
 
 SPLITS = ("train", "dev", "test")
+UNLABELLED = "unlabelled"
+"""The split of recordings without labels, and the folder of their features."""
 
 
 @dataclass(frozen=True, slots=True)  # a corpus may have a million

@@ -89,6 +89,8 @@ class Survey:
         Facts of the labelled recordings; of all recordings if none is labelled.
     unlabelled, refused : int
         Number of recordings without labels, and of those whose labels cannot be used.
+    unlabelled_seconds : float
+        Duration of both where others are labelled.
     notes : tuple of str
         What was chosen, and files that could not be used as labels.
     given : mapping of str to object
@@ -112,6 +114,7 @@ class Survey:
     of_words: bool = False
     to_test: CorpusConfig | None = None
     mend: bool = False
+    unlabelled_seconds: float = 0.0
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -203,8 +206,17 @@ def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
     else:
         siblings = Siblings()
         refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in left)
-    unlabelled = len(left) - refused
-    return Survey(look.folder, config, corpus, listen(used), unlabelled, refused, tuple(look.notes), look.given)
+    return Survey(
+        look.folder,
+        config,
+        corpus,
+        listen(used),
+        len(left) - refused,
+        refused,
+        tuple(look.notes),
+        look.given,
+        unlabelled_seconds=listen(left).seconds,
+    )
 
 
 @dataclass
@@ -365,6 +377,10 @@ def _nothing(folder: Path, notes: Sequence[str]) -> InputError:
     )
 
 
+UNLABELLED_GUIDE = "docs/guide/training.md"
+"""Where recordings without labels are explained."""
+
+
 def describe(survey: Survey) -> str:
     """Return what a folder contains, what cannot be used and why, and what may be a mistake."""
     corpus, sound = survey.corpus, survey.sound
@@ -378,7 +394,8 @@ def describe(survey: Survey) -> str:
     ]
     lines.append("  " + "; ".join(filter(None, facts)))
     if survey.config and survey.unlabelled:
-        lines.append(f"  {_number(survey.unlabelled, 'more ')} without labels; a trained model can decode them")
+        more = f"  {_number(survey.unlabelled, 'more ')} without labels; a trained model can decode them"
+        lines.append(f"{more}, and training can learn from them (data.unlabelled, {UNLABELLED_GUIDE})")
     if survey.refused:
         lines.append(f"  {_number(survey.refused, 'more ')} with labels that are not used; the reasons are below")
     if sound.long:

@@ -149,7 +149,7 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
     language = words.language_of(*_language(row))
     if row.phones is None and not words.can_read(language):
         raise BadRow(f"words and no phones; {MISSING}")
-    audio = _find(base, row.audio, listings)
+    audio = find_audio(base, row.audio, listings)
     try:
         phones = words.read(row.id, row.words, audio, language=language) if row.phones is None else row.phones
         labels, _ = builder.labels(phones)
@@ -172,7 +172,7 @@ def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return traits
 
 
-def _find(base: Path, name: str, listings: FolderListings) -> Path:
+def find_audio(base: Path, name: str, listings: FolderListings) -> Path:
     """Return the path of a recording, whose name may have backslashes or, from macOS, another Unicode form."""
     if listings.is_file(os.path.join(base, name)):
         return base / name

@@ -89,8 +89,10 @@ def read_rows(path: Path) -> list[Row]:
     return list(read_table(path).rows)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     """Read a table: .jsonl with an object on each line, .tsv and .csv with tabs, commas or semicolons, or .xlsx.
+
+    It needs one of the columns `labels`, if there are any.
 
     Raises
     ------
@@ -111,14 +113,14 @@ def read_table(path: Path) -> Table:
     text, note = read_sheet(path, REQUIRED) if ending == ENDING else read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
-    rows = _json_rows(text) if ending in JSON_LINES else _delimited_rows(text, path)
+    rows = _json_rows(text, labels) if ending in JSON_LINES else _delimited_rows(text, path, labels)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
     return Table(chain((first,), rows), note)
 
 
-def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
+def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
     """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
     lines = enumerate(_lines(text))
     first = next((k for k, line in lines if line.strip(_EMPTY) and not line.lower().startswith("sep=")), 0)
@@ -128,7 +130,7 @@ def _delimited_rows(text: str, path: Path) -> Iterator[Row]:
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(chain((header,), source), delimiter=delimiter, quoting=quoting)
     try:
-        columns = _columns(next(reader), path, first + 1)
+        columns = _columns(next(reader), path, first + 1, labels)
         for raw in reader:
             fields = [field.strip(_SPACE) for field in raw]
             if any(fields):
@@ -147,12 +149,12 @@ def _delimiter(header: str, path: Path) -> str:
     return max(_SIGNS, key=rank)
 
 
-def _columns(header: list[str], path: Path, line: int) -> list[str]:
+def _columns(header: list[str], path: Path, line: int, labels: Sequence[str]) -> list[str]:
     """Return the names of the columns in lower case; ``""`` for columns without a name."""
     columns = [_name(field) for field in header]
     while columns and not columns[-1]:
         columns.pop()
-    if missing := _missing(columns):
+    if missing := _missing(columns, labels):
         raise InputError(
             f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(columns)}",
             _renaming(columns, missing) or f"name the columns in the first line: {COLUMNS}",
@@ -176,10 +178,10 @@ def _renaming(columns: Sequence[str], missing: Collection[str]) -> str:
     return ", and ".join([text for _, text in pairs] + left) if pairs else ""
 
 
-def _missing(names: Container[str]) -> list[str]:
-    """Return the columns that a table or row lacks: of phones and words it needs one."""
-    labels = [] if any(name in names for name in LABELS) else [" or ".join(LABELS)]
-    return [name for name in REQUIRED if name not in names] + labels
+def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:
+    """Return the columns that a table or row lacks: of `labels`, if there are any, it needs one."""
+    lacks = [] if not labels or any(name in names for name in labels) else [" or ".join(labels)]
+    return [name for name in REQUIRED if name not in names] + lacks
 
 
 def _name(field: str) -> str:
@@ -219,7 +221,7 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-def _json_rows(text: str) -> Iterator[Row]:
+def _json_rows(text: str, labels: Sequence[str]) -> Iterator[Row]:
     for line, source in enumerate(_lines(text), start=1):
         if not source.strip():
             continue
@@ -231,7 +233,7 @@ def _json_rows(text: str) -> Iterator[Row]:
         if not isinstance(values, dict):
             yield Row(line, problem="not a JSON object, which starts with {")
             continue
-        if missing := _missing(values):
+        if missing := _missing(values, labels):
             yield Row(line, str(values.get("id", "")), problem=f"no {' and no '.join(missing)}")
             continue
         yield _row(line, values)

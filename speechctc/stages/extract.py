@@ -21,14 +21,16 @@ from speechctc.config.schema import Config
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.corpus import SPLITS, UNLABELLED, Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.unlabelled import with_unlabelled
 from speechctc.features.extractor import extractor
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.dictionary import word_key
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.extract_work import ShardPlan, extracted, plan_split, source_digest
 from speechctc.stages.realign import realign
+from speechctc.stages.screen import Screen, beside, nothing_left
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
@@ -81,6 +83,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     began = time.monotonic()
     extractor(config.features).check(config.augment)  # as training will, which comes hours later
     corpus = read_corpus(config.corpus)
+    if config.data.unlabelled is not None:
+        corpus = with_unlabelled(corpus, config.data.unlabelled)
     for note in corpus.notes:
         reporter.note(note)
     for warning in corpus.warnings:
@@ -89,18 +93,19 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     phones = corpus.inventory()
     if model is not None:
         corpus = realign(corpus, config, model, reporter)
-    for split in corpus.splits:
-        written.refuse_linked_folder(config.data.dir / split)
-    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
-    for plan in (plan for split in plans.values() for plan in split):
-        _refuse_other_config(plan)
-    done, seconds = _make([plan for split in plans.values() for plan in split], config, reporter)
+    plans = _plans(corpus, phones, config)
+    done, seconds = _make([plan for split in SPLITS for plan in plans[split]], config, reporter)
+    if UNLABELLED in plans:
+        screen = Screen(config, [*plans["dev"], *plans["test"]])
+        more, heard = _make(plans[UNLABELLED], config, reporter, screen)
+        done, seconds = done + more, seconds + heard
     _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     _write_skipped(config.data.dir, summaries)
     write_utterances(config.data.dir, corpus)
     write_languages(config.data.dir, corpus)
-    report_phones(config.data.dir, phones, {split: _count(plans[split], phones) for split in plans}, reporter)
+    counts = {split: _count(plans[split], phones) for split in SPLITS}
+    report_phones(config.data.dir, phones, counts, reporter)
     if corpus.words:
         reporter.note(write_pronunciations(config.data.dir, corpus))
     elapsed = time.monotonic() - began
@@ -112,7 +117,21 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         raise InputError(
             f"no utterance of the training split can be used; the first, {first[0]}: {first[1]}", "mend it"
         )
+    if UNLABELLED in plans and not summaries[-1].utterances:
+        raise InputError(*nothing_left(config.data.unlabelled, summaries[-1].skipped))
     return summaries
+
+
+def _plans(corpus: Corpus, phones: Inventory, config: Config) -> dict[str, list[ShardPlan]]:
+    """Return the shards of each split; what is in their place already must be theirs."""
+    for split in corpus.splits:
+        written.refuse_linked_folder(config.data.dir / split)
+    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
+    if UNLABELLED in plans:
+        plans[UNLABELLED] = [beside(plan, [*plans["dev"], *plans["test"]]) for plan in plans[UNLABELLED]]
+    for plan in (plan for split in plans.values() for plan in split):
+        _refuse_other_config(plan)
+    return plans
 
 
 def _refuse_other_config(plan: ShardPlan) -> None:
@@ -128,8 +147,10 @@ def _refuse_other_config(plan: ShardPlan) -> None:
             raise InputError(f"{path}: made with another phone set", OTHER_FOLDER)
 
 
-def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tuple[int, float]:
-    """Write the shards that are missing; return the number of their utterances, and seconds of speech."""
+def _make(
+    plans: Sequence[ShardPlan], config: Config, reporter: Reporter, screen: Screen | None = None
+) -> tuple[int, float]:
+    """Write the shards that are missing, of what `screen` has nothing against; return utterances, seconds of speech."""
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
@@ -147,6 +168,9 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
                     continue
                 static, moments, duration = result
                 seconds += duration
+                if screen is not None and (problem := screen.problem(static)):
+                    skipped.append((job.utterance.id, problem))
+                    continue
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
             write_shard(plan.path, made, skipped, _recipe_of_made(plan, config), getattr(torch, config.data.dtype))
     return len(jobs), seconds
@@ -168,7 +192,7 @@ def _forecast(frames: int, config: Config) -> str:
 
 def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:
     """Return the plan's recipe; if a recording vanished or changed meanwhile, one that the next run replaces."""
-    is_same = source_digest(plan.jobs, config) == plan.recipe.sources
+    is_same = plan.recipe.sources.startswith(source_digest(plan.jobs, config))
     return plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
 
 
@@ -265,6 +289,7 @@ def write_languages(folder: Path, corpus: Corpus) -> None:
     rows = [
         (split, each.id, dict(each.traits).get("language", ""))
         for split, part in corpus.splits.items()
+        if split != UNLABELLED
         for each in part
     ]
     if len({language for _, _, language in rows}) < 2:

@@ -19,7 +19,9 @@ from speechctc.corpora.survey import Survey, describe, survey
 from speechctc.metrics.per import known_speakers
 from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
+from speechctc.training.epoch_plan import BESIDE
 
+EPOCH = 1.5  # time that a step on speech without labels takes, as a multiple of one with; one view, on a CPU
 FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 _DEFAULTS = CorpusConfig.model_fields
@@ -233,8 +235,22 @@ def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
         what = "speakers" if known and known > 1 else "utterances"
         why = f"share of the {what} for dev, which chooses the best epoch and is not trained on"
         lines += [f"  dev_share: {config.dev_share}        # {why}"]
-    lines += [*_given_lines(found.given), "", "data:", f"  dir: {_quoted(f'data/features/{name}')}", "", "train:"]
+    lines += [*_given_lines(found.given), "", "data:", f"  dir: {_quoted(f'data/features/{name}')}"]
+    lines += [*_unlabelled_lines(found, advice), "", "train:"]
     return "\n".join([*lines, *_train_lines(advice, begin)]) + "\n"
+
+
+def _unlabelled_lines(found: Survey, advice: Advice) -> list[str]:
+    """Return the lines that propose to learn from recordings without labels too, where there are some."""
+    if not found.unlabelled:
+        return []
+    minutes = found.unlabelled_seconds / 60
+    longer = 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE)
+    return [
+        f"  # unlabelled: {_quoted(str(found.folder))}",
+        f"  # learns from {minutes:.1f} minutes without labels too (docs/guide/training.md); an epoch",
+        f"  # then takes about {longer:.1f} times as long: with it, set minutes to {longer * advice.minutes:.0f} below",
+    ]
 
 
 def _train_lines(advice: Advice, begin: tuple[str, str]) -> list[str]:

@@ -71,9 +71,18 @@ class Augmenter:
         static : Tensor, shape = (n_batch, new_max_frames, static_dims)
         frames : Tensor, shape = (n_batch,)
         """
+        static, frames = self.pace(static, frames, labels, counts)
+        return self.disguise(static, frames), frames
+
+    def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Perturb the speed alone; arguments and result are those of `vary`."""
+        if self.config.rates == (1, 1):
+            return static, frames
+        return self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
+
+    def disguise(self, static: Tensor, frames: Tensor) -> Tensor:
+        """Return static features with everything of `vary` but the speed: what leaves each phone in its frames."""
         config = self.config
-        if config.rates != (1, 1):
-            static, frames = self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
         if config.warp:
             static = self._vtlp(static.float())
         if config.reverb:
@@ -89,7 +98,7 @@ class Augmenter:
             static = static + gain[:, None, None]
         for change, given in self.own:
             static = change(static.float(), frames, self.features, **given)
-        return static, frames
+        return static
 
     def mask(self, features: Tensor, frames: Tensor) -> Tensor:
         """Set random bands and random stretches of time to the mean, 0 (SpecAugment).

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,13 +22,14 @@ from speechctc.config.schema import Config
 from speechctc.core.devices import give_back_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.corpora.corpus import UNLABELLED
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import read_split
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.chunks import Batch, BatchGatherer, Slot, Split
-from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
+from speechctc.training.epoch_plan import BESIDE, ChunkPlan, EpochPlan, Indices, Limits
 from speechctc.training.languages import Languages
 
 
@@ -148,6 +150,9 @@ class TrainingData:
     mean, std : Tensor, shape = (channels, static_dims)
         Normalisation of the training split, on the device.
     train, dev : Loader
+        That of train has the recordings without labels too, after the others.
+    unlabelled : ndarray
+        These, as numbers of utterances.
     languages, dev_languages : Languages
         Those of the two splits.
 
@@ -158,31 +163,47 @@ class TrainingData:
     """
 
     def __init__(self, config: Config, device: torch.device, reporter: Reporter) -> None:
-        self.shards = {
-            split: read_split(config.data.dir / split, config.features.model_dump(mode="json"))
-            for split in ("train", "dev")
-        }
+        splits = ("train", "dev", *([UNLABELLED] if config.data.unlabelled else []))
+        features = config.features.model_dump(mode="json")
+        self.shards = {split: read_split(config.data.dir / split, features) for split in splits}
         recipe = self.shards["train"][0].recipe
         self.inventory = Inventory(recipe.phone_set, recipe.phones)
         self.folding = choose_folding(config.score.fold, self.inventory)
         moments = sum((shard.moments for shard in self.shards["train"]), start=Moments.none(config.features))
         self.mean, self.std = (each.to(device) for each in moments.normalisation())
-        train, dev = (Split(shards) for shards in self.shards.values())
+        train, dev = Split(self.shards["train"], self.shards.get(UNLABELLED, ())), Split(self.shards["dev"])
         if not len(dev):
             raise InputError(f"{config.data.dir}/dev: no utterance in it", "give a dev split with usable recordings")
         self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
         limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
         members = _trainable(train, config.model.time_stride, reporter)
-        self.languages = Languages.read(config.data.dir, "train", train.ids)
+        self.languages = Languages.read(config.data.dir, "train", train.ids[: train.labelled])
         self.dev_languages = Languages.read(config.data.dir, "dev", dev.ids)
         self._balance = config.train.balance
+        self._labelled, self.unlabelled = np.split(members, [np.searchsorted(members, train.labelled)])
         # Each loader counts the other split's frames: either both splits stay on the device or neither.
         self.dev = Loader(dev, limits, device, other_frames=int(train.frames[members].sum()))
         self.train = Loader(train, limits, device, members, other_frames=self.dev.frames)
 
-    def members(self, seed: int) -> Indices:
-        """Return the training utterances of the epoch with this seed."""
-        return self.languages.draw(self.train.members, self._balance, seed)
+    def members(self, seed: int, unlabelled: bool = True) -> Indices:
+        """Return the training utterances of the epoch with this seed.
+
+        Of those without labels it has up to `BESIDE` times as much speech as of the others, drawn anew.
+        """
+        labelled, frames = self.languages.draw(self._labelled, self._balance, seed), self.train.split.frames
+        if not unlabelled or not len(self.unlabelled):
+            return labelled
+        drawn = np.random.default_rng([seed, len(self.unlabelled)]).permutation(self.unlabelled)
+        room = np.cumsum(frames[drawn]) <= BESIDE * frames[labelled].sum()
+        return np.concatenate([labelled, np.sort(drawn[room])])
+
+    @cached_property
+    def phones(self) -> Indices:
+        """The phones of each training utterance; of those without labels, as many as the others have in that time."""
+        split, labelled = self.train.split, self._labelled
+        rate = split.label_counts[labelled].sum() / max(split.frames[labelled].sum(), 1)
+        expected = np.rint(split.frames * rate).astype(np.int64)
+        return np.where(np.arange(len(split)) < split.labelled, split.label_counts, expected)
 
     def largest_batch(self, plan: EpochPlan, rank: int) -> tuple[int, int]:
         """Return the number of utterances and frames of an epoch's largest batch, padding included."""
@@ -194,7 +215,7 @@ class TrainingData:
         """Learn an n-gram of this order from the training labels (see `PhoneLM.learn`); None for order 0."""
         if order == 0:
             return None
-        labels = [self.train.split.labels(index).tolist() for index in self.train.members.tolist()]
+        labels = [self.train.split.labels(index).tolist() for index in self._labelled.tolist()]
         return PhoneLM.learn(labels, len(self.inventory.phones) + 1, order, cutoff)
 
     @property

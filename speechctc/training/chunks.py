@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.ctc.feasibility import frames_needed
@@ -30,6 +31,8 @@ class Batch:
     labels : Tensor, shape = (n_batch, max_labels)
         Phone numbers; the padding is arbitrary.
     label_counts : Tensor, shape = (n_batch,)
+    unlabelled : ndarray of bool, shape = (n_batch,), optional
+        On the host: recordings without labels; None: there are none.
     """
 
     indices: Indices
@@ -39,6 +42,7 @@ class Batch:
     frames: Tensor
     labels: Tensor
     label_counts: Tensor
+    unlabelled: NDArray[np.bool_] | None = None
 
     @property
     def padded_frames(self) -> int:
@@ -48,9 +52,10 @@ class Batch:
     def split(self, parts: int) -> list[Batch]:
         """Split into up to `parts` batches; each is padded to its own longest utterance."""
         edges = np.linspace(0, len(self.indices), min(parts, len(self.indices)) + 1).astype(int).tolist()
-        return [self._rows(slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+        return [self.rows(slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
 
-    def _rows(self, rows: slice) -> Batch:
+    def rows(self, rows: slice | Indices) -> Batch:
+        """Return some of the utterances, at least one, padded to the longest of them."""
         lengths, counts = self.lengths[rows], self.counts[rows]
         return Batch(
             self.indices[rows],
@@ -60,6 +65,7 @@ class Batch:
             self.frames[rows],
             self.labels[rows, : int(counts.max())],
             self.label_counts[rows],
+            None if self.unlabelled is None else self.unlabelled[rows],
         )
 
 
@@ -112,7 +118,7 @@ class BatchGatherer:
 
     def __init__(self, split: Split, plan: ChunkPlan, slot: Slot, device: torch.device) -> None:
         self.static = slot.static
-        self.batches = plan.batches
+        self.batches, self._labelled = plan.batches, split.labelled
         self.edges = np.concatenate([[0], np.cumsum([len(batch) for batch in plan.batches])]).tolist()
         order = np.concatenate(plan.batches)
         self.lengths, self.counts = split.frames[order], split.label_counts[order]
@@ -138,6 +144,7 @@ class BatchGatherer:
             frames=frames,
             labels=self.labels[label_where],
             label_counts=self.label_counts[rows],
+            unlabelled=without if (without := self.batches[number] >= self._labelled).any() else None,
         )
 
 
@@ -147,16 +154,19 @@ def _send(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 class Split:
-    """The utterances of a split's shards, numbered from 0.
+    """The utterances of a split's shards, numbered from 0; those of shards without labels come last.
 
     Attributes
     ----------
     ids : list of str
     frames, label_counts : ndarray, shape = (n_utterances,)
+    labelled : int
+        Utterances that have labels: the first ones.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = shards
+    def __init__(self, shards: Sequence[Shard], unlabelled: Sequence[Shard] = ()) -> None:
+        self.labelled = sum(len(shard.ids) for shard in shards)
+        self.shards = shards = [*shards, *unlabelled]
         self.ids = [id for shard in shards for id in shard.ids]
         self.frames: Indices = np.concatenate([shard.frames.numpy() for shard in shards])
         self.label_counts: Indices = np.concatenate([shard.label_counts.numpy() for shard in shards])

@@ -51,6 +51,10 @@ class Progress:
         Value of `step` when dev was last scored.
     rate : float
         Learning rate of the last step; 0: not known, in states of earlier versions.
+    worse : int
+        Epochs in a row whose dev PER was far above the lowest.
+    unlabelled : int
+        Recordings without labels: 0: are not trained on yet; 1: are; 2: did harm, and are left out.
     """
 
     epoch: int = 0
@@ -67,6 +71,8 @@ class Progress:
     best_per: float = math.inf
     scored: int = 0
     rate: float = 0.0
+    worse: int = 0
+    unlabelled: int = 0
 
     def next_step(self, phones: float, frames: float, rate: float) -> None:
         """Count one step with this many labels and frames, at this learning rate."""
@@ -96,8 +102,8 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; states of earlier versions lack the rate of the last step."""
-        tensors = {"progress.rate": torch.zeros(()), **tensors}
+        """Undo `to_tensors`; states of earlier versions lack some counters."""
+        tensors = {**{f"progress.{name}": torch.zeros(()) for name in ("rate", "worse", "unlabelled")}, **tensors}
         counters = vars(cls()).items()
         return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
 

@@ -21,10 +21,13 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
 from speechctc.features.filterbank import frame_mask, net_input
+from speechctc.lm.rescore import choose_search
 from speechctc.model.net import ConvCTCNet
+from speechctc.ngram.automaton import PhoneLM
 from speechctc.training.augment import Augmenter
 from speechctc.training.chunks import Batch
 from speechctc.training.distributed import Ranks
+from speechctc.training.epoch_plan import Indices
 from speechctc.training.optimise import (
     Stage,
     WeightEMA,
@@ -34,6 +37,7 @@ from speechctc.training.optimise import (
     set_rate,
 )
 from speechctc.training.profiling import Clock
+from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 
 
 class TrainStep:
@@ -57,6 +61,12 @@ class TrainStep:
         Of the epoch so far.
     clock : Clock
         Times the parts of a step.
+    lm : PhoneLM or None
+        The n-gram with which recordings without labels are decoded.
+    trust : float
+        Weight of these labels beside the others.
+    doubts : list of (ndarray, Tensor)
+        The recordings that it labelled in this epoch, and what `doubts_of` says of them.
     """
 
     def __init__(
@@ -71,6 +81,9 @@ class TrainStep:
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.norms = GradientNorms(self.device, config.train.clip)
         self.clock = Clock()
+        self.lm: PhoneLM | None = None
+        self.trust = 0.0
+        self.doubts: list[tuple[Indices, Tensor]] = []
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def start_stage(self, stage: Stage) -> None:
@@ -111,14 +124,34 @@ class TrainStep:
 
         Two views share speed, level and noise and differ in their masks.
         """
-        config, augmenter = self.config.train, self.augmenter
-        static, frames = augmenter.vary(batch.static, batch.frames, batch.labels, batch.label_counts)
+        paced = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+        return self._views(*paced)
+
+    def _views(self, static: Tensor, frames: Tensor) -> tuple[list[Tensor], Tensor]:
+        augmenter, views = self.augmenter, self.config.train.views
+        static = augmenter.disguise(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
-        views = config.views
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, self.precision):
             logits, frames = self.net(features, frames.repeat(views))
-        return [view.float() for view in logits.chunk(views)], frames[: len(batch.indices)]
+        return [view.float() for view in logits.chunk(views)], frames[: len(frames) // views]
+
+    @torch.no_grad()
+    def teach(self, static: Tensor, frames: Tensor, indices: Indices) -> list[list[int]]:
+        """Return what the averaged weights find in unchanged features, with wildcards where they are unsure."""
+        features = net_input(static, frames, self.mean, self.std, self.config.features)
+        self.net.eval()
+        with self.ema_weights(), autocast(self.device, self.precision):
+            logits, frames = self.net(features, frames)
+        self.net.train()
+        log_probs = logits.float().log_softmax(2)
+        self.doubts.append((indices, doubts_of(log_probs.exp(), frame_mask(frames, logits.shape[1]))))
+        found = []
+        for rows, count in zip(log_probs.cpu().numpy(), frames.tolist(), strict=True):
+            search = choose_search(self.lm, None, self.config, rows.shape[1])
+            path = [*search.push(rows[:count])[1].tolist(), *search.finish()[1].tolist()]
+            found.append(sure_labels(path, np.exp(rows[:count])))
+        return found
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -180,15 +213,32 @@ class TrainStep:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
-            logits, frames = self.forward_varied(batch)
+            static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+            rows = None if batch.unlabelled is None else np.flatnonzero(batch.unlabelled)
+            found = None if rows is None else self.teach(static[rows], counts[rows], batch.indices[rows])
+            logits, frames = self._views(static, counts)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
-            loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
+            if rows is None or found is None:
+                loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
+            else:
+                ctc = self._ctc_of_labelled(logits, frames, batch, share)
+                own = [wildcard_loss(each[rows], frames[rows], found, config.loss_backend) for each in logits]
+                loss = ctc + self.trust * share * torch.stack(own).sum()
             if config.consistency:
                 loss = ctc + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss).backward()
         return ctc.detach() * phones
+
+    def _ctc_of_labelled(self, logits: list[Tensor], frames: Tensor, batch: Batch, share: float) -> Tensor:
+        """Return the loss of the utterances of a batch that have labels, times `share`; 0 without any."""
+        assert batch.unlabelled is not None
+        rows = np.flatnonzero(~batch.unlabelled)
+        if not len(rows):
+            return torch.zeros((), device=self.device)
+        losses = [self._loss(each[rows], frames[rows], batch.rows(rows), "sum", share) for each in logits]
+        return torch.stack(losses).sum()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts to split a batch, given the sizes that ran out of memory before."""

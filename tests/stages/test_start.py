@@ -303,6 +303,20 @@ def test_recordings_whose_labels_are_not_used_are_not_called_unlabelled(here: Pa
     assert "1 more recording with labels that are not used" in said and "1 more recording without labels" in said
 
 
+def test_recordings_without_labels_are_proposed_with_the_time_they_take(here: Path) -> None:
+    for number in range(8):
+        record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
+    made = start(Path("mine"))
+    assert made.config is not None and "unlabelled" not in made.config.read_text(encoding="utf-8")
+    (Path("mine") / "alone.wav").write_bytes((Path("mine") / "A" / "r0.wav").read_bytes())
+    made = start(Path("mine"))
+    assert made.config is not None and "data.unlabelled" in made.description
+    text = made.config.read_text(encoding="utf-8")
+    assert '  # unlabelled: "mine"\n' in text and "takes about 1.2 times as long: with it, set minutes to 12" in text
+    made.config.write_text(text.replace("  # unlabelled", "  unlabelled"), encoding="utf-8")
+    assert load_config(made.config).data.unlabelled == Path("mine")
+
+
 def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     from speechctc.core import written
 

@@ -1,0 +1,186 @@
+"""Recordings without labels: labels with wildcards, epochs that hold them, and training that leaves them again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from speechctc.config.load import load_config
+from speechctc.core.errors import InputError
+from speechctc.decoding.search import collapse
+from speechctc.stages.extract import extract
+from speechctc.training import batches, trainer
+from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
+from speechctc.training.trainer import Stopped, Trainer
+from tests.tones import write_config, write_table
+from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
+
+CLASSES, FRAMES, STAR = 3, 5, 3
+NOISE = "augment.noise_db=[0, 0]"
+
+
+def brute_force(logits: Tensor, labels: list[int]) -> float:
+    """Return the loss by a sum over all paths, in which the wildcard has the probability 1 in each frame."""
+    probs = torch.cat([logits.softmax(1), torch.ones(len(logits), 1)], dim=1).double()
+    paths = itertools.product(range(CLASSES + 1), repeat=len(logits))
+    fitting = (path for path in paths if collapse(path) == labels)
+    return -math.log(sum(math.prod(float(probs[t, k]) for t, k in enumerate(path)) for path in fitting))
+
+
+@pytest.mark.parametrize("labels", [[], [1], [STAR], [1, STAR], [STAR, 2, STAR], [1, STAR, 1], [1, 2]])
+def test_the_loss_with_wildcards_is_the_sum_over_all_paths(labels: list[int]) -> None:
+    logits = torch.randn(2, FRAMES, CLASSES, generator=torch.Generator().manual_seed(1)) * 2
+    frames = torch.tensor([FRAMES, 4])
+    found = wildcard_loss(logits, frames, [labels, labels], "cpu")
+    wanted = sum(brute_force(logits[n, :count], labels) for n, count in enumerate(frames.tolist()))
+    assert float(found) == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_phone_that_the_labels_lack_is_no_error_where_a_wildcard_is() -> None:
+    logits = torch.zeros(1, 7, CLASSES + 1)
+    for frame, phone in enumerate([1, 1, 3, 3, 3, 2, 2]):
+        logits[0, frame, phone] += 12
+    size = {}
+    for labels in ([1, CLASSES + 1, 2], [1, 2]):
+        given = logits.clone().requires_grad_()
+        wildcard_loss(given, torch.tensor([7]), [labels], "cpu").backward()
+        assert given.grad is not None
+        size[len(labels)] = float(given.grad.abs().max())
+    assert size[3] < 1e-3 and size[2] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("path", "posteriors", "wanted"),
+    [
+        ([0, 1, 1, 0, 2], {1: (1, 0.9), 4: (2, 0.8)}, [1, 2]),
+        ([0, 1, 1, 0, 2], {2: (1, 0.9), 4: (2, 0.3)}, [1, STAR]),
+        ([1, 0, 0, 0, 1], {0: (1, 0.9), 2: (2, 0.4), 4: (1, 0.9)}, [1, STAR, 1]),
+        ([1, 0, 0, 0, 1], {0: (1, 0.9), 2: (1, 0.4), 4: (1, 0.9)}, [1, 1]),
+        ([0, 0, 2, 2, 0], {1: (1, 0.4), 3: (2, 0.2)}, [STAR]),
+        ([0, 0, 0, 0, 0], {}, []),
+        ([0, 0, 0, 0, 0], {3: (1, 0.45)}, [STAR]),
+        ([2, 2, 1, 1, 2], {0: (2, 0.9), 2: (1, 0.9), 4: (2, 0.9)}, [2, 1, 2]),
+    ],
+)
+def test_what_is_not_sure_is_a_wildcard(
+    path: list[int], posteriors: dict[int, tuple[int, float]], wanted: list[int]
+) -> None:
+    probs = np.zeros((5, CLASSES), np.float32)
+    for frame, (phone, value) in posteriors.items():
+        probs[frame, phone] = value
+    probs[:, 0] = 1 - probs.sum(1)
+    assert sure_labels(path, probs) == wanted
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a config over 8 labelled utterances of tones and 40 recordings without labels, extracted."""
+    folder = tmp_path_factory.mktemp("both")
+    config = write_config(folder, train=8)
+    write_table(folder / "more", 40, seed=7)
+    text = config.read_text(encoding="utf-8").replace("data: {", f"data: {{unlabelled: {folder}/more/audio, ")
+    config.write_text(text.replace("train: {", "decode: {lm_order: 2}\ntrain: {ema: 0.9, "), encoding="utf-8")
+    extract(load_config(config), Recorder())
+    return config
+
+
+def test_an_epoch_has_all_labelled_and_some_of_the_others(both: Path, here: Path) -> None:
+    data = trainer_of(both, here / "r").data
+    split = data.train.split
+    assert (split.labelled, len(split), len(data.unlabelled)) == (8, 48, 40)
+    seen = set()
+    for seed in range(20):
+        members = data.members(seed)
+        assert members[:8].tolist() == list(range(8))
+        frames = split.frames[members]
+        assert 0 < frames[8:].sum() <= batches.BESIDE * frames[:8].sum()
+        seen |= set(members[8:].tolist())
+    assert seen == set(range(8, 48))
+    assert data.members(3).tolist() == data.members(3).tolist()
+    assert data.members(3, unlabelled=False).tolist() == list(range(8))
+
+
+def test_what_has_no_labels_teaches_no_phonotactics_and_counts_by_its_length(both: Path, here: Path) -> None:
+    data = trainer_of(both, here / "r").data
+    assert data.phones[:8].tolist() == data.train.split.label_counts[:8].tolist()
+    rate = data.phones[:8].sum() / data.train.split.frames[:8].sum()
+    np.testing.assert_allclose(data.phones[8:], rate * data.train.split.frames[8:], atol=0.5)
+    lm = data.phone_lm(2, 1)
+    assert lm is not None
+    assert lm.log_prob(data.train.split.labels(0).tolist()) < 0
+
+
+def test_a_run_with_unlabelled_speech_goes_on_to_the_bit(
+    both: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_once(both, here / "whole", "train.epochs=4")
+    monkeypatch.setattr(Trainer, "_step", stopping(Trainer._step, {2, 6}))
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            run_once(both, here / "parts", "train.epochs=4", resume=True)
+    assert same(whole, run_once(both, here / "parts", "train.epochs=4", resume=True))
+
+
+def test_the_student_comes_to_say_what_the_teacher_is_sure_of(both: Path, here: Path) -> None:
+    """The average hardly moves; from its labels alone the net learns to find the same in noise."""
+    score_once(both, here / "taught", "train.epochs=25", "data.unlabelled=null")
+    learner = trainer_of(both, here / "r", f"train.init_from={here}/taught", "train.ema=0.9999", NOISE).learner
+    data = trainer_of(both, here / "r").data
+    batch = next(each for each in data.train.batches(data.train.plan(1, members=data.unlabelled)) if each is not None)
+    assert batch.unlabelled is not None and batch.unlabelled.all()
+    labels = learner.teach(batch.static, batch.frames, batch.indices)
+    assert sum(map(len, labels)) > len(labels)
+
+    def distance() -> float:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            (logits,), frames = learner.forward_varied(batch)
+            return float(wildcard_loss(logits, frames, labels, "cpu"))
+
+    learner.net.train()
+    learner.trust = 1.0
+    before = distance()
+    for number in range(3000, 3020):  # the average follows closely in the first steps of a run alone
+        assert float(learner.step(batch, 30, 0.002, number)) == 0.0  # of labelled speech there is none
+    assert distance() < before - 1.0
+
+
+def test_what_does_harm_is_left_out_and_said(both: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "HARM", -1.0)  # each epoch is harm, but the lowest PER is 0 in none of them
+    recorder = Recorder()
+    score_once(both, here / "r", "train.epochs=12", recorder=recorder)
+    said = [text for text in recorder.said if "do harm" in text]
+    assert len(said) == 1 and "go" in said[0]
+    frames = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert len(frames) == 12
+    resumed = trainer_of(both, here / "r", "train.epochs=13")
+    assert resumed.progress.unlabelled == trainer.REFUSED
+    assert resumed.data.members(1, unlabelled=False).tolist() == resumed.remaining.tolist()
+
+
+def test_doubt_is_entropy_by_expected_phones() -> None:
+    probs = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.4, 0.4]]])
+    nats, phones = doubts_of(probs, torch.tensor([[True, True, False]]))[0].tolist()
+    assert (nats, phones) == (pytest.approx(np.log(2)), 0.5)
+
+
+def test_speech_of_another_kind_is_said(both: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    score_once(both, here / "alike", "train.epochs=4", recorder=recorder)
+    assert not any("less sure" in text for text in recorder.said)
+    monkeypatch.setattr(trainer, "DOUBT", 0.0)
+    score_once(both, here / "other", "train.epochs=4", recorder=recorder)
+    (said,) = [text for text in recorder.said if "less sure" in text]
+    assert "nats a phone" in said and said.count("7-0") >= 5
+
+
+def test_features_are_asked_for_where_they_lack(both: Path, here: Path, extracted: Path) -> None:
+    with pytest.raises(InputError, match="unlabelled: no features there"):
+        trainer_of(extracted, here / "r", f"data.unlabelled={both.parent}/more/audio")
