@@ -17,6 +17,7 @@ from speechctc.cli.options import (
     DeviceOption,
     DictionaryOption,
     FormatOption,
+    IntervalsOption,
     InventoryOption,
     JobsOption,
     LanguageOption,
@@ -130,6 +131,7 @@ def align_command(
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
+    intervals: IntervalsOption = False,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -159,10 +161,15 @@ def align_command(
     options = OutputOptions(*chosen, jobs, 0, channel, overwrite, skip_existing, also)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), Reporter())
+    if intervals and "textgrid" not in options.forms:
+        raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     recogniser = load_recogniser(model, device)
     recogniser.boundaries = recogniser.boundaries if refine else None
+    if intervals and recogniser.boundaries is None:
+        raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
+    placing = placing._replace(show_intervals=intervals)
     if status := align(recogniser, tasks, options, Reporter(), placing):
         raise typer.Exit(status)
 

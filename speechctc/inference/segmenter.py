@@ -48,6 +48,8 @@ class Segment(NamedTuple):
         phone's frames.
     alternatives : tuple of (str, float)
         The next most probable phones at the peak of this one, with their posteriors.
+    start_interval, end_interval : (float, float), optional
+        Between which times the start and the end lie with a probability of 95 %, as a boundary model says.
     """
 
     phone: str
@@ -55,6 +57,8 @@ class Segment(NamedTuple):
     end: float
     confidence: float
     alternatives: tuple[tuple[str, float], ...] = ()
+    start_interval: Span | None = None
+    end_interval: Span | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
@@ -64,9 +68,20 @@ class Segment(NamedTuple):
             "end": round(self.end, 4),
             "confidence": round(self.confidence, 4),
         }
+        for name, interval in (("start_interval", self.start_interval), ("end_interval", self.end_interval)):
+            if interval is not None:
+                values[name] = [round(time, 4) for time in interval]
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         return values
+
+    def moved(self, start: float, end: float) -> Segment:
+        """Return the segment at other times; its intervals reach to them."""
+        around = (
+            inner and (min(inner[0], time), max(inner[1], time))
+            for inner, time in ((self.start_interval, start), (self.end_interval, end))
+        )
+        return Segment(self.phone, start, end, self.confidence, self.alternatives, *around)
 
     def renamed(self, symbols: Mapping[str, str]) -> Segment:
         """Return the segment with its phones written as other symbols; those without one stay as they are."""
@@ -285,5 +300,5 @@ def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: flo
         until = max(min(segment.end, end - (left - 1) * shortest), start)
         if until - start < shortest - 1e-9:
             until = min(start + shortest, end)
-        result.append(segment._replace(start=start, end=until))
+        result.append(segment.moved(start, until))
     return result

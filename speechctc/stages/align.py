@@ -45,12 +45,15 @@ class Placing(NamedTuple):
         Mark what is missing from the recordings, and what they hold beyond the transcripts.
     silences : tuple of str
         Phones of the model that may stand between words.
+    show_intervals : bool
+        TextGrids get a tier of points for the intervals of the boundaries.
     """
 
     pronouncer: Pronouncer | None = None
     hearing: Hearing | None = None
     find_misfits: bool = False
     silences: tuple[str, ...] = ()
+    show_intervals: bool = False
 
 
 def choose_placing(
@@ -207,6 +210,7 @@ def _place(
         heard=placing.hearing.of(_labels(items)) if placing.hearing else None,
         phrases=() if phrases[0].end == math.inf else phrases,
     )
+    result = replace(result, show_intervals=placing.show_intervals)
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result
