@@ -40,7 +40,7 @@ PRIOR = 0.04
 
 SHARE = 0.95
 """Of the boundaries, those that are to lie in their intervals."""
-SPREAD = 1.0
+SPREAD = 1.2
 """How much wider an interval is than the lattice says, where the boundary model has no figure of its own."""
 FEWEST = 40
 """Boundaries that tell what spread is right."""
