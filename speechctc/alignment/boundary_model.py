@@ -40,11 +40,26 @@ PRIOR = 0.04
 """Scale of the Laplace distribution of true boundaries around the rough ones, seconds."""
 
 
+SHARE = 0.95
+"""Of the boundaries, those that are to lie in their intervals."""
+SPREAD = 1.2
+"""How much wider an interval is than the lattice says, where the boundary model has no figure of its own."""
+FEWEST = 40
+"""Boundaries that tell what spread is right."""
+LEAST = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
+
+
 class Placed(NamedTuple):
-    """Start and end of each phone, seconds; where the start is not the end of the phone before, there is a pause."""
+    """Start and end of each phone, seconds; where the start is not the end of the phone before, there is a pause.
+
+    `start_intervals` and `end_intervals`, shape (n_phones, 2), are where each lies with a probability of `SHARE`; None
+    where nothing is known of it.
+    """
 
     starts: Floats
     ends: Floats
+    start_intervals: Floats | None = None
+    end_intervals: Floats | None = None
 
 
 class _States(NamedTuple):
@@ -79,10 +94,12 @@ class BoundaryModel:
         Of `speechctc.alignment.boundary_net.weight_shapes`.
     rate : int
         Of the samples that it was trained on, Hz.
+    spread : float
+        By how much intervals are wider than the lattice says, so that `SHARE` of the boundaries lie in theirs.
     """
 
-    def __init__(self, weights: Weights, rate: int) -> None:
-        self.weights, self.rate = weights, rate
+    def __init__(self, weights: Weights, rate: int, spread: float = SPREAD) -> None:
+        self.weights, self.rate, self.spread = weights, rate, spread
 
     def place(
         self,
@@ -129,7 +146,7 @@ class BoundaryModel:
         found = marginals(self._lattice(frames, phone_vectors(states.labels, closures), states))
         if found.total < -1e29:
             return Placed(starts, ends)
-        return _placed(found, states, Placed(starts, ends))
+        return _placed(found, states, Placed(starts, ends), self.spread)
 
     def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
         from speechctc.alignment.boundary_lattice import Lattice
@@ -153,7 +170,8 @@ class BoundaryModel:
 
     def save(self, path: Path) -> None:
         """Write the model, to a name that no one reads yet."""
-        save_tensors(path, self.weights, {"format": FORMAT, "rate": str(self.rate)})
+        about = {"format": FORMAT, "rate": str(self.rate), "spread": f"{self.spread:.4f}"}
+        save_tensors(path, self.weights, about)
 
     @classmethod
     def load(cls, folder: Path) -> BoundaryModel | None:
@@ -174,13 +192,32 @@ class BoundaryModel:
                 raise ValueError
             rate = int(about["rate"])
             feature_config(rate)  # refuses a rate that is none
+            spread = float(about.get("spread", SPREAD))
             weights = load_weights(path)
-            if {name: value.shape for name, value in weights.items()} != weight_shapes():
+            named = {name: value.shape for name, value in weights.items()}
+            if not 0 < spread < 1000 or named != weight_shapes():
                 raise ValueError
-            return cls(weights, rate)
+            return cls(weights, rate, spread)
         except (SafetensorError, KeyError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
+
+
+def spread_for(errors: Floats, intervals: Floats, spread: float) -> float | None:
+    """Return the spread with which `SHARE` of boundaries lie in their intervals; None for too few to tell.
+
+    Parameters
+    ----------
+    errors : ndarray, shape = (n,)
+        By how much each boundary was placed too late, seconds.
+    intervals : ndarray, shape = (n, 2)
+        How far each interval reaches before and after the boundary, seconds, with the spread `spread`.
+    spread : float
+    """
+    if len(errors) < FEWEST:
+        return None
+    sides = np.where(errors > 0, intervals[:, 0], intervals[:, 1])
+    return float(spread * np.quantile(np.abs(errors) / np.maximum(sides, 1e-4), SHARE))
 
 
 def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:
@@ -208,12 +245,11 @@ def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, e
     return _States(labels, optional, np.array(rough), np.array(known), np.array(place, np.int64))
 
 
-def _placed(found: Marginals, states: _States, rough: Placed) -> Placed:
-    """Return the medians of the boundaries; a pause is there if it is more probable than not."""
-    begins = _medians(found.entered + found.skipped)
-    silences = _medians(found.entered)
+def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> Placed:
+    """Return the medians of the boundaries, and intervals; a pause is there if it is more probable than not."""
+    begins, silences = _shares(found.entered + found.skipped), _shares(found.entered)
     left_out = found.skipped.sum(0) > 0.5
-    starts, ends = rough.starts.copy(), rough.ends.copy()
+    starts, ends = (np.repeat(each[:, None], 3, 1) for each in (rough.starts, rough.ends))
     for k, state in enumerate(states.place):
         if state > 0:
             starts[k] = begins[state]
@@ -221,17 +257,31 @@ def _placed(found: Marginals, states: _States, rough: Placed) -> Placed:
         if after < len(states.labels):
             pause = states.optional[after] and not (after + 1 < len(states.labels) and left_out[after + 1])
             ends[k] = silences[after] if pause else begins[after + states.optional[after]]
-    starts = np.maximum.accumulate(starts)
-    ends[:-1] = np.minimum(ends[:-1], starts[1:])
-    return Placed(starts, np.maximum(ends, starts))
+    start, end = np.maximum.accumulate(starts[:, 1]), ends[:, 1]
+    end[:-1] = np.minimum(end[:-1], start[1:])
+    end = np.maximum(end, start)
+    return Placed(start, end, _interval(starts, start, spread), _interval(ends, end, spread))
 
 
-def _medians(probabilities: NDArray[np.float64]) -> Floats:
-    """Return the median time of each state's beginning, between frames by linear interpolation."""
+def _interval(times: Floats, placed: Floats, spread: float) -> Floats:
+    """Return the intervals around boundaries, from the times that `_shares` gives."""
+    low = np.minimum(times[:, 0], placed) - LEAST
+    high = np.maximum(times[:, 2], placed) + LEAST
+    return placed[:, None] + spread * (np.stack([low, high], 1) - placed[:, None])
+
+
+def _shares(probabilities: NDArray[np.float64]) -> Floats:
+    """Return the times before which each state begins with a low, an even and a high probability, (n_states, 3).
+
+    Between the low and the high lies `SHARE`. Between frames they are interpolated.
+    """
     total = probabilities.cumsum(0)
-    half = total[-1] / 2
-    frame = (total < half).sum(0).clip(0, len(total) - 1)
-    each = np.arange(total.shape[1])
-    here = probabilities[frame, each]
-    part = (half - (total[frame, each] - here)) / np.maximum(here, 1e-12)
-    return time_of(frame - 0.5 + part.clip(0.0, 1.0))
+    found = []
+    for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2):
+        wanted = total[-1] * share
+        frame = (total < wanted).sum(0).clip(0, len(total) - 1)
+        each = np.arange(total.shape[1])
+        here = probabilities[frame, each]
+        part = (wanted - (total[frame, each] - here)) / np.maximum(here, 1e-12)
+        found.append(time_of(frame - 0.5 + part.clip(0.0, 1.0)))
+    return np.stack(found, 1)

@@ -59,9 +59,15 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
     return [Interval(start, end, nfc(label)) for start, end, label in chosen.entries]
 
 
-def textgrid_text(seconds: float, tiers: Mapping[str, Sequence[Interval]]) -> str:
-    """Return a TextGrid with interval tiers and a duration in seconds, in Praat's long text format."""
-    found = [Tier(name, False, [Entry(*each) for each in intervals]) for name, intervals in tiers.items()]
+def textgrid_text(
+    seconds: float, tiers: Mapping[str, Sequence[Interval]], points: Mapping[str, Sequence[Interval]] | None = None
+) -> str:
+    """Return a TextGrid with tiers of intervals, tiers of points and a duration, in Praat's long text format."""
+    found = [
+        Tier(name, has_points, [Entry(*each) for each in entries])
+        for has_points, several in ((False, tiers), (True, points or {}))
+        for name, entries in several.items()
+    ]
     return long_text(seconds, found)
 
 

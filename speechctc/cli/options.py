@@ -266,6 +266,14 @@ RefineOption = Annotated[
         help="Place boundaries by the boundary model that train-boundaries has put beside the model, if there is one.",
     ),
 ]
+IntervalsOption = Annotated[
+    bool,
+    typer.Option(
+        "--intervals",
+        help="A TextGrid gets a tier of points: each boundary, and between which times it lies with a probability of "
+        "95 %. JSON always has them.",
+    ),
+]
 SilenceOption = Annotated[
     str | None,
     typer.Option(

@@ -18,6 +18,7 @@ from speechctc.cli.options import (
     DictionaryOption,
     FormatOption,
     HeardLanguageOption,
+    IntervalsOption,
     InventoryOption,
     JobsOption,
     LanguageOption,
@@ -171,6 +172,7 @@ def score_phones_command(
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
+    intervals: IntervalsOption = False,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -204,6 +206,7 @@ def _align(
     misfits: bool,
     silence: str | None,
     refine: bool,
+    intervals: bool,
     model: Path | None,
     forms: list[str] | None,
     symbols: str,
@@ -230,11 +233,16 @@ def _align(
     options = OutputOptions(*chosen, overwrite, skip_existing, also, {}, scored)
     labels: Literal["phones", "words"] = "phones" if words is None else "words"
     tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
+    if intervals and "textgrid" not in options.forms:
+        raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     rated = Ratings.read(ratings, [task.recording for task in tasks]) if ratings else None
     recogniser = load_recogniser(model, device, inventory=inventory)
     recogniser.boundaries = recogniser.boundaries if refine else None
+    if intervals and recogniser.boundaries is None:
+        raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
     options = _with_symbols(options, recogniser, symbols)
     placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
+    placing = placing._replace(show_intervals=intervals)
     if scored:
         say_if_untaught(recogniser, new_reporter())
     work, see = Work(jobs, channel=channel), rated.see if rated else None

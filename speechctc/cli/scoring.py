@@ -163,7 +163,7 @@ def score_boundaries_command(
 ) -> None:
     """Compare the boundaries of two sets of files.
 
-    Prints, for each class of phones, the median error and the share of boundaries within 10, 20 and 50 ms.
+    Prints, for each class of phones, mean and median error, and the share of boundaries within 10, 20 and 50 ms.
     """
     from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries

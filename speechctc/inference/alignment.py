@@ -238,7 +238,15 @@ def _moved(part: Recognition, start: float, end: float, number: int) -> Recognit
 
     return replace(
         part,
-        segments=tuple(each._replace(start=within(each.start), end=within(each.end)) for each in part.segments),
+        segments=tuple(
+            each._replace(
+                start=within(each.start),
+                end=within(each.end),
+                start_interval=each.start_interval and (within(each.start_interval[0]), within(each.start_interval[1])),
+                end_interval=each.end_interval and (within(each.end_interval[0]), within(each.end_interval[1])),
+            )
+            for each in part.segments
+        ),
         words=tuple(
             each._replace(
                 start=within(each.start), end=within(each.end), number=each.number + number if each.number >= 0 else -1
@@ -311,9 +319,9 @@ def _outside_stretches(segments: list[Segment], placed: Placement, clock: FrameC
             after += 1
         if after and segments[after - 1].end > begin:
             last = segments[after - 1]
-            segments[after - 1] = last._replace(end=max(begin, last.start))
+            segments[after - 1] = last.moved(last.start, max(begin, last.start))
         if after < len(segments) and segments[after].start < end:
-            segments[after] = segments[after]._replace(start=min(end, segments[after].end))
+            segments[after] = segments[after].moved(min(end, segments[after].end), segments[after].end)
     return segments
 
 

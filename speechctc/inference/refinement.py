@@ -108,14 +108,29 @@ def refined(
         rough = np.maximum(starts - begin, 0.0), np.minimum(ends, end) - begin
         before = min(begin, step * round(CONTEXT / step))
         samples = window.take(begin - before, end + CONTEXT)
-        context = before, max(len(samples) / model.rate - before - (end - begin), 0.0)
+        until = begin - before + len(samples) / model.rate
+        context = before, max(until - end, 0.0)
         placed = model.place(samples, labels[part.first : part.end], closures, *rough, pauses, part.edges, context)
         for k in range(part.own, part.until):
             if k > part.first or part.edges[0]:
-                result[k] = result[k]._replace(start=begin + float(placed.starts[k - part.first]))
+                result[k] = result[k]._replace(
+                    start=begin + float(placed.starts[k - part.first]),
+                    start_interval=_later(placed.start_intervals, k - part.first, begin, until),
+                )
             if k + 1 < part.end or part.edges[1]:
-                result[k] = result[k]._replace(end=begin + float(placed.ends[k - part.first]))
+                result[k] = result[k]._replace(
+                    end=begin + float(placed.ends[k - part.first]),
+                    end_interval=_later(placed.end_intervals, k - part.first, begin, until),
+                )
     return list(_in_order(result))
+
+
+def _later(intervals: NDArray[np.float64] | None, k: int, begin: float, until: float) -> Span | None:
+    """Return one of the intervals, with times from the start of the recording, inside of what there is of it."""
+    if intervals is None:
+        return None
+    low, high = (min(max(begin + float(time), 0.0), until) for time in intervals[k])
+    return low, high
 
 
 def _parts(segments: Sequence[Segment]) -> Iterator[_Part]:
@@ -152,7 +167,7 @@ def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
         if k + 1 < len(segments):
             end = min(end, segments[k + 1].start)
         until = max(end, start)
-        yield segment._replace(start=start, end=until)
+        yield segment.moved(start, until)
 
 
 class Window:

@@ -128,6 +128,8 @@ class Recognition:
         Of an alignment: where recording and transcript do not fit, if that was looked for.
     note : str
         What the user should know about how the result was found, or ``""``.
+    show_intervals : bool
+        A TextGrid has a tier of points for the intervals of the boundaries.
     """
 
     file: str
@@ -138,6 +140,7 @@ class Recognition:
     words: tuple[Word, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     note: str = ""
+    show_intervals: bool = False
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -204,7 +207,7 @@ class Recognition:
         return tiers
 
     def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:
-        """Return a Praat TextGrid: tiers of words, phones, confidences, alternatives, misfits; and the score.
+        """Return a Praat TextGrid: tiers of words, phones, confidences, alternatives, misfits; the score; intervals.
 
         Parameters
         ----------
@@ -218,12 +221,22 @@ class Recognition:
         InputError
             The file exists already.
         """
-        text = textgrid_text(self.seconds, self.tiers())
+        text = textgrid_text(self.seconds, self.tiers(), {"boundaries": self.points()} if self.show_intervals else {})
         if path is not None:
             if os.path.lexists(path) and not overwrite:
                 raise InputError(f"{path}: exists already", "name another file, or give overwrite=True")
             files.write_text(Path(path), text)
         return text
+
+    def points(self) -> list[Interval]:
+        """Return a point for each boundary that has an interval, labelled with the two times of the interval."""
+        found: dict[float, Interval] = {}
+        for each in self.segments:
+            for time, interval in ((each.start, each.start_interval), (each.end, each.end_interval)):
+                if interval is not None:
+                    at = min(round(time, 4), self.seconds)
+                    found[at] = Interval(at, at, f"{interval[0]:.4f} {min(interval[1], self.seconds):.4f}")
+        return [found[at] for at in sorted(found)]
 
     def to_dataframe(self) -> Any:
         """Return a `pandas.DataFrame` with a row for each phone: file, start, end, phone, confidence.

@@ -75,6 +75,8 @@ class Segment(NamedTuple):
         The next most probable phones at the peak of this one, with their posteriors.
     goodness : PhoneScore, optional
         How well it was said, if that was looked for.
+    start_interval, end_interval : (float, float), optional
+        Between which times the start and the end lie with a probability of 95 %, as a boundary model says.
     """
 
     phone: str
@@ -83,6 +85,8 @@ class Segment(NamedTuple):
     confidence: float
     alternatives: tuple[tuple[str, float], ...] = ()
     goodness: PhoneScore | None = None
+    start_interval: Span | None = None
+    end_interval: Span | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
@@ -92,6 +96,9 @@ class Segment(NamedTuple):
             "end": round(self.end, 4),
             "confidence": round(self.confidence, 4),
         }
+        for name, interval in (("start_interval", self.start_interval), ("end_interval", self.end_interval)):
+            if interval is not None:
+                values[name] = [round(time, 4) for time in interval]
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         if self.goodness:
@@ -99,6 +106,15 @@ class Segment(NamedTuple):
             values |= {"score": round(score, 4), "probability": round(probability, 4)}
             values["said"] = [{"phones": phones, "probability": round(p, 4)} for phones, p in said]
         return values
+
+    def moved(self, start: float, end: float) -> Segment:
+        """Return the segment at other times; its intervals reach to them."""
+        around = (
+            inner and (min(inner[0], time), max(inner[1], time))
+            for inner, time in ((self.start_interval, start), (self.end_interval, end))
+        )
+        before, after = around
+        return self._replace(start=start, end=end, start_interval=before, end_interval=after)
 
     def renamed(self, symbols: Mapping[str, str]) -> Segment:
         """Return the segment with its phones written as other symbols; those without one stay as they are."""
@@ -321,5 +337,5 @@ def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: flo
         until = max(min(segment.end, end - (left - 1) * shortest), start)
         if until - start < shortest - 1e-9:
             until = min(start + shortest, end)
-        result.append(segment._replace(start=start, end=until))
+        result.append(segment.moved(start, until))
     return result

@@ -77,7 +77,9 @@ class BoundaryScore:
     def to_text(self) -> str:
         """Return the report as text."""
         report = self.to_dict()
-        head = "class          boundaries  median error  median lag" + "".join(f"  <= {ms} ms" for ms in WITHIN_MS)
+        head = "class          boundaries  mean error  median error  median lag" + "".join(
+            f"  <= {ms} ms" for ms in WITHIN_MS
+        )
         rows = [_line("all", report), *(_line(name, values) for name, values in report["by_class"].items())]
         found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
         lines = [f"{self.files} pairs of files; {found}", head, *rows]
@@ -142,21 +144,23 @@ def boundary_errors(reference: Sequence[Interval], hypothesis: Sequence[Interval
 
 
 def summary(errors: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the number of errors in seconds, their median size and median in ms, and the shares within `WITHIN_MS`."""
+    """Return the number of errors in seconds, their mean and median size and median in ms, and shares `WITHIN_MS`."""
     if not len(errors):
         return {"boundaries": 0}
     distance = np.abs(errors)
     shares = {f"within_{ms}_ms": float(np.mean(distance <= ms / 1000 + 1e-9)) for ms in WITHIN_MS}
-    medians = {"median_error_ms": float(1000 * np.median(distance)), "median_lag_ms": float(1000 * np.median(errors))}
-    return {"boundaries": len(errors), **medians, **shares}
+    figures = {"mean_error": distance.mean(), "median_error": np.median(distance), "median_lag": np.median(errors)}
+    return {"boundaries": len(errors), **{f"{name}_ms": float(1000 * s) for name, s in figures.items()}, **shares}
 
 
 def _line(name: str, values: dict[str, Any]) -> str:
     if not values["boundaries"]:
         return f"{name:<14} {0:>10}"
     shares = "".join(f"  {100 * values[f'within_{ms}_ms']:6.1f} %" for ms in WITHIN_MS)
-    medians = f"{values['median_error_ms']:9.1f} ms  {values['median_lag_ms']:+7.1f} ms"
-    return f"{name:<14} {values['boundaries']:>10}  {medians}{shares}"
+    sizes = (
+        f"{values['mean_error_ms']:7.1f} ms  {values['median_error_ms']:9.1f} ms  {values['median_lag_ms']:+7.1f} ms"
+    )
+    return f"{name:<14} {values['boundaries']:>10}  {sizes}{shares}"
 
 
 def _read(path: Path, tier: str, siblings: Siblings) -> list[Interval]:

@@ -46,12 +46,15 @@ class Placing(NamedTuple):
         Mark what is missing from the recordings, and what they hold beyond the transcripts.
     silences : tuple of str
         Phones of the model that may stand between words.
+    show_intervals : bool
+        TextGrids get a tier of points for the intervals of the boundaries.
     """
 
     pronouncer: Pronouncer | None = None
     hearing: Hearing | None = None
     find_misfits: bool = False
     silences: tuple[str, ...] = ()
+    show_intervals: bool = False
 
 
 def choose_placing(
@@ -213,6 +216,7 @@ def _place(
         phrases=() if phrases[0].end == math.inf else phrases,
         judge=partial(judge_of, recogniser.goodness) if scored else None,
     )
+    result = replace(result, show_intervals=placing.show_intervals)
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result

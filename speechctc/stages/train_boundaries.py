@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from speechctc.alignment.boundary_model import FILE, BoundaryModel
+from speechctc.alignment.boundary_model import FILE, BoundaryModel, spread_for
 from speechctc.alignment.boundary_net import SHIFT_MS, Times, has_closures, joined, spelled
 from speechctc.alignment.boundary_training import BoundaryNet, Example, examples_of, step_count, train
 from speechctc.audio import sound_file
@@ -22,7 +22,6 @@ from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import Segment
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.matching import is_arpabet
@@ -87,14 +86,14 @@ def train_boundaries(
     further = start is not None and start.rate == rate
     net = _trained(start if further else None, examples, reporter)
     trained = BoundaryModel(arrays_of(net.state_dict()), rate)
-    note = _compared(recogniser, corpus.splits["dev"], trained)
+    note = _compared(recogniser, corpus.splits["dev"], trained)  # sets its spread
     make_own(folder, own, reporter)
     files.write_file(own / FILE, trained.save)
     return f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times{note}"
 
 
 def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: BoundaryModel) -> str:
-    """Return how the trained boundary model compares with what it replaces.
+    """Return how the trained boundary model compares with what it replaces, and let its intervals hold on dev.
 
     Raises
     ------
@@ -111,6 +110,7 @@ def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: 
     if new["median_error_ms"] > found[best]["median_error_ms"]:
         what = f"on dev the boundaries become worse: {best} {_text(found[best])}; by the new one {_text(new)}"
         raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
+    trained.spread = new.get("spread") or trained.spread
     lines = [f"\n  {way}: {_text(errors)}" for way, errors in found.items()]
     return f"; {new['boundaries']} boundaries of dev" + "".join(lines)
 
@@ -172,7 +172,7 @@ def measure(
     utterances : sequence of Utterance
         Those with times are taken, `MOST_MEASURED` at most.
     boundaries : BoundaryModel or None
-        Refines the alignment.
+        Refines the alignment; the spread that would be right for it is among the figures.
     """
     placer = Recogniser(recogniser.checkpoint, recogniser.device, recogniser.calibration, None, boundaries)
     timed = _with_times(utterances)
@@ -180,17 +180,21 @@ def measure(
         timed = random.Random(0).sample(timed, MOST_MEASURED)
     results = map_in_threads(lambda each: placer.align(phones=each.phones, **sound_of(each, placer)), timed)
     errors: list[float] = []
+    around: list[tuple[float, float]] = []
     for utterance, result in zip(timed, results, strict=True):
         if not isinstance(result, InputError):
-            errors += _errors(utterance.times or (), result.segments)
-    return summary(np.array(errors)) if errors else None
+            for (start, _), segment in zip((utterance.times or ())[1:], result.segments[1:], strict=True):
+                low, high = segment.start_interval or (segment.start, segment.start)
+                errors.append(segment.start - start)
+                around.append((segment.start - low, high - segment.start))
+    if not errors:
+        return None
+    spread = spread_for(np.array(errors), np.array(around), boundaries.spread) if boundaries else None
+    return summary(np.array(errors)) | {"spread": spread}
 
 
 def _text(found: dict[str, Any]) -> str:
     """Return errors in words."""
     shares = "/".join(f"{100 * found[f'within_{ms}_ms']:.0f}" for ms in WITHIN_MS)
-    return f"median error {found['median_error_ms']:.1f} ms, {shares} % within {'/'.join(map(str, WITHIN_MS))} ms"
-
-
-def _errors(times: Times, segments: Sequence[Segment]) -> list[float]:
-    return [segment.start - start for (start, _), segment in zip(times[1:], segments[1:], strict=True)]
+    sizes = f"median error {found['median_error_ms']:.1f} ms, mean {found['mean_error_ms']:.1f} ms"
+    return f"{sizes}, {shares} % within {'/'.join(map(str, WITHIN_MS))} ms"

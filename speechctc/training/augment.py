@@ -76,7 +76,8 @@ class Augmenter:
 
     def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Perturb the speed alone; arguments and result are those of `vary`."""
-        if self.config.rates == (1, 1):
+        slowest, fastest = self.config.rates
+        if slowest == fastest:
             return static, frames
         return self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
 

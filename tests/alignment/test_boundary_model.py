@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.alignment.boundary_model import FILE, BoundaryModel, Placed
+from speechctc.alignment.boundary_model import FILE, SPREAD, BoundaryModel, Placed, spread_for
 from speechctc.alignment.boundary_net import SILENCE
 from speechctc.alignment.boundary_training import BoundaryNet, _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
@@ -89,10 +89,33 @@ def test_boundaries_never_cross_however_rough_the_times(model: BoundaryModel) ->
     assert (np.diff(placed.starts) > 0.004).all() and (placed.ends > placed.starts).all()
 
 
+def test_intervals_hold_boundaries_that_were_not_used_to_set_their_spread(model: BoundaryModel) -> None:
+    errors: list[Floats] = []
+    for seed in (20, 21):
+        rng, found = np.random.default_rng(seed), []
+        for _ in range(12):
+            samples, labels, times = song(8, rng)
+            samples += 0.1 * rng.standard_normal(len(samples)).astype(np.float32)
+            placed = model.place(samples, labels, False, *rough_times(times, rng), pauses=False)
+            true = np.array([start for start, _ in times])
+            assert placed.start_intervals is not None and placed.end_intervals is not None
+            assert (placed.start_intervals[:, 0] < placed.starts).all()
+            assert (placed.start_intervals[:, 1] > placed.starts).all()
+            assert np.allclose(placed.end_intervals[:-1], placed.start_intervals[1:])
+            sides = np.abs(placed.start_intervals - placed.starts[:, None])
+            found.append(np.column_stack([placed.starts - true, sides]))
+        errors.append(np.concatenate(found))
+    spread = spread_for(errors[0][:, 0], errors[0][:, 1:], model.spread)
+    assert spread is not None and spread_for(errors[0][:10, 0], errors[0][:10, 1:], model.spread) is None
+    late, sides = errors[1][:, 0], errors[1][:, 1:] * spread / model.spread
+    assert 0.85 < np.mean((late <= sides[:, 0]) & (-late <= sides[:, 1])) <= 1.0
+
+
 def test_too_short_a_sound_keeps_the_rough_times(model: BoundaryModel) -> None:
     starts, ends = np.array([0.0, 0.01, 0.02]), np.array([0.01, 0.02, 0.03])
     placed = model.place(np.zeros(480, np.float32), ("a", "i", "s"), False, starts, ends, pauses=False)
     assert placed.starts is starts and placed.ends is ends
+    assert placed.start_intervals is None and placed.end_intervals is None
 
 
 def test_a_long_recording_is_refined_in_parts_as_well_as_a_short_one(model: BoundaryModel) -> None:
@@ -193,7 +216,10 @@ def test_a_model_is_read_as_it_was_written(model: BoundaryModel, tmp_path: Path)
     assert BoundaryModel.load(tmp_path) is None
     model.save(tmp_path / FILE)
     again = BoundaryModel.load(tmp_path)
-    assert again is not None and again.rate == RATE
+    assert again is not None and (again.rate, again.spread) == (RATE, SPREAD)
+    BoundaryModel(model.weights, RATE, 2.5).save(tmp_path / FILE)
+    wide = BoundaryModel.load(tmp_path)
+    assert wide is not None and wide.spread == 2.5
     samples, labels, times = song(6, np.random.default_rng(3))
     rough = rough_times(times, np.random.default_rng(3))
     assert np.array_equal(
@@ -211,8 +237,8 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
     (tmp_path / FILE).write_bytes(content.replace(b'"format":"1"', b'"format":"9"'))
     with pytest.raises(InputError, match="not a boundary model"):
         BoundaryModel.load(tmp_path)
-    for rate in (0, 2**31, -1):
-        BoundaryModel(model.weights, rate).save(tmp_path / FILE)
+    for rate, spread in ((0, 1.0), (2**31, 1.0), (-1, 1.0), (RATE, 0.0), (RATE, float("nan"))):
+        BoundaryModel(model.weights, rate, spread).save(tmp_path / FILE)
         with pytest.raises(InputError, match="not a boundary model"):
             BoundaryModel.load(tmp_path)
 

@@ -55,6 +55,17 @@ def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, 
         (entry,) = json.loads(done.out)
         found[way] = np.abs([each["start"] - start for each, (start, _) in zip(entry["segments"], times, strict=True)])
     assert found["--refine"].max() < 0.012 < found["--no-refine"].max()
+    command = ("align", "a.wav", "--phones", " ".join(song), "--model", "exported")
+    (entry,) = json.loads(speechctc(*command, "--format", "json").out)
+    for each, (start, _) in zip(entry["segments"], times, strict=True):
+        assert each["start_interval"][0] <= each["start"] <= each["start_interval"][1]
+        assert each["start_interval"][0] - 0.01 <= start <= each["start_interval"][1] + 0.01
+    done = speechctc(*command, "--format", "textgrid", "--intervals")
+    assert done.status == 0 and '"TextTier"' in done.out and 'name = "boundaries"' in done.out
+    assert "TextTier" not in speechctc(*command, "--format", "textgrid").out
+    assert "none is written" in one_line_error(speechctc(*command, "--format", "json", "--intervals"))
+    without = speechctc(*command, "--format", "textgrid", "--intervals", "--no-refine")
+    assert "needs a boundary model" in one_line_error(without)
 
 
 def test_a_corpus_without_times_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import openpyxl
@@ -229,6 +230,27 @@ def test_a_textgrid_opens_elsewhere(tmp_path: Path) -> None:
     assert [i.text for i in grid.get_tier_by_name("confidence").intervals] == ["0.98", "0.50", "0.25"]
     assert [i.text for i in grid.get_tier_by_name("alternative 1").intervals] == ["pau 0.01", "s 0.40"]
     assert read_textgrid(tmp_path / "a.TextGrid", "PHONES")[1] == Interval(0.1235, 0.3, "sh")
+
+
+def test_a_textgrid_has_a_point_for_each_boundary_with_an_interval_if_it_is_asked_for(tmp_path: Path) -> None:
+    first = Segment("a", 0.25, 0.5, 0.75, (), None, (0.24, 0.27), (0.4912345, 0.52))
+    segments = (
+        first,
+        Segment("b", 0.5, 0.9, 0.5, (), None, (0.4912345, 0.52), (0.85, 1.2)),
+        Segment("c", 0.95, 1.0, 0.5),
+    )
+    result = Recognition("x.flac", 1.0, segments, score=-1.5)
+    assert "boundaries" not in result.to_textgrid()
+    (tmp_path / "a.TextGrid").write_text(replace(result, show_intervals=True).to_textgrid(), encoding="utf-8")
+    grid = tgt.io.read_textgrid(str(tmp_path / "a.TextGrid"))
+    points = [(point.time, point.text) for point in grid.get_tier_by_name("boundaries").points]
+    assert points == [(0.25, "0.2400 0.2700"), (0.5, "0.4912 0.5200"), (0.9, "0.8500 1.0000")]
+    assert [i.text for i in grid.get_tier_by_name("phones").intervals] == ["a", "b", "c"]
+    values = json.loads(written("json", result))[0]["segments"]
+    assert values[0]["start_interval"] == [0.24, 0.27] and values[0]["end_interval"] == [0.4912, 0.52]
+    assert "start_interval" not in values[2]
+    moved = first.moved(0.3, 0.5)
+    assert moved.start_interval == (0.24, 0.3) and moved.end_interval == first.end_interval
 
 
 def test_a_textgrid_of_nothing_and_of_an_alignment(tmp_path: Path) -> None:

@@ -54,13 +54,14 @@ def test_shares_medians_and_classes(tmp_path: Path) -> None:
     score = score_boundaries(tmp_path / "ref", tmp_path / "hyp")
     report = score.to_dict()
     assert (report["files"], report["reference_boundaries"], report["boundaries"]) == (1, 4, 4)
+    assert report["mean_error_ms"] == pytest.approx(30.0)
     assert report["median_error_ms"] == pytest.approx(20.0) and report["median_lag_ms"] == pytest.approx(5.0)
     assert [report[f"within_{ms}_ms"] for ms in (10, 20, 50)] == [0.5, 0.5, 0.75]
     assert set(report["by_class"]) == {"fricative", "vowel", "stop", "silence"}
     assert report["by_class"]["vowel"]["median_lag_ms"] == pytest.approx(-30.0)
     assert report["unmatched_files"] == [str(tmp_path / "hyp" / "s" / "b.TextGrid")]
     text = score.to_text()
-    assert "50.0 %" in text and "b.TextGrid" in text and "vowel" in text
+    assert "mean error" in text and "30.0 ms" in text and "50.0 %" in text and "b.TextGrid" in text and "vowel" in text
 
 
 def test_two_files_and_another_tier(tmp_path: Path) -> None:
