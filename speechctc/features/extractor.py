@@ -118,7 +118,7 @@ class LogMel(FeatureExtractor):
     def static(self, samples: Rows) -> Rows:
         """Return log mel energies; the frame's log energy is the last value."""
         count = self.frames(len(samples))
-        result = np.empty((count, self.config.static_dims), np.float32)
+        result = np.empty((count, self.bank.shape[1] + int(self.config.energy)), np.float32)
         for first in range(0, count, PIECE):
             until = min(first + PIECE, count)
             part = samples[first * self.shift : (until - 1) * self.shift + self.window]
