@@ -128,11 +128,13 @@ class LogMel(FeatureExtractor):
     def __init__(self, config: FeatureConfig) -> None:
         super().__init__(config)
         self.bands = config.mels
+        high = config.high_hz if config.high_hz > 0 else config.sample_rate / 2 + config.high_hz
+        self.bank = mel_bank(config.sample_rate, config.mels, config.low_hz, high, self.window)
 
     def static(self, samples: Rows) -> Rows:
         """Return log mel energies; the frame's log energy is the last value."""
         count = self.frames(len(samples))
-        result = np.empty((count, self.config.static_dims), np.float32)
+        result = np.empty((count, self.bank.shape[1] + int(self.config.energy)), np.float32)
         for first in range(0, count, PIECE):
             until = min(first + PIECE, count)
             part = samples[first * self.shift : (until - 1) * self.shift + self.window]
@@ -143,7 +145,7 @@ class LogMel(FeatureExtractor):
     def _of_frames(self, frames: Rows) -> Rows:
         """Return the features of (n_frames, window) samples at 16-bit scale."""
         config = self.config
-        window, bank = _window(config.window, self.window), mel_bank(config, self.window)
+        window, bank = _window(config.window, self.window), self.bank
         frames = frames - frames.mean(1, keepdims=True)
         energy = np.log(np.maximum((frames * frames).sum(1), 1.0)) if config.energy else None
         before = np.concatenate([frames[:, :1], frames[:, :-1]], 1)
@@ -174,15 +176,14 @@ def _mel(hz: NDArray[Any] | float) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=8)
-def mel_bank(config: FeatureConfig, window: int) -> Rows:
+def mel_bank(rate: int, mels: int, low: float, high: float, window: int) -> Rows:
     """Return the triangular filters, (frequencies, mels): equally wide in mel, each from the middle of the last.
 
     The frequencies are those of a transform of the frame, padded to a power of two; that of Nyquist counts for none.
     """
     padded = 1 << (window - 1).bit_length()
-    high = config.high_hz if config.high_hz > 0 else config.sample_rate / 2 + config.high_hz
-    edges = np.linspace(_mel(config.low_hz), _mel(high), config.mels + 2)
-    at = _mel(np.arange(padded // 2) * (config.sample_rate / padded))[:, None]
+    edges = np.linspace(_mel(low), _mel(high), mels + 2)
+    at = _mel(np.arange(padded // 2) * (rate / padded))[:, None]
     rising = (at - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - at) / (edges[2:] - edges[1:-1])
     bank = np.maximum(np.minimum(rising, falling), 0.0)
