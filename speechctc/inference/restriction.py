@@ -136,7 +136,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
     matches = match_phones(phones, own)
     if not matches:
         raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
-    may_compose = recogniser.checkpoint.lm is recogniser.lstm is None and not is_arpabet(own)
+    may_compose = not (recogniser.checkpoint.lm or recogniser.lstm or is_arpabet(own))
     new = [phone for phone in phones if may_compose and _is_new(phone, matches, own)]
     heard = {match.phone for phone, match in matches.items() if phone not in new} | SILENCES
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
@@ -225,4 +225,4 @@ def with_outputs(net: ConvCTCNet, kept: Sequence[int], new: NDArray[np.float64])
 
 def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
     """Return an n-gram of which only some phones are said, as `PartModel`."""
-    return PhoneLM(*(np.ascontiguousarray(table[:, kept]) for table in (lm.log_probs, lm.next_state)))
+    return PhoneLM(np.ascontiguousarray(lm.log_probs[:, kept]), np.ascontiguousarray(lm.next_state[:, kept]))
