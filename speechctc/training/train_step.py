@@ -213,20 +213,24 @@ class TrainStep:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
-            static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
-            rows = None if batch.unlabelled is None else np.flatnonzero(batch.unlabelled)
-            found = None if rows is None else self.teach(static[rows], counts[rows], batch.indices[rows])
-            logits, frames = self._views(static, counts)
+            if batch.unlabelled is None:
+                rows, found = None, []
+                logits, frames = self.forward_varied(batch)
+            else:
+                static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+                rows = np.flatnonzero(batch.unlabelled)
+                found = self.teach(static[rows], counts[rows], batch.indices[rows])
+                logits, frames = self._views(static, counts)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
-            if rows is None or found is None:
+            if rows is None:
                 loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
             else:
                 ctc = self._ctc_of_labelled(logits, frames, batch, share)
                 own = [wildcard_loss(each[rows], frames[rows], found, config.loss_backend) for each in logits]
                 loss = ctc + self.trust * share * torch.stack(own).sum()
             if config.consistency:
-                loss = ctc + config.consistency / phones * consistency(logits[0], logits[1], frames)
+                loss = loss + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss).backward()
         return ctc.detach() * phones

@@ -128,6 +128,21 @@ def test_a_run_with_unlabelled_speech_goes_on_to_the_bit(
     assert same(whole, run_once(both, here / "parts", "train.epochs=4", resume=True))
 
 
+@pytest.mark.parametrize("views", ["train.consistency=0", "train.consistency=0.2"])
+def test_labels_of_the_teacher_count_beside_consistency(both: Path, here: Path, views: str) -> None:
+    weights = []
+    for trust in (0.0, 1.0):
+        one = trainer_of(both, here / "r", views, "augment.time_masks=2", "train.clip=0")
+        learner, data = one.learner, one.data
+        batch = next(each for each in data.train.batches(data.train.plan(1, members=data.unlabelled)) if each)
+        learner.teach = lambda *_: [[1, STAR + 2]] * len(batch.indices)  # type: ignore[method-assign]
+        learner.trust = trust
+        learner.net.train()
+        learner.step(batch, 30, 0.01, 0)
+        weights.append(torch.cat([value.detach().flatten() for value in learner.net.parameters()]))
+    assert not torch.equal(*weights)
+
+
 def test_the_student_comes_to_say_what_the_teacher_is_sure_of(both: Path, here: Path) -> None:
     """The average hardly moves; from its labels alone the net learns to find the same in noise."""
     score_once(both, here / "taught", "train.epochs=25", "data.unlabelled=null")
