@@ -34,8 +34,25 @@ from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpo
 KEPT = ("epoch", "dev_per", "fold")
 WRITTEN = ("weights.safetensors", "checkpoint.json", "lm.safetensors", "calibration.json", boundaries.FILE, tuned.FILE)
 
+ENDINGS = {".onnx": "onnx", ".html": "web"}
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
+
+
+def form_of(out: Path, form: str | None) -> str:
+    """Return what an export writes, ``folder``, ``onnx`` or ``web``: as it is named, or else by the ending of `out`.
+
+    Raises
+    ------
+    InputError
+        There is no such format, or a file of it ends otherwise.
+    """
+    meant = ENDINGS.get(out.suffix.lower(), "folder")
+    if form not in (None, "folder", *ENDINGS.values()):
+        raise InputError(f"--format {form}: there is no such format", "choose from: folder, onnx, web")
+    if form not in (None, meant) and (form, meant) != ("web", "folder"):
+        raise InputError(f"{out}: by its name this is not of the format {form}", "name another place")
+    return form or meant
 
 
 def check_out(out: Path, overwrite: bool = False) -> None:
