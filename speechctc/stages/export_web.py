@@ -80,21 +80,15 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
     InputError
         The model has something that the page lacks, or is too large for one.
     """
-    config, calibration = recogniser.config, recogniser.calibration
+    config = recogniser.config
     if config.model.activation not in ACTIVATIONS or type(extractor(config.features)) is not LogMel:
         raise InputError(f"{name}: its net or its features are not of a kind that the page has", "export it as ONNX")
     files = {key: folder / f"{file}.safetensors" for key, file in (("weights", "weights"), ("lm", "lm"))}
     if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > LARGEST:
         what = f"{name}: {size / 2**20:.0f} MiB in half precision, more than a page can hold"
         raise InputError(what, "train a smaller one, or use speechctc studio")
-    about = {
-        "phones": recogniser.phones,
-        "silences": sorted(SILENCES),
-        "config": {key: config.to_dict()[key] for key in ("features", "model", "decode")},
-        "calibration": {key: getattr(calibration, key) for key in ("slope", "intercept", "shift", "phones")},
-    }
     blocks = {
-        "model": _json(about),
+        "model": _json(about_model(recogniser)),
         "worker": _json(bundled_script("web/worker.js")),
         "recorder": _json(text_of("recorder.js")),
         **{key: Markup(base64.b64encode(file.read_bytes()).decode()) for key, file in files.items() if file.exists()},
@@ -109,6 +103,17 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
         ["web/main.js"],
         _POLICY,
     )
+
+
+def about_model(recogniser: Recogniser) -> dict[str, Any]:
+    """Return what the page's ``Model`` needs beside the weights."""
+    config, calibration = recogniser.config.to_dict(), recogniser.calibration
+    return {
+        "phones": list(recogniser.phones),
+        "silences": sorted(SILENCES),
+        "config": {key: config[key] for key in ("features", "model", "decode")},
+        "calibration": {key: getattr(calibration, key) for key in ("slope", "intercept", "shift", "phones")},
+    }
 
 
 def _json(value: Any) -> Markup:

@@ -11,7 +11,7 @@ const PAGE = 65536;
 
 const GET = 0x20, SET = 0x21, TEE = 0x22, CONST = 0x41, ADD = 0x6a, MUL = 0x6c, LESS = 0x48;
 const BLOCK = [0x02, 0x40], LOOP = [0x03, 0x40], END = 0x0b, AGAIN_IF = [0x0d, 0x00], LEAVE_UNLESS = [0x45, 0x0d, 0x01];
-const VECTOR = 0xfd, TIMES = [VECTOR, 0xe6, 0x01], PLUS = [VECTOR, 0xe4, 0x01];
+const VECTOR = 0xfd, TIMES = [VECTOR, 0xe6, 0x01], PLUS = [VECTOR, 0xe4, 0x01], FUSED = [VECTOR, 0x85, 0x02];
 const INTEGER = 0x7f, VECTOR_TYPE = 0x7b;
 
 // LEB128, signed where a constant is.
@@ -39,19 +39,20 @@ function whileLess(counter, limit, body) {
   return [...BLOCK, ...LOOP, ...test, ...LEAVE_UNLESS, ...body, ...constant(1), ...AGAIN_IF, END, END];
 }
 
-function product() {
+// Instructions of the product; `fused` multiplies and adds in one, which newer browsers have.
+function product(fused) {
   const [a, aRow, b, bias, c, cRow, rows, terms, columns] = Array.from({ length: 9 }, (_, k) => k);
   const [row, term, column, source, target, here] = [9, 10, 11, 12, 13, 14];
   const at = (r) => 15 + r; // where the rows of `a` are read
   const sum = (r, half) => 15 + ROWS + 2 * r + half;
   const [left, right, factor] = [0, 1, 2].map((k) => 15 + ROWS + 2 * ROWS + k);
+  const added = (to) => [...(fused ? [GET, to, ...FUSED] : [...TIMES, GET, to, ...PLUS]), SET, to];
   const eachRow = (make) => Array.from({ length: ROWS }, (_, r) => make(r)).flat();
   const more = (local, by) => [GET, local, ...by, ADD, SET, local];
   const terms4 = Array.from({ length: STEP }, (_, k) => [
     GET, here, ...load(k * 4 * WIDE), SET, left, GET, here, ...load(k * 4 * WIDE + 16), SET, right,
     ...eachRow((r) => [
-      GET, at(r), ...spread(4 * k), TEE, factor, GET, left, ...TIMES, GET, sum(r, 0), ...PLUS, SET, sum(r, 0),
-      GET, factor, GET, right, ...TIMES, GET, sum(r, 1), ...PLUS, SET, sum(r, 1),
+      GET, at(r), ...spread(4 * k), TEE, factor, GET, left, ...added(sum(r, 0)), GET, factor, GET, right, ...added(sum(r, 1)),
     ]),
   ]).flat();
   const inner = whileLess(term, terms, [
@@ -76,8 +77,8 @@ function product() {
   return [...locals, ...constant(0), SET, column, ...whileLess(column, columns, panel), END];
 }
 
-export function moduleBytes() {
-  const body = product();
+export function moduleBytes(fused = false) {
+  const body = product(fused);
   return Uint8Array.from([
     0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0,
     ...section(1, [1, 0x60, 9, ...Array(9).fill(INTEGER), 0]), // one type: nine integers to nothing
@@ -90,9 +91,10 @@ export function moduleBytes() {
 
 // Numbers in the memory of the module: weights that stay, and behind them room for what a pass needs.
 export class Matrices {
-  constructor() {
+  constructor(choices = [moduleBytes(true), moduleBytes()]) {
     this.memory = new WebAssembly.Memory({ initial: 1 });
-    const built = new WebAssembly.Instance(new WebAssembly.Module(moduleBytes()), { of: { memory: this.memory } });
+    const bytes = choices.find((each) => WebAssembly.validate(each));
+    const built = new WebAssembly.Instance(new WebAssembly.Module(bytes), { of: { memory: this.memory } });
     this.call = built.exports.product;
     this.used = 16; // bytes
   }

@@ -8,15 +8,19 @@ import { Ngram } from "./ngram.js";
 import { chooseSearch } from "./search.js";
 import { Segmenter } from "./segments.js";
 
-// Numbers of 16 bits, IEEE 754; all 65,536 are computed once.
-const halves = Float32Array.from({ length: 65536 }, (_, bits) => {
-  const sign = bits & 0x8000 ? -1 : 1, power = (bits >> 10) & 31, part = bits & 1023;
-  if (power === 31) return part ? NaN : sign * Infinity;
-  return sign * (power ? 2 ** (power - 15) * (1 + part / 1024) : 2 ** -24 * part);
-});
+// Numbers of 16 bits, IEEE 754, to 32: sign, power and part move to their new places, and the power to its new zero.
+function fromHalves(buffer) {
+  const bits = new Uint16Array(buffer), result = new Float32Array(bits.length), words = new Uint32Array(result.buffer);
+  for (let k = 0; k < bits.length; k += 1) {
+    const power = bits[k] & 0x7c00, sign = (bits[k] & 0x8000) << 16;
+    if (!power) result[k] = (sign ? -1 : 1) * (bits[k] & 1023) * 2 ** -24;
+    else words[k] = sign | (((bits[k] & 0x7fff) << 13) + (power === 0x7c00 ? 0x70000000 : 0x38000000));
+  }
+  return result;
+}
 
 const TYPES = {
-  F16: (buffer) => Float32Array.from(new Uint16Array(buffer), (bits) => halves[bits]),
+  F16: fromHalves,
   F32: (buffer) => new Float32Array(buffer),
   F64: (buffer) => new Float64Array(buffer),
   U8: (buffer) => new Uint8Array(buffer),

@@ -36,10 +36,11 @@ export class Net {
     const bands = Math.floor(this.dims / pool), maps = convs[convs.length - 1];
     this.convs = convs.map((_, k) => this.layer(`convs.${k}`, kernel, (height, width, channel, channels) =>
       (width * kernel[0] + height) * channels + channel));
-    // The first dense layer reads the bands of a frame one after another, where torch has them map by map.
-    this.dense = dense.map((_, k) => this.layer(`dense.${k}`, null, (_, span, channel, channels) =>
-      span * channels + (k ? channel : (channel % bands) * maps + Math.floor(channel / bands))));
-    this.output = this.layer("output", null, (_, span, channel) => channel, "");
+    // After the convolutions, the bands of a frame come one after another, where torch has them map by map.
+    const flat = (number) => (_, span, channel, channels) =>
+      span * channels + (number ? channel : (channel % bands) * maps + Math.floor(channel / bands));
+    this.dense = dense.map((_, k) => this.layer(`dense.${k}`, null, flat(k)));
+    this.output = this.layer("output", null, flat(dense.length), "");
     this.norm = this.scale("norm");
     this.classes = this.output.outputs;
     this.room = matrices.used;

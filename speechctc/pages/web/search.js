@@ -5,7 +5,7 @@ import { flatNgram } from "./ngram.js";
 import { argmax, joined } from "./rows.js";
 
 const STRIDE = 8; // frames between commits
-const MARGIN = 10, DELAY = 2, NEVER = -1e300, FLOOR = -1e4;
+const MARGIN = 10, DELAY = 2, FLOOR = -1e4;
 const PRIME = 16777619; // FNV-1a, with phones in place of octets, is the hash of phones; a second one makes 64 bits
 
 export class GreedySearch {
@@ -79,20 +79,20 @@ export class BeamSearch {
           other = Math.imul(other, 31) + label | 0;
           state = next[label];
         }
-        this.meet(found, known, { code, other, state, last: label }, token.score + gain, token.best + gain, parent);
+        this.meet(found, known, code, other, state, label, token.score + gain, token.best + gain, parent);
       }
     });
     return found;
   }
 
-  meet(found, known, one, score, best, parent) {
-    const key = (one.code ^ Math.imul(one.last, 0x9e3779b1)) | 0;
-    let same = known.get(key);
-    while (same && (same.code !== one.code || same.other !== one.other || same.last !== one.last)) same = same.beside;
+  meet(found, known, code, other, state, last, score, best, parent) {
+    const key = (code ^ Math.imul(last, 0x9e3779b1)) | 0, beside = known.get(key);
+    let same = beside;
+    while (same && (same.code !== code || same.other !== other || same.last !== last)) same = same.beside;
     if (!same) {
-      same = Object.assign(one, { score: NEVER, best: NEVER, parent: 0, number: found.length, beside: known.get(key) });
-      known.set(key, same);
-      found.push(same);
+      known.set(key, { code, other, state, last, score, best, parent, number: found.length, beside });
+      found.push(known.get(key));
+      return;
     }
     same.score = sum(same.score, score);
     if (best > same.best) {
@@ -103,12 +103,12 @@ export class BeamSearch {
 
   // Keeps the best candidates; of equal ones, the first.
   keep(found) {
-    found.sort((a, b) => b.score - a.score || a.number - b.number);
-    const { score, best } = found[0];
-    this.tokens = found.slice(0, this.beam).map((each) => ({
+    const least = Float64Array.from(found, (each) => each.score).sort()[Math.max(found.length - this.beam, 0)];
+    const kept = found.filter((each) => each.score >= least).sort((a, b) => b.score - a.score || a.number - b.number).slice(0, this.beam);
+    const { score, best } = kept[0];
+    this.tokens = kept.map((each) => ({
       score: each.score - score, best: each.best - best, code: each.code, other: each.other, state: each.state, last: each.last,
     }));
-    const kept = found.slice(0, this.beam);
     this.frames.push({ parents: kept.map((each) => each.parent), labels: kept.map((each) => each.last) });
   }
 
@@ -142,7 +142,7 @@ export class BeamSearch {
   end() {
     let [best, most] = [0, -Infinity];
     this.tokens.forEach((token, k) => {
-      let score = NEVER, path = k;
+      let score = -Infinity, path = k;
       this.tokens.forEach((other, place) => { // with a blank or a phone in the last frame
         if (other.code !== token.code || other.other !== token.other) return;
         score = sum(score, other.score);
