@@ -26,7 +26,7 @@ LARGEST = 128 * 2**20
 """Bytes of a model in half precision; browsers hold texts of half a gigabyte."""
 ACTIVATIONS = ("maxout", "relu", "prelu", "silu")  # those of net.js
 _POLICY = {
-    "script-src": "'wasm-unsafe-eval' blob:",  # compiled code, the worker, and the recorder of the microphone
+    "script-src": "'strict-dynamic' 'wasm-unsafe-eval'",  # the page's script may start the recorder, and compiled code
     "worker-src": "blob:",
     "media-src": "blob:",
 }

@@ -20,7 +20,8 @@ const read = (name, type) => {{
   const bytes = fs.readFileSync({folder} + name);
   return new type(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
 }};
-const write = (name, values) => fs.writeFileSync({folder} + name, new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+const write = (name, {{ buffer, byteOffset, byteLength }}) =>
+  fs.writeFileSync({folder} + name, new Uint8Array(buffer, byteOffset, byteLength));
 const given = JSON.parse(fs.readFileSync({folder} + "given.json", "utf8"));
 const answer = await (async () => {{ {body} }})();
 console.log(JSON.stringify(answer ?? null));

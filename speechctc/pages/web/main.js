@@ -84,6 +84,7 @@ function duration(seconds) {
 function heard({ id, ready: loaded, phones, seconds, done, error }) {
   if (loaded) {
     ready = true;
+    document.body.dataset.ready = "yes";
     for (const each of recordings.values()) each.state.textContent = "waiting";
     return;
   }

@@ -53,15 +53,13 @@ export async function record(recorder, watch) {
   const plain = { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 };
   const stream = await navigator.mediaDevices.getUserMedia({ audio: plain });
   const context = new AudioContext(), parts = [];
-  const script = URL.createObjectURL(new Blob([recorder], { type: "text/javascript" }));
   const close = async () => {
     for (const track of stream.getTracks()) track.stop();
-    URL.revokeObjectURL(script);
     await context.close();
   };
   let frames = 0;
   try {
-    await context.audioWorklet.addModule(script);
+    await context.audioWorklet.addModule(`data:text/javascript,${encodeURIComponent(recorder)}`); // a disk allows no blob here
     const node = new AudioWorkletNode(context, "recorder", { numberOfOutputs: 0 });
     node.port.onmessage = ({ data }) => {
       parts.push(data);
