@@ -109,6 +109,7 @@ export class Lines {
       const width = `${(100 * (end - start)) / (part.end - part.start)}%`;
       const cell = element("button", { type: "button", className: kind, title: about, "aria-label": about, tabIndex: k ? -1 : 0, style: { left: percent(start), width } }, element("span", {}, each.phone));
       Object.assign(cell.dataset, { start: start.toFixed(4), end: end.toFixed(4) });
+      cell.style.setProperty("--share", clipped(each.confidence, 0, 1).toFixed(3));
       cells.append(cell);
     });
     const axis = element("div", { className: "axis", "aria-hidden": true });

@@ -62,7 +62,7 @@ function show(file, { source, played }) {
   const box = element("div", { className: "lines" }), bar = element("progress", { max: 1, value: 0, "aria-label": `Recognising ${file.name}` });
   const facts = element("span", {}, `${duration(seconds)}`), state = element("span", { className: "state" }, ready ? "waiting" : "the model is loading");
   const tools = element("div", { className: "tools", role: "toolbar", "aria-label": `Save ${file.name}`, hidden: true });
-  const detail = element("p", { className: "detail phones" }, "\u00a0");
+  const detail = element("p", { className: "detail phones soft" }, "Point at a phone, or play: here is when it is, and how sure the model is.");
   const timeline = element("div", { className: "timeline" }, audio, unplayable, detail, box);
   const stop = element("button", { type: "button", onclick: () => remove(id) }, "Stop");
   const working = element("div", { className: "working" }, bar, state, stop);
