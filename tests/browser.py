@@ -17,8 +17,8 @@ WAIT = 30  # seconds at most; a test ends as soon as it can
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """Give a driver of Chromium."""
+def browser(*more: str) -> Iterator[Any]:
+    """Give a driver of Chromium, which may get more arguments."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, of the extra dev, is not installed")
     from selenium.webdriver.chrome.service import Service
 
@@ -28,7 +28,7 @@ def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
     options.binary_location = program
     arguments = ["--headless=new", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"]
-    for argument in [*arguments, *(["--no-sandbox"] if os.geteuid() == 0 else [])]:
+    for argument in [*arguments, *more, *(["--no-sandbox"] if os.geteuid() == 0 else [])]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=Service(driver))

@@ -12,13 +12,23 @@ from speechctc.cli.streams import show
 
 
 def export_command(
-    out: Annotated[Path, typer.Argument(help="The folder to write; a name that ends in .onnx is an ONNX file.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; a name that ends in .onnx or .html is a file.")],
     model: ModelOption = None,
+    form: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="folder, onnx, or web: a page, index.html in the folder, that recognises in the browser. Default: by"
+            " the name.",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace the folder if it holds an exported model and nothing else; an .onnx file is never replaced.",
+            help="Replace the folder if it holds an exported model and nothing else, or a page that was changed by"
+            " hand; an .onnx file is never replaced.",
         ),
     ] = False,
     lm: Annotated[
@@ -32,14 +42,23 @@ def export_command(
 ) -> None:
     """Write a model to give to others.
 
-    It is a folder for speechctc, or an .onnx file for other programs. A folder has half the size of a checkpoint: no
-    training state, no paths of this machine, weights in 16 bits. An ONNX file maps static features to logits.
+    It is a folder for speechctc, an .onnx file for other programs, or a page for the browser. A folder has half the
+    size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An ONNX file maps static
+    features to logits. A page is one file with the model in it, which needs neither an installation nor a network;
+    without --model and without a run here, it has the bundled model of English.
     """
     from speechctc.core.progress import Reporter
-    from speechctc.stages.export import check_out, export
+    from speechctc.stages.export import check_out, export, form_of
 
-    check_out(out, overwrite)
-    size = export(find_model(model), out, overwrite, lm, Reporter())
+    form = form_of(out, form)
+    if form == "web":
+        from speechctc.stages.export_web import export_web, page_place
+
+        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, Reporter())
+        out = page_place(out)
+    else:
+        check_out(out, overwrite)
+        size = export(find_model(model), out, overwrite, lm, Reporter())
     show(f"{out}: {size / 1e6:.1f} MB")
 
 

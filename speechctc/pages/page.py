@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,8 @@ _POLICY = {
     "base-uri": "'none'",
     "form-action": "'none'",
 }
+_IMPORT = re.compile(r'^import (\{[^}]*\}|\* as \w+) from "(\.[^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?:async )?(?:const|class|function\*?) (\w+)", re.MULTILINE)
 
 
 def render_page(
@@ -43,7 +47,7 @@ def render_page(
     values : mapping of str to Any
         What the template shows. Text is escaped, unless it is `Markup`.
     styles, scripts : sequence of str
-        Files of this room to put into the page, besides ``look.css``.
+        Files of this room to put into the page, besides ``look.css``; a script with all that it imports.
     allow : mapping of str to str, optional
         Additions to the page's Content-Security-Policy, by directive: ``{"connect-src": "'self'"}`` for a page that
         a server delivers.
@@ -54,8 +58,8 @@ def render_page(
         The page. Its Content-Security-Policy allows the scripts and styles in it, and no other; images and sound only
         as ``data:`` URLs.
     """
-    style = "\n".join(map(_text, (LOOK, *styles)))
-    script = "\n".join(map(_text, scripts))
+    style = "\n".join(map(text_of, (LOOK, *styles)))
+    script = "\n".join(map(bundled_script, scripts))
     policy = _POLICY | {"style-src": _hash(style), "script-src": _hash(script) if script else "'none'"}
     for directive, more in (allow or {}).items():
         policy[directive] = f"{policy.get(directive, '')} {more}".strip()
@@ -69,8 +73,38 @@ def data_url(content: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
+def bundled_script(name: str) -> str:
+    """Return a module of JavaScript of this room, after all that it imports, as one script.
+
+    A page that is opened from a disk can load no modules. Each becomes a function that returns what it exports.
+    """
+    parts: dict[str, str] = {}
+    _add_module(name, parts)
+    return "\n".join(parts.values())
+
+
+def _add_module(name: str, parts: dict[str, str]) -> None:
+    """Add a module behind those that it imports; its name is the path from this room."""
+
+    def imported(match: re.Match[str]) -> str:
+        other = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[2]))
+        if other not in parts:
+            _add_module(other, parts)
+        return f"const {match[1].replace(' as ', ': ').removeprefix('*: ')} = {_variable(other)};"
+
+    text = _IMPORT.sub(imported, text_of(name))
+    exported = ", ".join(_EXPORT.findall(text))
+    text = _EXPORT.sub(lambda match: match[0].removeprefix("export "), text)
+    parts[name] = f"const {_variable(name)} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();"
+
+
+def _variable(name: str) -> str:
+    return "module_" + re.sub(r"\W", "_", name.removesuffix(".js"))
+
+
 @cache
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """Return a file of this room, as text."""
     return (HERE / name).read_text(encoding="utf-8").strip()
 
 

@@ -62,7 +62,7 @@ function move(cell, key) {
   return Boolean(next);
 }
 
-for (const timeline of document.querySelectorAll(".timeline")) {
+export function connectTimeline(timeline) {
   const audio = timeline.querySelector("audio");
   for (const tier of timeline.querySelectorAll(".cells")) {
     [...tier.children].forEach((cell, k) => { cell.tabIndex = k ? -1 : 0; });
@@ -102,3 +102,5 @@ for (const timeline of document.querySelectorAll(".timeline")) {
   }
   audio.addEventListener("error", () => { timeline.querySelector(".unplayable").hidden = false; });
 }
+
+document.querySelectorAll(".timeline").forEach(connectTimeline);

@@ -57,6 +57,23 @@ Use it: `speechctc decode audio.wav --model {name}`.
 
 **How it was made.** Config, hours, machine; which model it began with.
 """
+ENDINGS = {".onnx": "onnx", ".html": "web"}
+
+
+def form_of(out: Path, form: str | None) -> str:
+    """Return what an export writes, ``folder``, ``onnx`` or ``web``: as it is named, or else by the ending of `out`.
+
+    Raises
+    ------
+    InputError
+        There is no such format, or a file of it ends otherwise.
+    """
+    meant = ENDINGS.get(out.suffix.lower(), "folder")
+    if form not in (None, "folder", *ENDINGS.values()):
+        raise InputError(f"--format {form}: there is no such format", "choose from: folder, onnx, web")
+    if form not in (None, meant) and (form, meant) != ("web", "folder"):
+        raise InputError(f"{out}: by its name this is not of the format {form}", "name another place")
+    return form or meant
 
 
 def check_out(out: Path, overwrite: bool = False) -> None:

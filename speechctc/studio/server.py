@@ -34,7 +34,7 @@ from speechctc.studio.microphone import Microphone
 from speechctc.studio.studio import Studio
 
 PAGE = Path(__file__).parent / "page"
-LOOK = Path(__file__).parent.parent / "pages" / "look.css"
+SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -54,7 +54,7 @@ PIECE = 1 << 20  # bytes of a recording to copy at a time
 def build_app(studio: Studio, microphone: Microphone) -> Starlette:
     """Return the application of a studio; `Guard` must stand before it."""
     routes = Routes(studio, microphone)
-    pages = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES} | {"look.css": LOOK}
+    pages = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES} | {path.name: path for path in SHARED}
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")

@@ -1,0 +1,86 @@
+// A model from the files of an exported one, and the way from samples to phones.
+
+import { Gate } from "./activity.js";
+import { cmnBlocks, FilterBank } from "./features.js";
+import { Matrices } from "./matrix.js";
+import { logitBlocks, Net } from "./net.js";
+import { Ngram } from "./ngram.js";
+import { chooseSearch } from "./search.js";
+import { Segmenter } from "./segments.js";
+
+// Numbers of 16 bits, IEEE 754, to 32: sign, power and part move to their new places, and the power to its new zero.
+function fromHalves(buffer) {
+  const bits = new Uint16Array(buffer), result = new Float32Array(bits.length), words = new Uint32Array(result.buffer);
+  for (let k = 0; k < bits.length; k += 1) {
+    const power = bits[k] & 0x7c00, sign = (bits[k] & 0x8000) << 16;
+    if (!power) result[k] = (sign ? -1 : 1) * (bits[k] & 1023) * 2 ** -24;
+    else words[k] = sign | (((bits[k] & 0x7fff) << 13) + (power === 0x7c00 ? 0x70000000 : 0x38000000));
+  }
+  return result;
+}
+
+const TYPES = {
+  F16: fromHalves,
+  F32: (buffer) => new Float32Array(buffer),
+  F64: (buffer) => new Float64Array(buffer),
+  U8: (buffer) => new Uint8Array(buffer),
+  I32: (buffer) => new Int32Array(buffer),
+  I64: (buffer) => new BigInt64Array(buffer),
+};
+
+// Reads a safetensors file: the length of a header, the header as JSON, then the numbers.
+export function readTensors(bytes) {
+  const head = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+  const about = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + head)));
+  delete about.__metadata__;
+  return Object.fromEntries(Object.entries(about).map(([name, { dtype, shape, data_offsets: [first, end] }]) => {
+    const values = TYPES[dtype](bytes.slice(8 + head + first, 8 + head + end).buffer);
+    return [name, { shape, values }];
+  }));
+}
+
+export class Model {
+  // `about` has phones, silences, config and calibration; `weights` and `lm` are the bytes of files.
+  constructor(about, weights, lm) {
+    Object.assign(this, about);
+    this.bank = new FilterBank(this.config.features);
+    this.net = new Net(readTensors(weights), this.config, new Matrices());
+    this.ngram = lm && this.config.decode.lm_weight > 0 ? new Ngram(readTensors(lm)) : null;
+    const { sample_rate: rate, window_ms: window } = this.config.features;
+    this.rate = rate;
+    this.clock = { step: (this.bank.shift / rate) * this.config.model.time_stride, half: window * 0.0005 };
+    this.silences = new Set(about.silences);
+    this.spoken = this.phones.flatMap((phone, k) => (this.silences.has(phone) ? [] : [k + 1]));
+  }
+
+  // Yields log posteriors of mono samples at the model's rate, which come in blocks.
+  *logPosteriors(blocks) {
+    const gate = new Gate(this.config, this.spoken), { dims } = this.bank, { classes } = this.net;
+    const centred = cmnBlocks(gate.watch(this.bank.blocks(blocks)), dims, this.config.features);
+    for (const logits of gate.apply(logitBlocks(centred, this.net), classes)) yield logSoftmax(logits, classes);
+  }
+
+  // Yields lists of phones while blocks of samples are read; `seconds` is asked for the length at the end.
+  *phonesOf(blocks, seconds, alternatives = 2) {
+    const search = chooseSearch(this.config, this.ngram, this.net.classes);
+    const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, alternatives);
+    for (const block of this.logPosteriors(blocks)) {
+      const { rows, path } = search.push(block);
+      yield [...segmenter.push(rows, path)];
+    }
+    const { rows, path } = search.finish();
+    yield [...segmenter.push(rows, path), ...segmenter.finish(seconds())];
+  }
+}
+
+export function logSoftmax(logits, classes) {
+  const result = new Float32Array(logits.length);
+  for (let first = 0; first < logits.length; first += classes) {
+    let most = -Infinity, total = 0;
+    for (let k = first; k < first + classes; k += 1) most = Math.max(most, logits[k]);
+    for (let k = first; k < first + classes; k += 1) total += Math.exp(logits[k] - most);
+    const log = most + Math.log(total);
+    for (let k = first; k < first + classes; k += 1) result[k] = logits[k] - log;
+  }
+  return result;
+}

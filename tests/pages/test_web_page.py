@@ -1,0 +1,237 @@
+"""The page that recognises, in Chromium: from a disk, without a network, without a word on the console."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+import speechctc
+from speechctc.audio.annotations import read_textgrid
+from speechctc.core.progress import Reporter
+from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.export_web import export_web
+from tests.browser import browser, console, serious_faults, set_screen, wait_until
+from tests.tiny_model import sing, write_song
+from tests.tones import PHONES, RATE
+
+SONG = [PHONES[k % len(PHONES)] for k in range(12)]
+DONE = "document.querySelectorAll('.recording .tools:not([hidden])').length === arguments[0]"
+LABELS = "return [...document.querySelectorAll('.recording .cell span')].map((each) => each.textContent)"
+SECTION = "[...document.querySelectorAll('.recording')].find((each) => each.innerText.startsWith(arguments[0]))"
+DROP = """
+const moved = new DataTransfer();
+for (const file of document.getElementById("held").files) moved.items.add(file);
+document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: moved, bubbles: true, cancelable: true }));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of the tiny model."""
+    folder = tmp_path_factory.mktemp("web")
+    export_web(tiny_model / "best", folder, reporter=Reporter(quiet=True))
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def recogniser(tiny_model: Path) -> Recogniser:
+    """Return the model of the page, in Python."""
+    return speechctc.load(tiny_model, "cpu")
+
+
+@contextmanager
+def opened(page: Path, *arguments: str, first: str = "") -> Iterator[Any]:
+    """Give a browser with the page, from the disk and without a network; the console stays clean."""
+    with browser(*arguments) as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": first})
+        driver.set_network_conditions(offline=True, latency=0, throughput=0)
+        set_screen(driver, 1200, dark=False)
+        driver.get(page.as_uri())
+        yield driver
+        assert not console(driver)
+
+
+def give(driver: Any, *files: Path) -> None:
+    """Choose files."""
+    driver.find_element("id", "files").send_keys("\n".join(map(str, files)))
+
+
+def problems(driver: Any) -> list[str]:
+    """Return the lines of what went wrong, and take them away."""
+    found = [str(each.text) for each in driver.find_elements("css selector", "#problems .warning")]
+    driver.execute_script("document.getElementById('problems').replaceChildren()")
+    return [text.removesuffix("Close").strip() for text in found]
+
+
+def test_a_recording_is_dropped_heard_played_and_saved(page: Path, recogniser: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a song.wav", SONG, rate=22050, channels=2)
+    expected = recogniser.decode(tmp_path / "a song.wav")
+    assert len(expected.phones) > 8
+    with opened(page) as driver:
+        folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
+        driver.execute_cdp_cmd("Browser.setDownloadBehavior", folder)
+        driver.execute_script("document.body.append(Object.assign(document.createElement('input'), "
+                              "{ type: 'file', id: 'held' }))")  # fmt: skip
+        driver.find_element("id", "held").send_keys(str(tmp_path / "a song.wav"))
+        driver.execute_script(DROP)
+        wait_until(driver, DONE, 1)
+        assert driver.execute_script(LABELS) == list(expected.phones)
+        cells = driver.find_elements("css selector", ".cell")
+        cells[5].click()
+        start = expected.segments[5].start
+        wait_until(driver, "document.querySelector('audio').currentTime > arguments[0]", start + 0.05)
+        assert cells[5].get_attribute("aria-label").startswith(f"{expected.phones[5]}, {start:.2f} to ")
+        for ending in ("TextGrid", "CSV", "ELAN"):
+            driver.find_element("xpath", f"//button[text()='Save {ending}']").click()
+        names = [tmp_path / f"a song.{ending}" for ending in ("TextGrid", "csv", "eaf")]
+        for _ in range(600):
+            if all(name.exists() and name.stat().st_size for name in names):
+                break
+            threading.Event().wait(0.05)
+        loaded = driver.execute_script("return performance.getEntriesByType('resource').map((each) => each.name)")
+        assert all(name.startswith("blob:") for name in loaded), loaded
+    tier = read_textgrid(tmp_path / "a song.TextGrid", "phones")
+    assert [each.label for each in tier] == list(expected.phones)
+    frame = recogniser.clock.step
+    assert all(abs(a.start - b.start) <= frame for a, b in zip(tier, expected.segments, strict=True))
+    assert "a song.wav" in names[1].read_text(encoding="utf-8") and "<TIER " in names[2].read_text(encoding="utf-8")
+
+
+def test_it_asks_its_server_for_the_page_and_nothing_else(page: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, directory=str(page.parent))
+
+        def log_message(self, *_: Any) -> None:
+            asked.append(self.path)
+
+    write_song(tmp_path / "a.flac", SONG)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with browser() as driver:
+            driver.get(f"http://127.0.0.1:{server.server_port}/")
+            server.shutdown()  # it works without a network once it is loaded
+            give(driver, tmp_path / "a.flac")
+            wait_until(driver, DONE, 1)
+            assert not console(driver)
+    finally:
+        server.server_close()
+    assert asked == ["/"]
+
+
+def test_it_can_be_read_on_any_screen_and_by_all(page: Path, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    with opened(page) as driver:
+        give(driver, tmp_path / "a.wav")
+        wait_until(driver, DONE, 1)
+        for width, dark in ((1200, False), (390, True)):
+            set_screen(driver, width, dark)
+            wait_until(driver, "document.querySelectorAll('.cell').length >= 8")
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+            assert not serious_faults(driver)
+
+
+def test_with_the_keyboard_one_goes_from_phone_to_phone(page: Path, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    with opened(page) as driver:
+        give(driver, tmp_path / "a.wav")
+        wait_until(driver, DONE, 1)
+        first = driver.find_element("css selector", ".cell")
+        first.send_keys("\ue014")  # right
+        at = driver.execute_script("return [...document.querySelectorAll('.cell')].indexOf(document.activeElement)")
+        assert at == 1
+        said = driver.find_element("css selector", ".detail").text
+        assert said == driver.execute_script("return document.activeElement.getAttribute('aria-label')")
+
+
+def test_lines_of_a_long_recording_are_filled_near_the_screen_only(page: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    songs = [sing([PHONES[k] for k in rng.integers(len(PHONES), size=9)], rng)[0] for _ in range(120)]
+    soundfile.write(tmp_path / "long.wav", np.concatenate(songs), RATE)
+    with opened(page) as driver:
+        give(driver, tmp_path / "long.wav")
+        wait_until(driver, DONE, 1)
+        count = "return [document.querySelectorAll('.line').length, document.querySelectorAll('.line canvas').length]"
+        wait_until(driver, "document.querySelectorAll('.line canvas').length")
+        lines, drawn = driver.execute_script(count)
+        assert lines > 20 and 0 < drawn < 15
+        driver.execute_script("document.querySelectorAll('.line')[arguments[0]].scrollIntoView()", lines - 1)
+        wait_until(driver, "document.querySelectorAll('.line')[arguments[0]].querySelector('canvas')", lines - 1)
+        wait_until(driver, "!document.querySelector('.line').querySelector('canvas')")
+
+
+def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "letter.wav").write_text("not sound", encoding="utf-8")
+    (tmp_path / "empty.mp3").touch()
+    with soundfile.SoundFile(tmp_path / "whole.sph", "w", RATE, 1, "PCM_16", "LITTLE", "NIST") as file:
+        file.write(np.zeros(5000))
+    (tmp_path / "cut.sph").write_bytes((tmp_path / "whole.sph").read_bytes()[:-3000])
+    write_song(tmp_path / "a.wav", SONG)
+    with opened(page) as driver:
+        for name, said in (
+            ("letter.wav", "letter.wav: this browser cannot read it as sound"),
+            ("empty.mp3", "empty.mp3: there is no sound in it"),
+            ("cut.sph", "cut.sph: bytes are missing"),
+        ):
+            give(driver, tmp_path / name)
+            wait_until(driver, "document.querySelectorAll('#problems .warning').length === 1")
+            (line,) = problems(driver)
+            assert line.startswith(said) and "\n" not in line
+        give(driver, tmp_path / "a.wav", tmp_path / "whole.sph")
+        wait_until(driver, DONE, 2)
+        assert "nothing in it sounds like speech" in driver.find_element("id", "recordings").text
+        assert not problems(driver)
+
+
+def test_a_browser_without_webassembly_is_told_so(page: Path) -> None:
+    with opened(page, first="delete globalThis.WebAssembly") as driver:
+        (line,) = problems(driver)
+        assert "no WebAssembly" in line
+        assert not driver.find_element("id", "files").is_enabled()
+        assert not driver.find_element("id", "record").is_enabled()
+
+
+def test_the_microphone(page: Path, recogniser: Recogniser, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    heard = np.concatenate([sing(SONG, rng, 48000)[0] for _ in range(20)])
+    soundfile.write(tmp_path / "said.wav", heard, 48000, "PCM_16")
+    fake = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+    with opened(page, *fake, f"--use-file-for-fake-audio-capture={tmp_path / 'said.wav'}") as driver:
+        driver.find_element("id", "record").click()
+        wait_until(driver, "parseFloat(document.getElementById('elapsed').textContent) > 2")
+        driver.find_element("id", "record").click()
+        wait_until(driver, DONE, 1)
+        assert len(set(driver.execute_script(LABELS))) > 3
+        assert driver.find_element("xpath", "//button[text()='Save sound']").is_displayed()
+        driver.find_element("xpath", "//button[text()='Remove']").click()
+        assert not driver.find_elements("css selector", ".recording")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("model", ["english", "ipa"])
+def test_real_speech_has_the_phones_of_python(shared_data: Path, tmp_path: Path, model: str) -> None:
+    from speechctc.bundled import MODELS
+
+    export_web(MODELS[model].folder, tmp_path / "page", reporter=Reporter(quiet=True))
+    assert (tmp_path / "page" / "index.html").stat().st_size < 25e6
+    files = sorted((shared_data / "speechocean-adults" / "dev").rglob("*.flac"))[:120:40]
+    expected = [list(speechctc.load(model, "cpu").decode(file).phones) for file in files]
+    with opened(tmp_path / "page" / "index.html") as driver:
+        give(driver, *files)
+        wait_until(driver, DONE, len(files))
+        for file, phones in zip(files, expected, strict=True):
+            driver.execute_script(f"{SECTION}.scrollIntoView()", file.name)
+            wait_until(driver, f"{SECTION}.querySelector('.cell')", file.name)
+            script = f"return [...{SECTION}.querySelectorAll('.cell span')].map((cell) => cell.textContent)"
+            assert driver.execute_script(script, file.name) == phones
