@@ -146,16 +146,7 @@ def export(
     if lm and out.suffix.lower() == ".onnx":
         raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
-    checkpoint, calibration, tunings, placer, usual = files.read_folder(
-        folder,
-        lambda place: (
-            read_checkpoint(place),
-            Calibration.load(place),
-            tuned.read_tuned(place / tuned.FILE),
-            BoundaryModel.load(place),
-            (place / goodness.FILE).read_bytes() if (place / goodness.FILE).exists() else None,
-        ),
-    )
+    checkpoint, calibration, tunings, placer, usual = files.read_folder(folder, _whole)
     if out.suffix.lower() == ".onnx":
         from speechctc.stages.export_onnx import export_onnx  # late: it loads torch
 
@@ -183,6 +174,18 @@ def export(
 
     files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())
+
+
+def _whole(folder: Path) -> tuple[Checkpoint, Calibration, list[dict[str, Any]], BoundaryModel | None, bytes | None]:
+    """Read a checkpoint and what lies beside it."""
+    usual = folder / goodness.FILE
+    return (
+        read_checkpoint(folder),
+        Calibration.load(folder),
+        tuned.read_tuned(folder / tuned.FILE),
+        BoundaryModel.load(folder),
+        usual.read_bytes() if usual.exists() else None,
+    )
 
 
 def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:

@@ -135,7 +135,8 @@ def test_labels_of_the_teacher_count_beside_consistency(both: Path, here: Path, 
         one = trainer_of(both, here / "r", views, "augment.time_masks=2", "train.clip=0")
         learner, data = one.learner, one.data
         batch = next(each for each in data.train.batches(data.train.plan(1, members=data.unlabelled)) if each)
-        learner.teach = lambda *_, count=len(batch.indices): [[1, STAR + 2]] * count  # type: ignore[method-assign]
+        count = len(batch.indices)
+        learner.teach = lambda *_, count=count: [[1, STAR + 2]] * count  # type: ignore[method-assign]
         learner.trust = trust
         learner.net.train()
         learner.step(batch, 30, 0.01, 0)
