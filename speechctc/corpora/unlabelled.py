@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
     taken = [labelled.get(recording.path.resolve()) for recording, _ in pairs]
     notes = corpus.notes
     if any(taken):
-        found = counted({split: taken.count(split) for split in corpus.splits if split in taken})
+        found = counted(Counter(split for split in taken if split is not None))
         notes += (f"{source}: recordings of the corpus itself are left out: {found}",)
     pieces: list[Utterance] = []
     for (recording, id), split in zip(pairs, taken, strict=True):

@@ -74,9 +74,9 @@ class Augmenter:
 
     def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Perturb the speed alone; arguments and result are those of `vary`."""
-        if self.config.rates == (1, 1):
-            return static, frames
-        return self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
+        if self.config.rates != (1, 1):
+            static, frames = self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
+        return static, frames
 
     def disguise(self, static: Tensor, frames: Tensor) -> Tensor:
         """Return static features with everything of `vary` but the speed: what leaves each phone in its frames."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
@@ -95,7 +96,7 @@ def test_the_labelled_recordings_of_the_same_folder_are_left_out(corpus: Path) -
 
 def test_long_recordings_are_cut_in_pauses(corpus: Path) -> None:
     more = corpus.parent / "more"
-    parts: list[np.ndarray] = []
+    parts: list[NDArray[np.float32]] = []
     for _ in range(12):
         parts += [speak([PHONES[k] for k in RNG.integers(len(PHONES), size=20)], RNG), np.zeros(RATE // 2, np.float32)]
     samples = np.concatenate(parts)
