@@ -248,7 +248,7 @@ def _unlabelled_lines(found: Survey, advice: Advice) -> list[str]:
     longer = 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE)
     return [
         f"  # unlabelled: {_quoted(str(found.folder))}",
-        f"  # learns from {minutes:.1f} minutes without labels too (docs/guide/training.md); an epoch",
+        f"  # learns from {minutes:.1f} minutes without labels too: an experiment (docs/guide/training.md); an epoch",
         f"  # then takes about {longer:.1f} times as long: with it, set minutes to {longer * advice.minutes:.0f} below",
     ]
 

@@ -16,7 +16,8 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.decoding.search import collapse
 from speechctc.stages.extract import extract
-from speechctc.training import epoch_plan, trainer
+from speechctc.training import trainer
+from speechctc.training.epoch_plan import BESIDE
 from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import write_config, write_table
@@ -100,7 +101,7 @@ def test_an_epoch_has_all_labelled_and_some_of_the_others(both: Path, here: Path
         members = data.members(seed)
         assert members[:8].tolist() == list(range(8))
         frames = split.frames[members]
-        assert 0 < frames[8:].sum() <= epoch_plan.BESIDE * frames[:8].sum()
+        assert 0 < frames[8:].sum() <= BESIDE * frames[:8].sum()
         seen |= set(members[8:].tolist())
     assert seen == set(range(8, 48))
     assert data.members(3).tolist() == data.members(3).tolist()
