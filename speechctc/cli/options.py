@@ -330,7 +330,8 @@ def load_recogniser(
     if inventory is not None or language is not None:
         from speechctc.inference.restriction import find_wanted, restrict
 
-        recogniser = restrict(recogniser, find_wanted(inventory, language), Reporter())
+        wanted = find_wanted(inventory, language)
+        recogniser = restrict(recogniser, wanted, Reporter()) if wanted else recogniser
         about += f"; {recogniser.checkpoint.facts[ONLY]}"
     recogniser.about = about
     return recogniser
