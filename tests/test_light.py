@@ -183,7 +183,7 @@ def test_the_net_is_torchs(
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setattr("speechctc.model.numpy_net.PIECE", 4000)
     config = Config(
-        corpus={"kind": "demo"},  # type: ignore[arg-type]
+        corpus={"kind": "demo"},
         model=ModelConfig(**model),
         features=FeatureConfig(mels=12, center_ms=(300, 200), **features),
     )
@@ -192,7 +192,7 @@ def test_the_net_is_torchs(
     net = build_net(config, inventory)
     with torch.no_grad():
         for weight in net.parameters():
-            weight += 0.1 * torch.randn_like(weight)
+            weight.add_(0.1 * torch.randn_like(weight))
     shape = (config.features.channels, config.features.static_dims)
     checkpoint = Checkpoint.of(config, inventory, net, torch.randn(shape), torch.rand(shape) + 0.5)
     mean, std = checkpoint.mean, checkpoint.std

@@ -43,7 +43,8 @@ def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
         return (known - near).astype(np.float32)
     level = _sliding_mean(known.mean(1, keepdims=True), power, *config.center_frames)
     raised = np.maximum(level - MOST_RAISED - near.mean(1, keepdims=True), 0)
-    return (known - near - raised).astype(np.float32)
+    centred: Rows = (known - near - raised).astype(np.float32)
+    return centred
 
 
 def _power(known: Reals, config: FeatureConfig) -> Reals:
