@@ -136,6 +136,7 @@ def align_command(
     misfits: MisfitsOption = False,
     silence: SilenceOption = None,
     refine: RefineOption = True,
+    intervals: IntervalsOption = False,
     inventory: InventoryOption = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
