@@ -51,7 +51,7 @@ def test_the_help_of_no_command_loads_a_stage() -> None:
     code += "for command in app.registered_commands:\n    sys.argv = ['speechctc', command.name, '--help']\n"
     code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
     code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
-    code += "light = ('core', 'core.errors', 'bundled', 'inference', 'inference.formats', 'inference.label_formats')\n"
+    code += "light = ('core', 'core.cores', 'core.errors', 'bundled', 'inference', 'inference.formats', 'inference.label_formats')\n"
     code += "assert all(name.split('.')[1] == 'cli' or name.partition('.')[2] in light for name in loaded), loaded\n"
     code += "assert not {'torch', 'numpy', 'yaml'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -175,6 +175,7 @@ def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch
     """Where the package was installed without the model that comes along."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("speechctc.model.checkpoint.BUILT_IN", tmp_path / "none")
+    Path("a.wav").touch()
     assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
 
 
@@ -192,7 +193,7 @@ def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch
         (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=."), "TRAIN"),
         (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=nowhere"), "nowhere"),
         (("evaluate", "--model", "nowhere"), "no such folder"),
-        (("decode", "a.wav", "--model", "features"), "neither a checkpoint nor a run"),
+        (("decode", "tones.yaml", "--model", "features"), "neither a checkpoint nor a run"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -188,6 +188,7 @@ def test_words_where_phones_were_meant_are_told(speechctc: Command, here: Path) 
 
 @pytest.mark.parametrize("command", ["decode", "evaluate", "calibrate", "export", "align"])
 def test_every_command_names_the_model_it_uses(speechctc: Command, here: Path, tiny_model: Path, command: str) -> None:
+    Path("none.wav").touch()
     arguments = {"export": ["given"], "decode": ["none.wav"], "align": ["none.wav", "--phones", "low"]}
     settings = ["corpus.tables.test=none.tsv", "corpus.tables.dev=none.tsv"]
     rest = arguments.get(command, settings)
@@ -327,6 +328,7 @@ def test_a_model_that_is_named_with_an_escape_does_not_reach_the_terminal(
     about = json.loads((here / "m" / "checkpoint.json").read_text())
     about["phones"]["name"] = "x\x1b[2J\x9b31m"
     (here / "m" / "checkpoint.json").write_text(json.dumps(about))
+    Path("none.wav").touch()
     done = speechctc("decode", "none.wav", "--model", "m")
     assert "x\\x1b[2J\\x9b31m" in done.err and "\x1b" not in done.err and "\x9b" not in done.err
 

@@ -196,7 +196,7 @@ def test_an_opened_recording_has_the_samples_of_a_read_one(
 
 @pytest.mark.shared
 def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
-    """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 and phones exactly."""
+    """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 of the largest, here 50, and phones exactly."""
     import soundfile
 
     from speechctc.inference.recogniser import Recogniser
@@ -213,7 +213,7 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
         samples, seconds = sound_file.read(path, 16000)
         assert opened.seconds == seconds > 120 and len(blocks) > 15
         (whole,) = recogniser.forward.batch([extractor(recogniser.config.features).static(samples)])
-        np.testing.assert_allclose(np.concatenate(blocks), whole, atol=1e-5)
+        np.testing.assert_allclose(np.concatenate(blocks), whole, rtol=0, atol=1e-5 * np.abs(whole).max())
         with stream.opened(path, 16000) as opened:
             segments = list(recogniser.segments(opened, block_frames=700))
         expected = list(recogniser.segments_of(whole, seconds))
