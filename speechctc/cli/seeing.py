@@ -115,7 +115,7 @@ def measure_command(
     overwrite: OverwriteOption = False,
     channel: ChannelOption = None,
 ) -> None:
-    """Measure phones with Praat: duration, f0, formants and more.
+    """Measure phones with Praat: durations, f0 and formants.
 
     Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
     word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
