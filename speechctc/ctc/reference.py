@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from speechctc.ctc.alternatives import Array, Labels, fits, prefixes
 from speechctc.ctc.problem import LEAST_EXPONENT, Problem
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -122,29 +119,6 @@ def forward_backward(logits: Array, labels: Labels, blank: int) -> tuple[float, 
     for state, label in enumerate(path):
         gradient[:, label] -= posteriors[:, state]
     return -float(likelihood), gradient, posteriors
-
-
-def fits(labels: Labels, frames: int) -> bool:
-    """Return whether there are enough frames: one per label, and one more between equal neighbours."""
-    return bool(len(labels) + np.count_nonzero(labels[1:] == labels[:-1]) <= frames)
-
-
-def prefixes(log_p: Array, labels: Labels) -> Array:
-    """Return the log-probability of all path prefixes that end in each state (equations 6 to 8).
-
-    `log_p` holds the emissions of the states, shape (T, 2L+1).
-    """
-    states = log_p.shape[1]
-    may_skip = np.zeros(states, bool)
-    may_skip[3::2] = labels[1:] != labels[:-1]
-    alpha = np.full_like(log_p, -np.inf)
-    alpha[0, :2] = log_p[0, :2]
-    for t in range(1, len(log_p)):
-        stay = alpha[t - 1]
-        step = np.concatenate(([-np.inf], stay[:-1]))
-        skip = np.where(may_skip, np.concatenate(([-np.inf, -np.inf], stay[:-2]))[:states], -np.inf)
-        alpha[t] = np.logaddexp(np.logaddexp(stay, step), skip) + log_p[t]
-    return alpha
 
 
 def torch_loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
