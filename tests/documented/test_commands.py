@@ -43,7 +43,7 @@ REPLACED = {
 # Commands that are refused because a person changed a result before: the document, the command, and which time.
 REFUSED = {("README.md", "speechctc decode new --format textgrid --out new", 2)}
 # Before a command all TextGrids of a folder are corrected by a person, as the text says.
-CORRECTED = {(f"docs/guide/{name}.md", "speechctc start talks"): "talks" for name in ("decoding", "phonetician")}
+CORRECTED = {("docs/guide/phonetician.md", "speechctc start talks"): "talks"}
 # Commands that are not run, by a pattern, and why.
 NOT_RUN = {
     r"pip install .*": "it changes the environment",
