@@ -60,6 +60,8 @@ class Sound:
         Number of recordings longer than a minute.
     unreadable : list of str
         The error for each recording that cannot be read.
+    paths : list of Path
+        Those that can be read.
     """
 
     seconds: float = 0.0
@@ -67,11 +69,7 @@ class Sound:
     formats: Counter[str] = field(default_factory=Counter)
     long: int = 0
     unreadable: list[str] = field(default_factory=list)
-
-    @property
-    def readable(self) -> int:
-        """Return the number of recordings that can be read."""
-        return sum(self.rates.values())
+    paths: list[Path] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,11 @@ class Survey:
     sound : Sound
         Facts of the labelled recordings; of all recordings if none is labelled.
     unlabelled, refused : int
-        Number of recordings without labels, and of those whose labels cannot be used.
+        Number of recordings without labels, and of those whose labels cannot be used; of both, those that can be read.
     unlabelled_seconds : float
         Duration of both where others are labelled.
+    broken : tuple of str
+        The error for each recording without labels that cannot be read, where others are labelled.
     notes : tuple of str
         What was chosen, and files that could not be used as labels.
     given : mapping of str to object
@@ -115,6 +115,7 @@ class Survey:
     to_test: CorpusConfig | None = None
     mend: bool = False
     unlabelled_seconds: float = 0.0
+    broken: tuple[str, ...] = ()
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -162,7 +163,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
         raise _nothing(folder, look.notes)
     sound, notes = listen(look.recordings), tuple(look.notes)
     return Survey(
-        folder, None, None, sound, len(look.recordings), 0, notes, look.given, look.of_words, look.to_test, look.mend
+        folder, None, None, sound, len(sound.paths), 0, notes, look.given, look.of_words, look.to_test, look.mend
     )
 
 
@@ -200,7 +201,9 @@ def _divided(look: Look, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusCo
 
 def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
     used = {utterance.audio for split in corpus.splits.values() for utterance in split}
-    left = [path for path in look.recordings if path not in used]
+    own = {path.resolve() for path in used}  # a link to one of them is no other recording
+    others = listen(path for path in look.recordings if path.resolve() not in own)
+    left = others.paths
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         refused = min(sum(map(len, corpus.rejected.values())), len(left))
     else:
@@ -215,7 +218,8 @@ def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
         refused,
         tuple(look.notes),
         look.given,
-        unlabelled_seconds=listen(left).seconds,
+        unlabelled_seconds=others.seconds,
+        broken=tuple(others.unreadable),
     )
 
 
@@ -266,6 +270,7 @@ def listen(recordings: Iterable[Path]) -> Sound:
         except InputError as error:
             sound.unreadable.append(str(error))
             continue
+        sound.paths.append(path)
         sound.seconds += about.seconds
         sound.rates[about.rate] += 1
         sound.formats[path.suffix.lower().removeprefix(".")] += 1
@@ -388,18 +393,18 @@ def describe(survey: Survey) -> str:
     rates = ", ".join(f"{rate:,} Hz ({count})" for rate, count in sound.rates.most_common())
     formats = ", ".join(f"{form} ({count})" for form, count in sound.formats.most_common())
     facts = [
-        f"{_number(sound.readable)}, {sound.seconds / 60:.1f} minutes",
+        f"{numbered(len(sound.paths))}, {sound.seconds / 60:.1f} minutes",
         rates or "none can be read",
         formats,
     ]
     lines.append("  " + "; ".join(filter(None, facts)))
     if survey.config and survey.unlabelled:
-        more = f"  {_number(survey.unlabelled, 'more ')} without labels; a trained model can decode them"
+        more = f"  {numbered(survey.unlabelled, 'more ')} without labels; a trained model can decode them"
         lines.append(f"{more}, and training can learn from them (data.unlabelled, {UNLABELLED_GUIDE})")
     if survey.refused:
-        lines.append(f"  {_number(survey.refused, 'more ')} with labels that are not used; the reasons are below")
+        lines.append(f"  {numbered(survey.refused, 'more ')} with labels that are not used; the reasons are below")
     if sound.long:
-        longer = f"  {_number(sound.long)} longer than a minute; "
+        longer = f"  {numbered(sound.long)} longer than a minute; "
         if survey.config is None or survey.config.kind in ("textgrid", "elan"):
             lines.append(longer + "they are cut into utterances where the labels leave or name pauses")
         else:
@@ -416,7 +421,8 @@ def describe(survey: Survey) -> str:
         return "\n".join(lines + _listed("cannot be read", sound.unreadable))
     lines += [f"  warning: {warning}" for warning in corpus.warnings]
     refused = [f"{entry.id}: {entry.reason}" for split in corpus.rejected.values() for entry in split]
-    return "\n".join(lines + _listed("cannot be used", [*refused, *sound.unreadable]))
+    lines += _listed("cannot be used", [*refused, *sound.unreadable])
+    return "\n".join(lines + _listed("have no labels, and cannot be read", survey.broken))
 
 
 def _what(survey: Survey) -> str:
@@ -427,7 +433,8 @@ def _what(survey: Survey) -> str:
     return "recordings whose labels cannot be read" if survey.mend else "recordings without labels"
 
 
-def _number(count: int, more: str = "") -> str:
+def numbered(count: int, more: str = "") -> str:
+    """Return a number of recordings in words."""
     return f"{count} {more}recording{'' if count == 1 else 's'}"
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, find_recordings, ids
@@ -38,11 +40,13 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
         found = counted(Counter(split for split in taken if split))
         notes += (f"{source}: recordings of the corpus itself are left out: {found}",)
     pieces: list[Utterance] = []
+    taken_ids = {id for _, id in pairs}
     for (recording, id), split in zip(pairs, taken, strict=True):
         if split is not None:
             continue
         try:
-            pieces += _pieces(recording, id)
+            for piece in _pieces(recording, id):
+                pieces.append(dataclasses.replace(piece, id=_free(piece.id, taken_ids)) if piece.stretch else piece)
         except InputError as error:
             rejected.append(Rejected(id, error.what))
     if not pieces:
@@ -52,6 +56,14 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
     return dataclasses.replace(
         corpus, splits=splits, rejected={**corpus.rejected, UNLABELLED: tuple(rejected)}, notes=notes
     )
+
+
+def _free(id: str, taken: set[str]) -> str:
+    """Return an id that is not among those taken, with a number where it is one of them; and take it."""
+    names = (f"{id}-{number}" if number > 1 else id for number in count(1))
+    free = next(name for name in names if name not in taken)
+    taken.add(free)
+    return free
 
 
 def _named(source: Path) -> tuple[list[tuple[Recording, str]], list[Rejected]]:
@@ -77,16 +89,28 @@ def _pieces(recording: Recording, id: str) -> Iterator[Utterance]:
     if length <= LONGEST:
         yield Utterance(id, recording.path, (), channel=recording.channel)
         return
-    start = 0.0
-    while start < length:
-        end = length if start + LONGEST >= length else start + EARLIEST + _quietest(recording, start + EARLIEST)
+    start, is_last = 0.0, False
+    while start < length and not is_last:
+        end, is_last = (length, True) if start + LONGEST >= length else _end(recording, start)
         yield Utterance(f"{id}@{start:.2f}", recording.path, (), channel=recording.channel, stretch=(start, end))
         start = end
 
 
-def _quietest(recording: Recording, start: float) -> float:
-    """Return the middle of the quietest place within 10 s of `start`, in seconds after it, in steps of 10 ms."""
-    samples, _ = sound_file.read(recording.path, RATE, recording.channel, (start, start + LONGEST - EARLIEST))
+def _end(recording: Recording, start: float) -> tuple[float, bool]:
+    """Return where the piece from `start` on ends, s, and whether the recording does: one may be cut short."""
+    path, channel = recording.path, recording.channel
+    earliest, latest = start + EARLIEST, start + LONGEST
+    try:
+        samples, seconds = sound_file.read(path, RATE, channel, (earliest, latest))
+    except InputError:  # nothing is there; the beginning of the piece shows whether the sound is damaged, or at its end
+        return start + sound_file.read(path, RATE, channel, (start, latest))[1], True
+    if seconds < latest - earliest - QUIET:
+        return earliest + seconds, True
+    return earliest + _quietest(samples), False
+
+
+def _quietest(samples: NDArray[np.float32]) -> float:
+    """Return the middle of the quietest place in samples, in seconds after the first, in steps of 10 ms."""
     step = RATE // 100
     power = np.square(samples[: len(samples) // step * step].astype(np.float64)).reshape(-1, step).sum(1)
     width = round(100 * QUIET)

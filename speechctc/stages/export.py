@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +16,8 @@ from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config
-from speechctc.core import files
-from speechctc.core.errors import InputError
+from speechctc.core import files, written
+from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
 from speechctc.inference import goodness
 from speechctc.inference.calibration import Calibration
@@ -26,6 +28,7 @@ from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpo
 
 KEPT = ("epoch", "dev_per", "fold")
 CARD = "README.md"
+LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
 WRITTEN = (
     CARD,
     "weights.safetensors",
@@ -47,7 +50,7 @@ CARD_TEXT = """# The model {name}
 | beside it | {beside} |
 | made by | speechctc {version} |
 
-Use it: `speechctc decode audio.wav --model {name}`.
+Use it: `speechctc decode audio.wav --model {quoted}`.
 
 **Data and terms.** Which recordings, speakers and labels was it trained on, and what do their terms allow?
 
@@ -83,7 +86,7 @@ def check_out(out: Path, overwrite: bool = False) -> None:
     ----------
     out : Path
     overwrite : bool
-        Accept a folder that is empty, or holds an exported model and nothing else.
+        Accept a folder that is empty, or holds an exported model and nothing else; no link.
 
     Raises
     ------
@@ -94,22 +97,30 @@ def check_out(out: Path, overwrite: bool = False) -> None:
         return
     if not overwrite:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
+    if out.is_symlink():
+        raise InputError(f"{out}: a link", "name the folder itself")
     if not out.is_dir():
         raise InputError(f"{out}: a file, not a folder", "name another place")
     names = {path.name for path in out.iterdir()}
-    if other := sorted(names - set(WRITTEN)):
-        raise InputError(f"{out}: holds more than an exported model ({', '.join(other[:3])})", "name another folder")
-    if names and not _is_export(out):
+    for name in sorted(names & set(WRITTEN)):
+        written.refuse_odd(out / name)
+    exported = _exported(out)
+    if other := sorted(names - (exported or set(WRITTEN))):
+        what = f"{out}: holds more than an exported model ({', '.join(other[:3])})"
+        raise InputError(what, "move it away, or name another folder")
+    if names and exported is None:
         raise InputError(f"{out}: a checkpoint of a run, not an exported model", "name another folder")
 
 
-def _is_export(folder: Path) -> bool:
-    """Return whether a checkpoint was exported: its config then names no run."""
+def _exported(folder: Path) -> set[str] | None:
+    """Return the files that an export wrote, or may have written; None if it is none: its config names a run."""
     try:
         about = files.read_json(folder / "checkpoint.json")
-        return about["config"]["run"] is None
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        if about["config"]["run"] is not None:
+            return None
+        return {CARD, *(name for name in about.get(LISTED, WRITTEN) if name in WRITTEN)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def export(
@@ -117,7 +128,7 @@ def export(
 ) -> int:
     """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
 
-    A model card, README.md, is written with it; one that is there already is kept.
+    A model card, README.md, is written with it; one that is there already is kept, byte for byte.
 
     Parameters
     ----------
@@ -156,24 +167,36 @@ def export(
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
     portable = replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={})
 
+    kept = _card(out)
+
     def fill(draft: Path) -> None:
         fill_checkpoint(draft, portable, half=True)
         if calibration.phones:
             calibration.save(draft)
         if placer is not None:
             placer.save(draft / boundaries.FILE)
-        kept = out / CARD
-        card = kept.read_text(encoding="utf-8") if kept.is_file() else model_card(portable, out.name, draft)
-        (draft / CARD).write_text(card, encoding="utf-8")
+        (draft / CARD).write_bytes(kept[0] if kept else model_card(portable, out.name, draft).encode())
         if usual is not None:
             (draft / goodness.FILE).write_bytes(usual)
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
             tuned.write_tuned(draft / tuned.FILE, entry | {"lms": lms})
+        about = files.read_json(draft / "checkpoint.json")
+        files.write_json(draft / "checkpoint.json", about | {LISTED: sorted(path.name for path in draft.iterdir())})
 
     files.write_folder(out, fill)
+    if kept:
+        (out / CARD).chmod(kept[1])
     return sum(file.stat().st_size for file in out.iterdir())
+
+
+def _card(out: Path) -> tuple[bytes, int] | None:
+    """Return the bytes and the mode of a model card that is there; no link is followed."""
+    if not os.path.lexists(out / CARD):
+        return None
+    with open(written.open_plain(out / CARD, os.O_RDONLY), "rb") as file:
+        return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
 
 def _whole(folder: Path) -> tuple[Checkpoint, Calibration, list[dict[str, Any]], BoundaryModel | None, bytes | None]:
@@ -197,8 +220,9 @@ def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:
     }
     per = checkpoint.facts.get("dev_per")
     return CARD_TEXT.format(
-        name=name,
-        phones=f"{len(checkpoint.inventory.phones)}: {' '.join(checkpoint.inventory.phones)}",
+        name=printable(name),
+        quoted=shlex.quote(printable(name)),
+        phones=f"{len(checkpoint.inventory.phones)}: {' '.join(checkpoint.inventory.phones)}".replace("|", "\\|"),
         parameters=sum(each.size for each in checkpoint.weights.values()),
         activation=checkpoint.config.model.activation,
         rate=checkpoint.config.features.sample_rate,

@@ -15,7 +15,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import Survey, describe, survey
+from speechctc.corpora.survey import Survey, describe, numbered, survey
 from speechctc.metrics.per import known_speakers
 from speechctc.phones.marks import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
@@ -245,11 +245,13 @@ def _unlabelled_lines(found: Survey, advice: Advice) -> list[str]:
     if not found.unlabelled:
         return []
     minutes = found.unlabelled_seconds / 60
+    refused = f" and {found.refused} whose labels are not used" if found.refused else ""
     longer = 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE)
     return [
         f"  # unlabelled: {_quoted(str(found.folder))}",
-        f"  # learns from {minutes:.1f} minutes without labels too: an experiment (docs/guide/training.md); an epoch",
-        f"  # then takes about {longer:.1f} times as long: with it, set minutes to {longer * advice.minutes:.0f} below",
+        f"  # learns from {minutes:.1f} minutes of {numbered(found.unlabelled)} without labels{refused} too:",
+        f"  # an experiment (docs/guide/training.md); an epoch takes about {longer:.1f} times as long: with it, set",
+        f"  # minutes to {longer * advice.minutes:.0f} below",
     ]
 
 

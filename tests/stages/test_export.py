@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +61,63 @@ def test_a_model_card_is_written_and_a_persons_is_kept(run: Path, here: Path) ->
     (here / "given" / "README.md").write_text("Mine: forty speakers of Kalo.", encoding="utf-8")
     export(run, here / "given", overwrite=True)
     assert (here / "given" / "README.md").read_text(encoding="utf-8") == "Mine: forty speakers of Kalo."
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_card_that_is_no_plain_file_is_refused(kind: str, run: Path, here: Path) -> None:
+    export(run, here / "given")
+    card = here / "given" / "README.md"
+    (here / "secret").write_text("a key")
+    card.unlink()
+    if kind == "link":
+        card.symlink_to(here / "secret")
+    elif kind == "pipe":
+        os.mkfifo(card)
+    else:
+        card.mkdir()
+    with pytest.raises(InputError, match=f"README.md: a {kind}"):
+        export(run, here / "given", overwrite=True)
+    assert (here / "secret").read_text() == "a key"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_the_bytes_and_the_mode_of_a_persons_card_are_kept(run: Path, here: Path) -> None:
+    export(run, here / "given")
+    card = here / "given" / "README.md"
+    card.write_bytes(b"Caf\xe9\r\nmine\r\n")
+    card.chmod(0o600)
+    export(run, here / "given", overwrite=True)
+    assert card.read_bytes() == b"Caf\xe9\r\nmine\r\n" and card.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_a_link_to_a_folder_is_not_replaced(run: Path, here: Path) -> None:
+    export(run, here / "given")
+    (here / "link").symlink_to("given")
+    with pytest.raises(InputError, match="a link; name the folder itself"):
+        export(run, here / "link", overwrite=True)
+    assert (here / "link").is_symlink()
+
+
+def test_a_file_that_export_did_not_write_is_kept_though_a_model_may_have_one(run: Path, here: Path) -> None:
+    export(run, here / "given")
+    mine = here / "given" / "calibration.json"
+    assert not mine.exists()
+    mine.write_text("mine")
+    with pytest.raises(InputError, match=r"holds more than an exported model \(calibration.json\)"):
+        export(run, here / "given", overwrite=True)
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_a_name_or_phone_does_not_break_the_card(run: Path, here: Path) -> None:
+    export(run, here / "a|b\nc")
+    lines = (here / "a|b\nc" / "README.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == r"# The model a|b\nc" and r"Use it: `speechctc decode audio.wav --model 'a|b\nc'`." in lines
+    model = load_checkpoint(run / "best")
+    odd = replace(model, inventory=replace(model.inventory, phones=("|", *model.inventory.phones[1:])))
+    assert r"| phones | 4: \| " in stage.model_card(odd, "m", here)
 
 
 def test_the_rules_of_its_labels_go_along(run: Path, here: Path) -> None:

@@ -66,6 +66,10 @@ def test_the_work_of_a_person_is_kept(tiny_model: Path, here: Path) -> None:
     (out / "other.txt").write_text("mine", encoding="utf-8")
     export_web(tiny_model / "best", out, overwrite=True)
     export_web(tiny_model / "best", out)  # its own page may be replaced
+    with (out / "index.html").open("a", encoding="utf-8") as file:
+        file.write("<!-- mine -->")
+    with pytest.raises(InputError, match="changed by hand"):
+        export_web(tiny_model / "best", out)
     assert (out / "other.txt").read_text(encoding="utf-8") == "mine"
     with pytest.raises(InputError, match="a file, not a folder"):
         export_web(tiny_model / "best", out / "other.txt")

@@ -312,9 +312,31 @@ def test_recordings_without_labels_are_proposed_with_the_time_they_take(here: Pa
     made = start(Path("mine"))
     assert made.config is not None and "data.unlabelled" in made.description
     text = made.config.read_text(encoding="utf-8")
-    assert '  # unlabelled: "mine"\n' in text and "takes about 1.2 times as long: with it, set minutes to 12" in text
+    assert (
+        '  # unlabelled: "mine"\n' in text and "takes about 1.2 times as long: with it, set\n  # minutes to 12" in text
+    )
     made.config.write_text(text.replace("  # unlabelled", "  unlabelled"), encoding="utf-8")
     assert load_config(made.config).data.unlabelled == Path("mine")
+
+
+def test_broken_files_and_links_are_not_called_recordings_without_labels(here: Path) -> None:
+    for number in range(8):
+        first = record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
+    Path("mine/broken.wav").write_text("a list of things to do\n")
+    Path("mine/empty.wav").write_bytes(b"")
+    Path("mine/link.wav").symlink_to(first.resolve())
+    made = start(Path("mine"))
+    assert "without labels" not in made.description
+    assert "have no labels, and cannot be read: 2" in made.description
+    assert "empty.wav: the file is empty" in made.description and "broken.wav: text, not audio" in made.description
+    assert made.config is not None and "unlabelled" not in made.config.read_text(encoding="utf-8")
+    soundfile.write("mine/new.wav", np.zeros(6 * RATE, np.float32), RATE)
+    record(Path("mine"), "B/r9", "a b ʃ", tier="lautschrift")
+    made = start(Path("mine"))
+    assert "1 more recording without labels" in made.description
+    assert made.config is not None
+    said = "# learns from 0.1 minutes of 1 recording without labels and 1 whose labels are not used too:"
+    assert said in made.config.read_text(encoding="utf-8")
 
 
 def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:

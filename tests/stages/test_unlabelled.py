@@ -10,8 +10,11 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio import sound_file
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
+from speechctc.corpora.corpus import UNLABELLED, Corpus
+from speechctc.corpora.unlabelled import with_unlabelled
 from speechctc.features.shards import read_split
 from speechctc.stages.extract import SplitSummary, extract
 from speechctc.stages.screen import HELD_OUT, SILENT
@@ -111,6 +114,32 @@ def test_long_recordings_are_cut_in_pauses(corpus: Path) -> None:
     for start in starts[1:]:  # in the middle of half a second of zeros
         at = round(start * RATE)
         assert not samples[at - RATE // 12 : at + RATE // 12].any()
+
+
+def test_pieces_and_recordings_have_ids_of_their_own(tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    soundfile.write(more / "a.wav", RNG.normal(0, 0.1, 25 * RATE), RATE)
+    soundfile.write(more / "a@0.00.wav", RNG.normal(0, 0.1, RATE), RATE)
+    pieces = with_unlabelled(Corpus({}, "found"), more).splits[UNLABELLED]
+    assert [(piece.id, piece.stretch is None) for piece in pieces if "@0" in piece.id] == [
+        ("a@0.00-2", False),
+        ("a@0.00", True),
+    ]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.45, 0.7])
+def test_a_recording_that_was_cut_short_is_used_as_far_as_it_goes(tmp_path: Path, share: float) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    soundfile.write(more / "cut.mp3", RNG.normal(0, 0.1, 60 * RATE), RATE)
+    whole = (more / "cut.mp3").read_bytes()
+    (more / "cut.mp3").write_bytes(whole[: int(share * len(whole))])
+    assert sound_file.info(more / "cut.mp3").seconds > 59  # as its header says
+    corpus = with_unlabelled(Corpus({}, "found"), more)
+    ends = [piece.stretch[1] for piece in corpus.splits[UNLABELLED] if piece.stretch]
+    assert not corpus.rejected[UNLABELLED] and ends[-1] == pytest.approx(60 * share, abs=1)
+    assert all(np.diff([0, *ends]) <= 20.0)
 
 
 @pytest.mark.parametrize("header", ["id,audio", "id,audio,words"])
