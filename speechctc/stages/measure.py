@@ -258,10 +258,10 @@ class Praat:
 
     def values(self, start: float, end: float) -> Row:
         """Return the measurements of an interval; None where Praat has none. Hz and dB."""
-        row: Row = {
-            "f0_mean": self._call(self._pitch, "Get mean", start, end, "Hertz"),
-            "intensity_mean": self._call(self._intensity, "Get mean", start, end, "energy"),
-        }
+        row: Row = {"f0_mean": None, "intensity_mean": None}
+        if end > start:  # Praat takes an empty interval for the whole recording
+            row["f0_mean"] = self._call(self._pitch, "Get mean", start, end, "Hertz")
+            row["intensity_mean"] = self._call(self._intensity, "Get mean", start, end, "energy")
         for number in FORMANTS:
             row[f"f{number}_mid"] = self._at(number, (start + end) / 2)
             for step in range(1, STEPS + 1):

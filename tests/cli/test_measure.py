@@ -13,6 +13,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 
 RATE = 16000
@@ -110,6 +111,16 @@ def test_words_neighbours_and_tiers_beside(speechctc: Command, here: Path) -> No
     frame = pandas.read_csv("m.csv")
     kinds = frame.drop(columns=["file", "speaker", "phone", "previous", "next", "word"]).dtypes
     assert all(kind.kind in "fi" for kind in kinds) and frame["goodness"].isna().all()
+
+
+@pytest.mark.parametrize("start", [0.0, 0.05])
+def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
+    pytest.importorskip("parselmouth")
+    soundfile.write(here / "v.wav", vowel(VOWELS["aa"], 0.2, 100, 0), RATE)
+    praat = Praat(here / "v.wav", None, PraatSettings())
+    empty, whole = praat.values(start, start), praat.values(start, 0.2)
+    assert empty["f0_mean"] is None and empty["intensity_mean"] is None
+    assert whole["f0_mean"] and whole["intensity_mean"] and (start == 0 or empty["f1_mid"])
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
