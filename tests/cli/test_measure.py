@@ -13,6 +13,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.pages.vowels import draw_measures
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 
@@ -133,6 +134,14 @@ def test_a_picture_by_speaker(speechctc: Command, here: Path, ending: str) -> No
     assert done.status == 0, done.err
     drawn = (here / f"m{ending}").read_bytes()
     assert drawn.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[ending]) and len(drawn) > 5000
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
+    pytest.importorskip("matplotlib")
+    sign = r"$\frac$"  # which mathtext refuses
+    rows = [{"phone": sign, "speaker": f"{sign}{k}", "duration": 0.1, "f1_mid": 500.0, "f2_mid": 1500.0} for k in "ab"]
+    assert len(draw_measures(rows, {sign}, form)) > 5000
 
 
 def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
