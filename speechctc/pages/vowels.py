@@ -59,7 +59,7 @@ def _chart(axes: Any, rows: Sequence[Row], name: str, colour: str) -> None:
     if not places:
         return
     every = np.array([place for each in places.values() for place in each])
-    axes.scatter(*every.T, s=6, alpha=0.3, color=colour, linewidths=0, label=name)
+    axes.scatter(*every.T, s=6, alpha=0.3, color=colour, linewidths=0, label=name or "speaker not known")
     for phone, each in places.items():
         x, y = np.median(each, axis=0)
         look = {"color": colour, "ha": "center", "va": "center", "fontsize": 12, "fontweight": "bold"}
