@@ -119,7 +119,7 @@ def measure_command(
 
     Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
     word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
-    steps. The speaker is the folder of a recording. Needs praat-parselmouth.
+    steps. The speaker is the folder below the one named. Needs praat-parselmouth.
     """
     from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from speechctc.pages.figures import COLOURS, DPI, new_figure, tidy
+from speechctc.pages.figures import COLOURS, encoded, new_figure, tidy
 
 Row = Mapping[str, Any]
 MOST_SPEAKERS = 7  # that have a colour of their own
@@ -45,11 +44,10 @@ def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> by
     chart.invert_yaxis()
     tidy(chart, "vowels at their middle: points, and the median of each", "F2, Hz", "F1, Hz")
     if len(groups) > 1 and chart.has_data():
-        chart.legend(fontsize=8, frameon=False)
+        for text in chart.legend(fontsize=8, frameon=False).get_texts():
+            text.set_parse_math(False)
     _durations(bars, rows, groups, colour)
-    out = io.BytesIO()
-    figure.savefig(out, format=form, dpi=DPI)
-    return out.getvalue()
+    return encoded(figure, form, "vowels and durations of phones")
 
 
 def _chart(axes: Any, rows: Sequence[Row], name: str, colour: str) -> None:
@@ -61,10 +59,11 @@ def _chart(axes: Any, rows: Sequence[Row], name: str, colour: str) -> None:
     if not places:
         return
     every = np.array([place for each in places.values() for place in each])
-    axes.scatter(*every.T, s=6, alpha=0.3, color=colour, linewidths=0, label=name)
+    axes.scatter(*every.T, s=6, alpha=0.3, color=colour, linewidths=0, label=name or "speaker not known")
     for phone, each in places.items():
         x, y = np.median(each, axis=0)
-        axes.text(x, y, phone, color=colour, ha="center", va="center", fontsize=12, fontweight="bold")
+        look = {"color": colour, "ha": "center", "va": "center", "fontsize": 12, "fontweight": "bold"}
+        axes.text(x, y, phone, parse_math=False, **look)  # a pair of $ is no formula
 
 
 def _durations(axes: Any, rows: Sequence[Row], groups: Sequence[str], colour: Mapping[str, str]) -> None:
@@ -83,6 +82,7 @@ def _durations(axes: Any, rows: Sequence[Row], groups: Sequence[str], colour: Ma
         ]
         if there:
             x, (low, middle, high) = [place for place, _ in there], np.array([each for _, each in there]).T
-            axes.errorbar(x, middle, (middle - low, high - middle), fmt="o", ms=3, lw=1, color=colour[group])
-    axes.set_xticks(range(len(phones)), phones, fontsize=8)
+            reach = [(middle - low).tolist(), (high - middle).tolist()]
+            axes.errorbar(x, middle, reach, fmt="o", ms=3, lw=1, color=colour[group])
+    axes.set_xticks(range(len(phones)), phones, fontsize=8, parse_math=False)
     tidy(axes, "duration: median and quartiles", "", "ms")

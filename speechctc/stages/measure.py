@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +101,8 @@ def measure(
     arguments : sequence of Path
         Recordings, folders of them, or patterns.
     textgrids : Path, optional
-        The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings.
+        The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings. One that
+        several recordings of the same name may mean is refused.
     tier, words : str
         Names of the tiers of phones and words; the latter may be missing.
     channel : int, optional
@@ -121,11 +123,11 @@ def measure(
     if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
         raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
     rows: list[Row] = []
-    failures, siblings = [], Siblings()
+    failures, labelled = [], _TextGrids(textgrids, recordings)
     with reporter.progress("measuring", len(recordings)) as advance:
         for recording in recordings:
             try:
-                labels = _labels(_textgrid(recording, textgrids, siblings), tier, words)
+                labels = _labels(labelled.of(recording), tier, words)
                 rows += _measured(recording, labels, recording.channel or channel, settings)
             except InputError as error:
                 failures.append(error)
@@ -135,17 +137,49 @@ def measure(
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
 
-def _textgrid(recording: Recording, given: Path | None, siblings: Siblings) -> Path:
-    """Return the TextGrid of a recording."""
-    if given is not None and not given.is_dir():
-        return given
-    places = [recording.path] if given is None else [given / recording.name.parent / recording.path.name]
-    places += [] if given is None else [given / recording.path.name]
-    for place in places:
-        if (found := siblings.find(place, (".textgrid",))) is not None:
-            return found
-    where = f"beside {recording.path.name}" if given is None else f"in {given}"
-    raise InputError(f"{recording.path}: no .TextGrid file of its name {where}", "make one with speechctc align")
+class _TextGrids:
+    """The TextGrids of recordings: beside them, one that was given, or those of a folder that was given.
+
+    In such a folder the path of a recording below the folder that was named counts, else its file name alone, if no
+    other recording has it. Formats of one recording (``a.wav``, ``a.flac``) share a TextGrid.
+    """
+
+    def __init__(self, given: Path | None, recordings: Sequence[Recording]) -> None:
+        self._given, self._siblings = given, Siblings()
+        distinct = {each.path.absolute().with_suffix(""): each for each in recordings}.values()
+        self._names = Counter(each.name.parent / each.path.stem for each in distinct)
+        self._stems = Counter(each.path.stem for each in distinct)
+        self._spellings = defaultdict[str, list[str]](list)
+        for stem in self._stems:
+            self._spellings[nfc(stem).lower()].append(stem)
+
+    def of(self, recording: Recording) -> Path:
+        """Return the TextGrid of a recording."""
+        path, given = recording.path, self._given
+        if not os.path.exists(path):
+            raise InputError(f"{path}: no such file", "check the path")
+        if given is not None and not given.is_dir():
+            return given
+        if given is None:
+            found = self._siblings.find(path, (".textgrid",))
+        elif (found := self._find(given / recording.name.parent / path.name)) is not None:
+            self._check(path, found, self._names[recording.name.parent / path.stem])
+        elif (found := self._find(given / path.name)) is not None:
+            self._check(path, found, self._stems[path.stem])
+        if found is None:
+            where = f"beside {path.name}" if given is None else f"in {given}"
+            raise InputError(f"{path}: no .TextGrid file of its name {where}", "make one with speechctc align")
+        return found
+
+    def _find(self, place: Path) -> Path | None:
+        return self._siblings.find(place, (".textgrid",), self._spellings[nfc(place.stem).lower()])
+
+    @staticmethod
+    def _check(path: Path, found: Path, count: int) -> None:
+        """Refuse a TextGrid that any of several recordings may mean."""
+        if count > 1:
+            fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
+            raise InputError(f"{path}: {count} recordings have the name of {found}", fix)
 
 
 def _labels(path: Path, tier: str, words: str) -> Labels:
@@ -181,7 +215,7 @@ def _measured(recording: Recording, labels: Labels, channel: int | None, setting
         values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
         yield {
             "file": str(recording.path),
-            "speaker": speaker_of(recording.name) or recording.path.absolute().parent.name,
+            "speaker": speaker_of(recording.name),
             "phone": label,
             "previous": phones[k - 1].label if k else "",
             "next": phones[k + 1].label if k + 1 < len(phones) else "",
@@ -258,10 +292,10 @@ class Praat:
 
     def values(self, start: float, end: float) -> Row:
         """Return the measurements of an interval; None where Praat has none. Hz and dB."""
-        row: Row = {
-            "f0_mean": self._call(self._pitch, "Get mean", start, end, "Hertz"),
-            "intensity_mean": self._call(self._intensity, "Get mean", start, end, "energy"),
-        }
+        row: Row = {"f0_mean": None, "intensity_mean": None}
+        if end > start:  # Praat takes an empty interval for the whole recording
+            row["f0_mean"] = self._call(self._pitch, "Get mean", start, end, "Hertz")
+            row["intensity_mean"] = self._call(self._intensity, "Get mean", start, end, "energy")
         for number in FORMANTS:
             row[f"f{number}_mid"] = self._at(number, (start + end) / 2)
             for step in range(1, STEPS + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -54,14 +55,20 @@ class Ratings:
         Raises
         ------
         InputError
-            The table cannot be read, or rates none of the recordings.
+            The table cannot be read, rates none of the recordings, or has an id that several have.
         """
         rows = _rows(file)
-        given = {}
-        for recording, id in zip(recordings, ids(recordings), strict=True):
-            key = next((each for each in (id, str(recording.name), recording.path.stem) if each in rows), None)
+        own = ids(recordings)
+        given, users = {}, defaultdict[str, list[str]](list)
+        for recording, id in zip(recordings, own, strict=True):
+            others = [each for each in (str(recording.name), recording.path.stem) if each not in own]
+            key = next((each for each in (id, *others) if each in rows), None)
             if key is not None:
                 given[str(recording.path)] = rows[key]
+                users[key].append(id)
+        if shared := next((key for key, each in users.items() if len(each) > 1), None):
+            what = f"{file}: the id {shared} fits {len(users[shared])} recordings"
+            raise InputError(what, f"write which is meant: {some(users[shared], 3)}")
         if not given:
             what = f"{file}: ratings of other utterances ({some(list(rows), 3)}), of none of the recordings"
             raise InputError(
@@ -112,6 +119,8 @@ def _rows(file: Path) -> dict[str, tuple[float, ...]]:
             values = (math.nan,)
         if not values or not all(map(math.isfinite, values)):
             raise InputError(f"{file}, line {reader.line_num}: not numbers: {row['ratings']!r:.60}", "correct the line")
+        if row["id"] in rows:
+            raise InputError(f"{file}, line {reader.line_num}: the id {row['id']} is there twice", "leave one of them")
         rows[row["id"]] = values
     return rows
 

@@ -13,6 +13,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.pages.vowels import draw_measures
+from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 
 RATE = 16000
@@ -105,11 +107,47 @@ def test_words_neighbours_and_tiers_beside(speechctc: Command, here: Path) -> No
     assert [row["position"] for row in rows] == [*"1234", *"12345", ""] and rows[4]["word_phones"] == "5"
     assert [rows[0]["previous"], rows[0]["next"], rows[9]["previous"], rows[9]["next"]] == ["", "ae", "iy", ""]
     assert {row["confidence"] for row in rows} == {"0.5000"} and {row["goodness"] for row in rows} == {""}
-    assert {row["speaker"] for row in rows} == {here.name}
+    assert {row["speaker"] for row in rows} == {""}
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv("m.csv")
     kinds = frame.drop(columns=["file", "speaker", "phone", "previous", "next", "word"]).dtypes
     assert all(kind.kind in "fi" for kind in kinds) and frame["goodness"].isna().all()
+
+
+@pytest.mark.parametrize("start", [0.0, 0.05])
+def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
+    pytest.importorskip("parselmouth")
+    soundfile.write(here / "v.wav", vowel(VOWELS["aa"], 0.2, 100, 0), RATE)
+    praat = Praat(here / "v.wav", None, PraatSettings())
+    empty, whole = praat.values(start, start), praat.values(start, 0.2)
+    assert empty["f0_mean"] is None and empty["intensity_mean"] is None
+    assert whole["f0_mean"] and whole["intensity_mean"] and (start == 0 or empty["f1_mid"])
+
+
+def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    for place in ("all/v.wav", "all/ben/v.wav"):
+        write_vowels(here / place, 120.0, 1)
+    done = speechctc("measure", "all", "--out", "m.csv")
+    assert done.status == 0, done.err
+    assert {row["file"]: row["speaker"] for row in table(here / "m.csv")} == {"all/v.wav": "", "all/ben/v.wav": "ben"}
+
+
+def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    for place in ("all/x/v.wav", "all/y/v.wav", "all/y/w.wav"):
+        write_vowels(here / place, 120.0, 1)
+    (here / "grids/x").mkdir(parents=True)
+    for name in "vw":
+        (here / f"all/y/{name}.TextGrid").rename(here / f"grids/{name}.TextGrid")
+    done = speechctc("measure", "all", "--textgrids", "grids", "--out", "m.csv")
+    assert done.status == 1 and {row["file"] for row in table(here / "m.csv")} == {"all/y/w.wav"}
+    assert done.err.count("2 recordings have the name of grids/v.TextGrid") == 2, done.err
+    flat = speechctc("measure", "all/x", "all/y/v.wav", "--textgrids", "grids", "--out", "n.csv")
+    assert flat.status == 2 and not (here / "n.csv").exists()
+    (here / "all/x/v.TextGrid").rename(here / "grids/x/v.TextGrid")
+    own = speechctc("measure", "all", "--textgrids", "grids", "--out", "o.csv")
+    assert own.status == 1 and {row["file"] for row in table(here / "o.csv")} == {"all/x/v.wav", "all/y/w.wav"}
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
@@ -118,10 +156,18 @@ def test_a_picture_by_speaker(speechctc: Command, here: Path, ending: str) -> No
     pytest.importorskip("matplotlib")
     for name, pitch in (("anna", 190.0), ("ben", 110.0)):
         write_vowels(here / name / "v.wav", pitch, 4)
-    done = speechctc("measure", "anna", "ben", "--out", "m.csv", "--plot", f"m{ending}")
+    done = speechctc("measure", ".", "--out", "m.csv", "--plot", f"m{ending}")
     assert done.status == 0, done.err
     drawn = (here / f"m{ending}").read_bytes()
     assert drawn.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[ending]) and len(drawn) > 5000
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
+    pytest.importorskip("matplotlib")
+    sign = r"$\frac$"  # which mathtext refuses
+    rows = [{"phone": sign, "speaker": f"{sign}{k}", "duration": 0.1, "f1_mid": 500.0, "f2_mid": 1500.0} for k in "ab"]
+    assert len(draw_measures(rows, {sign}, form)) > 5000
 
 
 def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
@@ -135,7 +181,7 @@ def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("none.wav",), "none.wav"),
+        (("none.wav",), "none.wav: no such file; check the path"),
         (("b.wav",), "no .TextGrid file of its name beside b.wav"),
         (("v.wav", "--tier", "syllables"), "syllables"),
         (("b.wav", "--textgrids", "v.TextGrid"), "goes on to"),

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.recordings import Recording
+from speechctc.core.errors import InputError
+from speechctc.stages.score_phones import Ratings
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
@@ -101,6 +104,20 @@ def test_ratings_are_compared(speechctc: Command, here: Path) -> None:
     (here / "r.csv").write_text("id,ratings\na,2 2\nb,2 0 2\n")
     odd = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "t3.csv")
     assert odd.status == 2 and "a.wav has 4 phones, and 2 ratings" in odd.err and Path("t3.csv").exists()
+
+
+def test_ratings_are_of_one_recording_each(tmp_path: Path) -> None:
+    table = tmp_path / "r.tsv"
+    two = [Recording(Path(place), Path("a")) for place in ("x/a.wav", "y/a.wav")]
+    below = [Recording(Path(f"x/{name}.wav"), Path(name)) for name in ("a", "sub/a")]
+    table.write_text("id\tratings\na\t1 2\n")
+    with pytest.raises(InputError, match="the id a fits 2 recordings; write which is meant: x/a, y/a"):
+        Ratings.read(table, two)
+    Ratings.read(table, two[:1])
+    assert list(Ratings.read(table, below)._given) == ["x/a.wav"]  # whose id it is
+    table.write_text("id\tratings\na\t1 2\na\t1 3\n")
+    with pytest.raises(InputError, match="line 3: the id a is there twice"):
+        Ratings.read(table, two[:1])
 
 
 @pytest.mark.parametrize(
