@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -327,18 +327,19 @@ def load_recogniser(
     or_bundled: bool = True,
     inventory: str | None = None,
     language: str | None = None,
+    read: Callable[[Path, str], Recogniser] | None = None,
 ) -> Recogniser:
     """Load the model that `find_model` finds, with these language models; its `folder` and `about` say which it is.
 
     Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
-    or a language, if one is given.
+    or a language, if one is given. `read` reads the model in place of `Recogniser.read`.
     """
     from speechctc.inference.language import with_language_models
     from speechctc.inference.recogniser import ONLY, Recogniser
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(
-        Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, new_reporter()
+        (read or Recogniser.read)(folder, device.value), folder, lms, lm_weight, beam, new_reporter()
     )
     settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
     recogniser = recogniser.with_settings(settings)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -43,8 +46,8 @@ from speechctc.cli.options import (
     WordsOption,
     load_recogniser,
 )
-from speechctc.cli.streams import new_reporter, show
-from speechctc.core.errors import InputError
+from speechctc.cli.streams import new_reporter, say, show
+from speechctc.core.errors import InputError, printable
 
 if TYPE_CHECKING:
     from speechctc.inference.output import OutputOptions
@@ -53,11 +56,11 @@ if TYPE_CHECKING:
 
 def decode_command(
     audio: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input."
         ),
-    ],
+    ] = None,
     model: ModelOrBundledOption = None,
     forms: FormatOption = None,
     symbols: SymbolsOption = "own",
@@ -77,11 +80,102 @@ def decode_command(
     min_modulation_db: MinModulationOption = None,
     cluster: ClusterOption = None,
     device: DeviceOption = Device.auto,
+    via_service: Annotated[
+        bool, typer.Option("--via-service", help="Let the service that --listen started decode: its model is loaded.")
+    ] = False,
+    listen: Annotated[
+        bool,
+        typer.Option("--listen", help="Keep models loaded for --via-service, until Ctrl-C; with --model, --device."),
+    ] = False,
 ) -> None:
     """Recognise the phones of recordings.
 
     As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
+    options = {name: value for name, value in locals().items() if name not in ("listen", "via_service")}
+    if listen:
+        _listen(options, via_service)
+    elif not audio:
+        raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
+    elif status := _ask_service(options) if via_service else _decode(**options):
+        raise typer.Exit(status)
+
+
+def _listen(options: dict[str, Any], via_service: bool) -> None:
+    """Load a model, and decode with it what other commands ask for."""
+    from speechctc.stages.service import Models, listen
+
+    usual = {"model", "device", "symbols"}
+    if via_service or any(value for name, value in options.items() if name not in usual) or options["symbols"] != "own":
+        raise InputError("--listen decodes what others ask for", "give it --model and --device only")
+    models = Models()
+    load_recogniser(options["model"], options["device"], read=models.read)
+    listen(lambda asked: _decode(**_from_json(asked), read=models.read, is_sent=True), say)
+
+
+def _ask_service(options: dict[str, Any]) -> int:
+    """Print or write what the service has decoded; return the exit status."""
+    from speechctc.core import written
+    from speechctc.stages.ask_service import ask
+
+    out, overwrite = options["out"] and Path(options["out"]), options["overwrite"]
+    if "-" in map(str, options["audio"]) or options["raw"] or options["cluster"]:
+        raise InputError("--via-service decodes files", "leave it out for standard input, --raw or --cluster")
+    if out and (out.is_dir() or options["out"].endswith(("/", os.sep)) or not (out.suffix or out.exists())):
+        raise InputError(f"--out {out} is a folder, and --via-service writes one file", "name a file, or leave it out")
+    if out:
+        written.refuse_changed([out], overwrite)
+    answer = ask(_to_json(options))
+    sys.stderr.write(printable(answer.err, keep="\n\t"))
+    if out and (answer.out or not answer.error):
+        written.write_bytes(out, answer.out, overwrite)
+    elif not out:
+        text = answer.out.decode("utf-8", "surrogateescape")
+        sys.stdout.write(printable(text, keep="\n\t\r") if sys.stdout.isatty() else text)
+    if answer.error:
+        raise InputError(*answer.error)
+    return answer.status
+
+
+def _to_json(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options as values of JSON."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+    paths = {name: options[name] and [str(each) for each in options[name]] for name in ("audio", "lm")}
+    return {**plain, **paths, "device": options["device"].value}
+
+
+def _from_json(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of `_to_json`."""
+    paths = {name: given[name] and [Path(each) for each in given[name]] for name in ("audio", "lm")}
+    model = given["model"] and Path(given["model"])
+    return {**given, **paths, "model": model, "device": Device(given["device"])}
+
+
+def _decode(
+    audio: list[Path],
+    model: Path | None,
+    forms: list[str] | None,
+    symbols: str,
+    out: str | None,
+    overwrite: bool,
+    skip_existing: bool,
+    channel: int | None,
+    jobs: int,
+    alternatives: int,
+    raw: int | None,
+    lm: list[Path] | None,
+    lm_weight: float | None,
+    beam: int | None,
+    inventory: str | None,
+    language: str | None,
+    nbest: int | None,
+    min_modulation_db: float | None,
+    cluster: str | None,
+    device: Device,
+    read: Callable[[Path, str], Recogniser] | None = None,
+    is_sent: bool = False,
+) -> int:
+    """Decode; return the exit status. `is_sent`: it writes no file, and who asked puts the output into `out`."""
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if raw and str(audio[0]) != "-":
@@ -102,23 +196,32 @@ def decode_command(
     form, also = parse_formats(forms)
     chosen = choose_output(form, out)
     options, work = OutputOptions(*chosen, overwrite, skip_existing, also), Work(jobs, alternatives, channel)
+    options = _sent(options) if is_sent else options
     if nbest and (also or symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options, work)
     device = Device.cpu if cluster else device
     recogniser = load_recogniser(
-        model, device, lm or (), lm_weight, beam, min_modulation_db, inventory=inventory, language=language
+        model, device, lm or (), lm_weight, beam, min_modulation_db, True, inventory, language, read
     )
     may_doubt = not lm and recogniser.folder == BUILT_IN
     options = _with_symbols(options, recogniser, symbols)
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
     if nbest:
-        status = decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
-    else:
-        status = decode(recogniser, audio, options, new_reporter(), cluster, raw, doubt, work)
-    if status:
-        raise typer.Exit(status)
+        return decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
+    return decode(recogniser, audio, options, new_reporter(), cluster, raw, doubt, work)
+
+
+def _sent(options: OutputOptions) -> OutputOptions:
+    """Return the options of a command whose results who asked for them writes."""
+    from speechctc.inference.formats import WRITERS
+
+    if options.folder is not None or options.also:
+        raise InputError("--via-service writes one file", "name a file and a format, or leave it out")
+    if not WRITERS[options.form].is_text and options.file is None:
+        raise InputError(f"--format {options.form} is not text", "name a file with --out")
+    return replace(options, file=None, place=options.file)
 
 
 def align_command(

@@ -57,6 +57,8 @@ class OutputOptions:
         How phones are written; those that are not in it as the model names them.
     scored : bool
         How well each phone was said is written too.
+    place : Path, optional
+        The file that the caller makes of standard output.
     """
 
     form: str = "text"
@@ -67,6 +69,7 @@ class OutputOptions:
     also: tuple[str, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     scored: bool = False
+    place: Path | None = None
 
     @property
     def forms(self) -> tuple[str, ...]:

@@ -58,9 +58,8 @@ class ResultWriter:
     def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream."""
         results = ((name, result) for _, name, result in self._good(advance))
-        self.writer.write(
-            results, out, Layout(len(self.recordings) > 1, aligned, self.options.file, self.options.scored)
-        )
+        place = self.options.file or self.options.place
+        self.writer.write(results, out, Layout(len(self.recordings) > 1, aligned, place, self.options.scored))
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.

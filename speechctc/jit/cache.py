@@ -76,14 +76,18 @@ def temporary_cache() -> Path | None:
     """
     if not hasattr(os, "getuid"):  # Windows, where temporary files are each user's own
         return Path(tempfile.gettempdir()) / "speechctc"
-    folder = Path(tempfile.gettempdir()) / f"speechctc-{os.getuid()}"
+    return private(Path(tempfile.gettempdir()) / f"speechctc-{os.getuid()}")
+
+
+def private(folder: Path) -> Path | None:
+    """Return a folder, made if it is missing, if it is this user's alone (POSIX); else None."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError:
         return None
-    private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-    return folder if private else None
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return folder if is_own else None
 
 
 def sources(files: Iterable[Path]) -> str:

@@ -1,0 +1,275 @@
+"""`speechctc decode --via-service` answers what the command says itself, and only the user is heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from speechctc.stages.ask_service import INSTALLATION, START, place_of_file
+from tests.command import Command, one_line_error
+from tests.tiny_model import write_song
+
+ROOT = Path(__file__).resolve().parents[2]
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and signals")
+
+
+def start(runtime: Path, model: Path) -> subprocess.Popen[str]:
+    """Start a service and wait until it answers, or has ended."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(runtime)}
+    command = [sys.executable, "-m", "speechctc", "decode", "--listen", "--model", str(model)]
+    service = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert service.stderr is not None
+    for line in service.stderr:
+        if "--via-service is answered here" in line:
+            break
+    return service
+
+
+@pytest.fixture(scope="module")
+def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Offer the runtime folder of a service."""
+    runtime = tmp_path_factory.mktemp("runtime")
+    process = start(runtime, tiny_model)
+    yield runtime
+    process.terminate()
+    process.communicate(timeout=60)
+    assert not list(runtime.rglob("*.json"))
+
+
+@pytest.fixture
+def served(service: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with two recordings, where the service is found."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(service))
+    for number, name in enumerate(("a.wav", "b.wav")):
+        write_song(here / name, ["low", "top", "mid", "high"], number, channels=1 + number)
+    (here / "odd.wav").write_bytes(b"RIFF, and no sound")
+    return here
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a runtime folder without a service."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    return runtime
+
+
+def posted(runtime: Path, options: object = None, path: str = "/decode", **headers: str) -> tuple[int, str]:
+    """Send a request; return the status and the answer."""
+    about = json.loads((runtime / "speechctc" / "service.json").read_text())
+    connection = HTTPConnection("127.0.0.1", about["port"], timeout=60)
+    body = json.dumps({"installation": INSTALLATION, "folder": os.getcwd(), "options": options})
+    connection.request("POST", path, body, {"Authorization": f"Bearer {about['token']}", **headers})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["a.wav"],
+        ["a.wav", "b.wav"],
+        ["b.wav", "--format", "json", "--alternatives", "2"],
+        ["a.wav", "b.wav", "--format", "json", "--channel", "1"],
+        ["b.wav", "--format", "textgrid", "--symbols", "symbols.tsv"],
+        ["a.wav", "--format", "eaf"],
+        ["a.wav", "--format", "csv", "--beam", "4", "--min-modulation-db", "0"],
+        ["a.wav", "--inventory", "low top mid"],
+        ["a.wav", "--nbest", "2"],
+        ["a.wav", "odd.wav", "--format", "json"],
+        ["odd.wav"],
+        ["a.wav", "b.wav", "--format", "textgrid"],
+        ["none.wav"],
+        ["a.wav", "--model", "nowhere"],
+        ["a.wav", "--channel", "9"],
+    ],
+)
+def test_prints_what_the_command_prints(served: Path, speechctc: Command, options: list[str]) -> None:
+    (served / "symbols.tsv").write_text("low\tL\ntop\tT\nmid\tM\nhigh\tH\n")
+    alone = speechctc("decode", *options)
+    assert alone.out or alone.status
+    again = speechctc("decode", *options, "--via-service")
+    assert again._replace(out=undated(again.out)) == alone._replace(out=undated(alone.out))
+
+
+@pytest.mark.parametrize("name", ["out.TextGrid", "below/out.eaf", "out.csv", "out.xlsx", "out.html", "out.json"])
+def test_writes_the_same_file(served: Path, speechctc: Command, name: str) -> None:
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    (served / "below").mkdir()
+    alone = speechctc("decode", "b.wav", "--out", name)
+    content = comparable(served / name)
+    again = speechctc("decode", "b.wav", "--out", name, "--via-service")
+    assert again == alone and again.status == 0
+    assert comparable(served / name) == content
+
+
+def comparable(path: Path) -> object:
+    """Return what is in a file, without the time when it was made and the random number of a compressed sound."""
+    if path.suffix == ".xlsx":
+        import openpyxl
+
+        return [list(sheet.values) for sheet in openpyxl.load_workbook(path)]
+    return undated(re.sub(r"base64,[^\"']*", "", path.read_text(encoding="utf-8")))
+
+
+def undated(text: str) -> str:
+    return re.sub(r'DATE="[^"]*"', "", text)
+
+
+def test_keeps_what_a_person_made(served: Path, speechctc: Command) -> None:
+    (served / "mine.TextGrid").write_text("mine")
+    refused = speechctc("decode", "a.wav", "--out", "mine.TextGrid", "--via-service")
+    assert "made or changed by hand" in one_line_error(refused)
+    assert (served / "mine.TextGrid").read_text() == "mine"
+    assert speechctc("decode", "a.wav", "--out", "mine.TextGrid", "--via-service", "--overwrite").status == 0
+    assert (served / "mine.TextGrid").read_text() != "mine"
+
+
+def test_the_service_writes_nothing(served: Path, service: Path, speechctc: Command) -> None:
+    options: dict[str, Any] = dict.fromkeys(
+        "model forms channel raw lm lm_weight beam inventory language nbest min_modulation_db cluster".split()
+    )
+    options |= {"symbols": "own", "skip_existing": False, "jobs": 0, "alternatives": 0, "device": "cpu"}
+    options |= {"audio": ["a.wav"], "out": "theirs.json", "overwrite": True}
+    before = sorted(served.rglob("*"))
+    status, answer = posted(service, options)
+    assert status == 200 and json.loads(answer)["status"] == 0 and '"segments"' in json.loads(answer)["out"]
+    assert sorted(served.rglob("*")) == before
+    status, answer = posted(service, {**options, "out": "folder/"})
+    assert json.loads(answer)["error"] and sorted(served.rglob("*")) == before
+
+
+def test_refuses_strangers(served: Path, service: Path) -> None:
+    port = json.loads((service / "speechctc" / "service.json").read_text())["port"]
+    assert posted(service)[0] == 200
+    assert posted(service, Authorization="Bearer wrong")[0] == 403
+    assert posted(service, Authorization="")[0] == 403
+    assert posted(service, Host=f"evil.example:{port}")[0] == 403
+    assert posted(service, Host="127.0.0.1")[0] == 403
+    assert posted(service, Origin=f"http://127.0.0.1:{port}")[0] == 403
+    assert posted(service, path="/")[0] == 403
+    assert posted(service, **{"Content-Length": "99999999"})[0] == 413
+
+
+def test_refuses_another_installation(served: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speechctc.stages.ask_service.INSTALLATION", "0.0 elsewhere")
+    assert "another installation" in one_line_error(speechctc("decode", "a.wav", "--via-service"))
+
+
+def test_a_changed_model_is_read_again(served: Path, speechctc: Command, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model, served / "own")
+    asked = ("decode", "a.wav", "--model", "own", "--via-service")
+    before = speechctc(*asked)
+    assert before.status == 0 and "low" in before.out
+    (file,) = (served / "own").glob("best/checkpoint.json")
+    file.write_text(file.read_text().replace('"low"', '"LOW"'))
+    after = speechctc(*asked)
+    assert after.out == before.out.replace("low", "LOW") and after == speechctc(*asked[:-1])
+    shutil.rmtree(served / "own")
+    assert "own" in one_line_error(speechctc(*asked))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-"], "files"),
+        (["a.wav", "--out", "grids/"], "one file"),
+        (["a.wav", "--out", "grids"], "one file"),
+        (["a.wav", "--format", "json,eaf"], "one file"),
+        (["a.wav", "--cluster", "tcp://a:1"], "files"),
+        (["a.wav", "--format", "xlsx"], "not text"),
+        (["a.wav", "--listen"], "--listen"),
+    ],
+)
+def test_says_what_it_cannot_do(served: Path, speechctc: Command, options: list[str], said: str) -> None:
+    assert said in one_line_error(speechctc("decode", *options, "--via-service"))
+
+
+def test_asking_loads_no_numbers(served: Path) -> None:
+    code = (
+        "import sys, speechctc.cli.app as app\ntry: app.main()\nexcept SystemExit: pass\n"
+        "print([name for name in ('numpy', 'torch', 'numba', 'rich') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, "decode", "a.wav", "--via-service"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[]" and len(done.stdout.splitlines()) == 2, done
+
+
+def test_no_service(alone: Path, here: Path, speechctc: Command) -> None:
+    asked = ("decode", "a.wav", "--via-service")
+    assert one_line_error(speechctc(*asked)).endswith(f"no service is running; {START}")
+    place = place_of_file()
+    place.write_text("not JSON")
+    place.chmod(0o600)
+    assert "no service is running" in one_line_error(speechctc(*asked))
+
+
+def test_without_recordings(here: Path, speechctc: Command) -> None:
+    assert "no recordings are named" in one_line_error(speechctc("decode"))
+
+
+@POSIX
+def test_a_file_of_others_is_not_believed(alone: Path, here: Path, speechctc: Command) -> None:
+    place = place_of_file()
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    place.write_text('{"port": 1, "token": "a"}')
+    place.chmod(0o644)
+    assert "others may have written it" in one_line_error(speechctc("decode", "a.wav", "--via-service"))
+
+
+def test_another_program_at_the_port_is_not_believed(alone: Path, here: Path, speechctc: Command) -> None:
+    class Liar(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # noqa: N802
+            body = b'{"out": "lies", "err": "", "status": 0, "error": null}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Liar) as liar:
+        thread = Thread(target=liar.handle_request)
+        thread.start()
+        place = place_of_file()
+        place.write_text(json.dumps({"port": liar.server_port, "token": "secret"}))
+        place.chmod(0o600)
+        done = speechctc("decode", "a.wav", "--via-service")
+        thread.join()
+    assert "another program answers" in one_line_error(done) and "lies" not in done.out
+
+
+@POSIX
+def test_begins_and_ends(alone: Path, here: Path, speechctc: Command, tiny_model: Path) -> None:
+    first = start(alone, tiny_model)
+    place = alone / "speechctc" / "service.json"
+    assert place.stat().st_mode & 0o777 == 0o600 and place.parent.stat().st_mode & 0o777 == 0o700
+    content = place.read_text()
+    refused = speechctc("decode", "--listen", "--model", tiny_model)
+    assert "running already" in one_line_error(refused) and place.read_text() == content
+    first.kill()
+    first.communicate(timeout=60)
+    assert place.exists()
+    assert "it was ended" in one_line_error(speechctc("decode", "a.wav", "--via-service"))
+    second = start(alone, tiny_model)
+    assert place.read_text() != content
+    second.send_signal(signal.SIGINT)
+    said = second.communicate(timeout=60)[1]
+    assert second.returncode == 0 and "Traceback" not in said and not place.exists()
