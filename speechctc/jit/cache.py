@@ -80,14 +80,15 @@ def temporary_cache() -> Path | None:
 
 
 def private(folder: Path) -> Path | None:
-    """Return a folder, made if it is missing, if it is this user's alone (POSIX); else None."""
+    """Return a folder, made if it is missing, if it is this user's alone; else None."""
+    own = getattr(os, "getuid", lambda: 0)()  # on Windows files belong to user 0, and folders of a user are private
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError:
         return None
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-    return folder if is_own else None
+    is_private = os.name == "nt" or not status.st_mode & 0o077
+    return folder if stat.S_ISDIR(status.st_mode) and status.st_uid == own and is_private else None
 
 
 def sources(files: Iterable[Path]) -> str:
