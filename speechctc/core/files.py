@@ -189,7 +189,8 @@ def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
         try:
             result = read(place)
         except Exception:
-            if _identity(standing(path)) == before:
+            now = standing(path)  # another name: it was moved away while it was read
+            if (now, _identity(now)) == (place, before):
                 raise
         else:
             if _identity(standing(path)) == before:

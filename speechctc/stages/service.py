@@ -117,13 +117,15 @@ def listen(decode: Callable[[Options], int], say: Callable[[str], None]) -> None
             return _run(decode, request)
 
     opened = Server(HOST, token, answer)
-    before = signal.signal(signal.SIGTERM, end)
+    # SIGINT too: what a shell starts in the background ignores it
+    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         with suppress(KeyboardInterrupt), opened as server, _announced(server.server_port, token):
             say("speechctc decode --via-service is answered here; Ctrl-C ends it")
             server.serve_forever(poll_interval=0.1)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
     if lock.locked():  # Python would wait for the recording's end; nothing of the user's is being written
         os._exit(0)
 
