@@ -185,7 +185,7 @@ def test_the_net_is_torchs(
     config = Config(
         corpus={"kind": "demo"},
         model=ModelConfig(**model),
-        features=FeatureConfig(mels=12, center_ms=(300, 200), **features),
+        features=FeatureConfig(mels=12, cmn_window_ms=(300, 200), **features),
     )
     torch.manual_seed(0)
     inventory = Inventory("found", ("a", "b", "c"))

@@ -49,7 +49,7 @@ def feature_config(rate: int) -> FeatureConfig:
         mels=MELS,
         energy=False,
         deltas=0,
-        center_ms=(CENTER_MS, CENTER_MS),
+        cmn_window_ms=(CENTER_MS, CENTER_MS),
     )
 
 

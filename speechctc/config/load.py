@@ -8,8 +8,10 @@ overrides single keys as ``section.key=value``, the value in YAML. An unknown ke
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN
 from speechctc.config.schema import NO_RUN, Config
-from speechctc.config.section import TYPED
+from speechctc.config.section import TYPED, Section, renamed
 from speechctc.core.errors import InputError
 
 MOST_BASES = 20  # files in a chain of bases
@@ -26,6 +28,11 @@ MOST_BASES = 20  # files in a chain of bases
 LONGEST = 1 << 18  # characters of a file
 MOST = 20_000  # values of a file, each counted as often as aliases name it
 DEEPEST = 30  # levels of nesting
+_SECTIONS = {
+    name: kind
+    for name, field in Config.model_fields.items()
+    if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
+}
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, ten times as fast, where PyYAML was built with it
 
 
@@ -64,6 +71,11 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
+    for name, section in _SECTIONS.items():
+        if isinstance(inner := values.get(name), dict):
+            for old in inner.keys() & section.OLD_NAMES:
+                _tell_renamed(f"{name}.{old}", f"{name}.{section.OLD_NAMES[old]}")
+            values[name] = renamed(section, inner)
     if "base" not in values:
         return values
     base = values.pop("base")
@@ -153,7 +165,17 @@ def _setting(text: str) -> tuple[str, Any]:
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
-    return key.strip(), parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
+    name, dot, last = key.strip().rpartition(".")
+    if name in _SECTIONS and (new := _SECTIONS[name].OLD_NAMES.get(last)):
+        _tell_renamed(key.strip(), f"{name}.{new}")
+        last = new
+    return f"{name}{dot}{last}", parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
+
+
+@cache
+def _tell_renamed(old: str, new: str) -> None:
+    """Say once that a key has another name now."""
+    logging.getLogger(__name__).warning("%s is called %s now; the old name is read, too", old, new)
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:

@@ -189,6 +189,8 @@ class DataConfig(Section):
 class FeatureConfig(Section):
     """Static features from samples, and the net's input from static features."""
 
+    OLD_NAMES = {"center_ms": "cmn_window_ms"}
+
     kind: Literal["mel", "mfcc", "encoder"] | str = Field(
         "mel",
         description="mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder;"
@@ -212,7 +214,7 @@ class FeatureConfig(Section):
     ceps: int = Field(13, ge=2, le=256, description="mfcc: number of coefficients, the energy counted, at most `mels`")
     encoder: EncoderConfig = EncoderConfig()
     options: dict[str, Any] = Field({}, description="settings of a kind of one's own")
-    center_ms: tuple[_Milliseconds, _Milliseconds] | None = Field(
+    cmn_window_ms: tuple[_Milliseconds, _Milliseconds] | None = Field(
         None, description="subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"
     )
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
@@ -279,23 +281,23 @@ class FeatureConfig(Section):
         return int(plugins.find("features", self.kind).dims(self))
 
     @property
-    def center_frames(self) -> tuple[int, int]:
+    def cmn_frames(self) -> tuple[int, int]:
         """Return how many frames before and after a frame its sliding mean covers."""
-        before, after = self.center_ms or (0.0, 0.0)
+        before, after = self.cmn_window_ms or (0.0, 0.0)
         return round(before / self.shift_ms), round(after / self.shift_ms)
 
     @property
-    def stretch_frames(self) -> int:
+    def power_window_frames(self) -> int:
         """Return how many frames on either side of a frame its power, its weight in the mean, is measured over."""
         return round(1000 / self.shift_ms)
 
     @property
-    def center_reach(self) -> tuple[int, int]:
+    def cmn_reach(self) -> tuple[int, int]:
         """Return how many frames before and after a frame are needed to centre it."""
-        if self.center_ms is None:
+        if self.cmn_window_ms is None:
             return 0, 0
-        before, after = self.center_frames
-        return before + self.stretch_frames, after + self.stretch_frames
+        before, after = self.cmn_frames
+        return before + self.power_window_frames, after + self.power_window_frames
 
     @property
     def channels(self) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import to_jsonable_python
 
 TYPED = "typed"
@@ -16,6 +16,13 @@ class Section(BaseModel):
     """A section of the config: immutable, and keys that it does not name are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
+    """Keys that have another name now, with that name; configs, models and shards from before it are read by them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        return renamed(cls, values) if isinstance(values, Mapping) else values
 
     @field_validator("*", mode="before")
     @classmethod
@@ -30,13 +37,19 @@ class Section(BaseModel):
         return value
 
 
+def renamed(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain values of a section under the present names of its keys; one that is there twice stays as it is."""
+    names: Mapping[str, str] = getattr(section, "OLD_NAMES", {})
+    return {name if (name := names.get(key, key)) not in values else key: value for key, value in values.items()}
+
+
 def with_defaults(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored plain values of a section, with the defaults of the keys that they lack.
 
     A stored config that is older than a key is thereby equal to one that has the key's default. Values that are not
     those of a section stay as they are.
     """
-    filled = dict(values)
+    filled = values = renamed(section, values)
     for name, field in section.model_fields.items():
         kind, value = field.annotation, values.get(name, {})
         if isinstance(kind, type) and issubclass(kind, BaseModel):

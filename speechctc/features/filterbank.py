@@ -84,14 +84,14 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     Returns
     -------
     Tensor, shape = (n_batch, max_frames, static_dims)
-        The input itself if ``center_ms`` is None.
+        The input itself if ``cmn_window_ms`` is None.
     """
-    if config.center_ms is None:
+    if config.cmn_window_ms is None:
         return static
     frames = frames.to(static.device)
     inside = frame_mask(frames, static.shape[1])[:, :, None]
     known = torch.where(inside, static, 0.0).double()
-    return (known - _sliding_mean(known, _power(known, inside, frames, config), frames, *config.center_frames)).float()
+    return (known - _sliding_mean(known, _power(known, inside, frames, config), frames, *config.cmn_frames)).float()
 
 
 def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
@@ -100,7 +100,7 @@ def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig)
         return inside.double()
     # Frames below the last of 16 bits, zeros for example, get the weight of that bit. With smaller weights, the mean in
     # a long silence would consist of rounding errors of louder frames before it.
-    loudness, stretch = known.mean(2, keepdim=True).clamp(min=0), config.stretch_frames
+    loudness, stretch = known.mean(2, keepdim=True).clamp(min=0), config.power_window_frames
     power = _sliding_mean(loudness.exp(), inside.double(), frames, stretch, stretch)
     return inside * torch.where(loudness > 0, power, 1.0)
 

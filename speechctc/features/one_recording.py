@@ -24,10 +24,10 @@ def frame_count(samples: int, config: FeatureConfig) -> int:
 
 def sliding_cmn(static: Rows, config: FeatureConfig) -> Rows:
     """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `filterbank.sliding_cmn`."""
-    if config.center_ms is None:
+    if config.cmn_window_ms is None:
         return static
     known = static.astype(np.float64)
-    return (known - _sliding_mean(known, _power(known, config), *config.center_frames)).astype(np.float32)
+    return (known - _sliding_mean(known, _power(known, config), *config.cmn_frames)).astype(np.float32)
 
 
 def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
@@ -38,10 +38,10 @@ def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
     """
     known = static.astype(np.float64)
     power = _power(known, config)
-    near = _sliding_mean(known, power, config.stretch_frames, config.stretch_frames)
+    near = _sliding_mean(known, power, config.power_window_frames, config.power_window_frames)
     if not extractor(config).bands:
         return (known - near).astype(np.float32)
-    level = _sliding_mean(known.mean(1, keepdims=True), power, *config.center_frames)
+    level = _sliding_mean(known.mean(1, keepdims=True), power, *config.cmn_frames)
     raised = np.maximum(level - MOST_RAISED - near.mean(1, keepdims=True), 0)
     centred: Rows = (known - near - raised).astype(np.float32)
     return centred
@@ -53,7 +53,7 @@ def _power(known: Reals, config: FeatureConfig) -> Reals:
     if not extractor(config).bands:
         return same
     loudness = np.maximum(known.mean(1, keepdims=True), 0)
-    power = _sliding_mean(np.exp(loudness), same, config.stretch_frames, config.stretch_frames)
+    power = _sliding_mean(np.exp(loudness), same, config.power_window_frames, config.power_window_frames)
     return np.where(loudness > 0, power, 1.0)
 
 

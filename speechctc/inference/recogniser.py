@@ -166,7 +166,7 @@ class Recogniser:
 
     @property
     def receptive_field(self) -> float:
-        """Seconds of a recording that one output frame depends on, without the sliding mean of ``center_ms``."""
+        """Seconds of a recording that one output frame depends on, without the sliding mean of ``cmn_window_ms``."""
         return receptive_field(self.config.model, self.config.features) * self.config.features.shift_ms / 1000
 
     def logits(self, samples: Any, rate: int) -> NDArray[np.float32]:

@@ -69,7 +69,7 @@ def cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
     ndarray, shape = (n_frames, static_dims)
         Concatenated: `sliding_cmn` of the whole.
     """
-    return _in_windows(static, lambda frames: sliding_cmn(frames, config), config.center_reach)
+    return _in_windows(static, lambda frames: sliding_cmn(frames, config), config.cmn_reach)
 
 
 def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
@@ -83,11 +83,11 @@ def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[
         A recording, cut anywhere.
     config : FeatureConfig
     """
-    pieces, start, most = iter(static), list[Rows](), sum(config.center_frames)
+    pieces, start, most = iter(static), list[Rows](), sum(config.cmn_frames)
     for piece in pieces:
         start.append(piece)
-        if config.center_ms is not None and sum(map(len, start)) > most:
-            behind, ahead = (max(each, 2 * config.stretch_frames) for each in config.center_reach)
+        if config.cmn_window_ms is not None and sum(map(len, start)) > most:
+            behind, ahead = (max(each, 2 * config.power_window_frames) for each in config.cmn_reach)
             yield from _in_windows(chain(start, pieces), lambda frames: local_cmn(frames, config), (behind, ahead))
             return
     yield from cmn_blocks(start, config)

@@ -20,6 +20,7 @@ REALS = ("log_prob", "backoff", "unseen")
 LONGEST = 64  # tokens of a string in a file
 FLOOR = -99 * float(np.log(10))  # log(0) in ARPA files
 LARGEST = 1e9  # of a log probability in a file; sums of a few must not overflow in single precision
+ROUNDED = 1e-3  # of a log probability that is above 0 by rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ class Ngram:
         nodes, inner = len(token), len(children)
         if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:
             raise ValueError(f"an n-gram's tables of shapes {shapes}")
-        if not all(are_log_probs(values) for values in (log_prob, backoff, unseen)):
+        if not (are_log_probs(log_prob) and are_log_probs(backoff, most=LARGEST) and are_log_probs(unseen)):
             raise ValueError("an n-gram with impossible probabilities")
         if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
             raise ValueError("an n-gram whose strings do not fit together")
@@ -165,9 +166,9 @@ class Ngram:
         return np.bincount(self.parent[1:], minlength=len(self.parent)) > 0
 
 
-def are_log_probs(values: NDArray[np.floating]) -> bool:
-    """Return whether all values are finite and small enough to be summed."""
-    return bool((np.abs(values) <= LARGEST).all())
+def are_log_probs(values: NDArray[np.floating], most: float = ROUNDED) -> bool:
+    """Return whether all values are log probabilities, finite and small enough to be summed; weights may be above 1."""
+    return bool(((-LARGEST <= values) & (values <= most)).all())
 
 
 def _levels_fit(starts: Integers, children: Integers, nodes: int, classes: int) -> bool:

@@ -41,7 +41,7 @@ def align_part(recogniser: Recogniser, sound: Sound, start: float, stop: float, 
     """
     classes = recogniser.inventory.encode(labels)
     features, step = recogniser.config.features, recogniser.clock.step
-    behind, ahead = (reach * features.shift_ms / 1000 for reach in features.center_reach)
+    behind, ahead = (reach * features.shift_ms / 1000 for reach in features.cmn_reach)
     half = recogniser.receptive_field / 2
     begin = math.floor(max(start - behind - half, 0) / step) * step  # a frame of the whole recording begins here
     end = min(stop + ahead + half + 1, sound.seconds)

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, CorpusConfig
-from speechctc.config.load import find_config, known_keys, load_config, override, parse_config
+from speechctc.config.load import _tell_renamed, find_config, known_keys, load_config, override, parse_config
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.core.errors import InputError
 
@@ -107,6 +107,24 @@ def test_a_config_is_laid_over_its_base(tmp_path: Path) -> None:
     assert config.train.finetune.lr == paper.train.finetune.lr
     assert (config.model.convs, config.model.dense) == ((4, 4), paper.model.dense)
     assert config.run == Path("runs/second")  # its own, and not its base's
+
+
+def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "old.yaml").write_text("base: demo\nfeatures: {center_ms: [900, 800]}")
+    (tmp_path / "new.yaml").write_text("base: old.yaml\nfeatures: {cmn_window_ms: [700, 600]}")
+    (tmp_path / "again.yaml").write_text("base: new.yaml\nfeatures: {center_ms: [500, 400]}")
+    _tell_renamed.cache_clear()
+    windows = [load_config(tmp_path / f"{name}.yaml").features.cmn_window_ms for name in ("old", "new", "again")]
+    assert windows == [(900, 800), (700, 600), (500, 400)]
+    assert load_config(tmp_path / "new.yaml", ["features.center_ms=null"]).features.cmn_window_ms is None
+    assert [each.getMessage() for each in caplog.records] == [
+        "features.center_ms is called features.cmn_window_ms now; the old name is read, too"
+    ]
+    both = {"center_ms": None, "cmn_window_ms": [1, 1]}
+    with pytest.raises(InputError, match=r"no key 'features\.center_ms'"):
+        parse_config({"corpus": {"kind": "demo"}, "features": both}, "here")
 
 
 @pytest.mark.parametrize(

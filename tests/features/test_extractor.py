@@ -21,7 +21,7 @@ from speechctc.training.augment import Augmenter
 
 SETTINGS = {
     "corpus": {"kind": "demo"},
-    "features": {"mels": 6, "energy": False, "center_ms": [300, 200], "shift_ms": 8, "window_ms": 20},
+    "features": {"mels": 6, "energy": False, "cmn_window_ms": [300, 200], "shift_ms": 8, "window_ms": 20},
     "model": {"convs": [4, 4], "dense": [8], "time_stride": 2, "dropout": 0.0},
 }
 
@@ -71,7 +71,7 @@ def test_logits_in_blocks_are_those_of_one_pass(config: Config) -> None:
 
 def test_frames_weigh_alike_in_the_sliding_mean(config: Config) -> None:
     static = static_features(samples(2.0), config.features).double()
-    before, after = config.features.center_frames
+    before, after = config.features.cmn_frames
     wanted = [row - static[max(t - before, 0) : t + after + 1].mean(0) for t, row in enumerate(static)]
     torch.testing.assert_close(
         sliding_cmn_one(static, config.features).double(), torch.stack(wanted), atol=1e-5, rtol=0

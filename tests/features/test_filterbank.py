@@ -90,7 +90,7 @@ def test_derivatives_follow_the_regression_formula() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 1), (4, 0), (0, 3), (9, 2), (300, 300)])
 def test_a_frame_is_less_the_mean_of_those_around_it_by_power(before: int, after: int) -> None:
-    config = FeatureConfig(mels=4, energy=False, shift_ms=100, center_ms=(100 * before, 100 * after))
+    config = FeatureConfig(mels=4, energy=False, shift_ms=100, cmn_window_ms=(100 * before, 100 * after))
     lengths = [1, 2, 19, 40]
     static = 5 + 4 * torch.randn(4, 40, 4)
     ours = sliding_cmn(static, torch.tensor(lengths), config)
@@ -105,7 +105,7 @@ def test_a_frame_is_less_the_mean_of_those_around_it_by_power(before: int, after
 
 
 def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
-    config = FeatureConfig(center_ms=(30_000, 30_000))
+    config = FeatureConfig(cmn_window_ms=(30_000, 30_000))
     samples, silence = noise(64_000), torch.zeros(16_000 * 9)
     with_it = static_features(torch.cat([silence, samples, silence]), config)
     inner = slice(900, 900 + 398)
@@ -113,12 +113,12 @@ def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
     plain = with_it[inner] - with_it.mean(0)
     assert (plain - alone).abs().median() > 10
     torch.testing.assert_close(sliding_cmn_one(with_it, config)[inner], alone, atol=0.5, rtol=0)
-    late = sliding_cmn_one(with_it, FeatureConfig(center_ms=(500, 500)))[-300:]
+    late = sliding_cmn_one(with_it, FeatureConfig(cmn_window_ms=(500, 500)))[-300:]
     assert late.abs().max() < 1e-3  # zeros and nothing else around: no rounding error of the louder past is blown up
 
 
 def test_a_quiet_speaker_beside_a_loud_one_is_centred_as_when_alone() -> None:
-    config = FeatureConfig(center_ms=(10_000, 5_000))
+    config = FeatureConfig(cmn_window_ms=(10_000, 5_000))
     loud, quiet = noise(160_000), 0.1 * noise(160_000, 1)
     recordings = (torch.cat([loud, quiet]), quiet)
     both, alone = (torch.from_numpy(local_cmn(static_features(x, config).numpy(), config)) for x in recordings)
@@ -127,7 +127,7 @@ def test_a_quiet_speaker_beside_a_loud_one_is_centred_as_when_alone() -> None:
 
 
 def test_a_long_pause_does_not_become_as_loud_as_the_speech_around_it() -> None:
-    config = FeatureConfig(center_ms=(10_000, 5_000))
+    config = FeatureConfig(cmn_window_ms=(10_000, 5_000))
     speech, pause = noise(64_000), 1e-3 * noise(96_000, 1)
     centred = torch.from_numpy(local_cmn(static_features(torch.cat([speech, pause, speech]), config).numpy(), config))
     assert abs(float(centred[100:350].mean())) < 0.3
@@ -135,7 +135,7 @@ def test_a_long_pause_does_not_become_as_loud_as_the_speech_around_it() -> None:
 
 
 def test_a_louder_recording_gives_the_same_input_where_features_are_centred() -> None:
-    config = FeatureConfig(center_ms=(1500, 1500))
+    config = FeatureConfig(cmn_window_ms=(1500, 1500))
     samples = noise(8000)
     quiet, loud = (static_features(samples * level, config)[None] for level in (0.2, 2.0))
     frames, scale = torch.tensor([quiet.shape[1]]), torch.ones(3, 41)
@@ -146,15 +146,15 @@ def test_a_louder_recording_gives_the_same_input_where_features_are_centred() ->
 
 
 def test_a_recording_without_frames_leaves_the_others_in_its_batch_finite() -> None:
-    config = FeatureConfig(mels=4, energy=False, center_ms=(50, 50))
+    config = FeatureConfig(mels=4, energy=False, cmn_window_ms=(50, 50))
     scale = torch.ones(3, 4)
     assert net_input(torch.randn(2, 9, 4), torch.tensor([9, 0]), scale, scale, config).isfinite().all()
 
 
-@pytest.mark.parametrize("center_ms", [None, (30.0, 20.0)])
+@pytest.mark.parametrize("cmn_window_ms", [None, (30.0, 20.0)])
 @pytest.mark.parametrize("deltas", [0, 1, 2, 3])
-def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int, center_ms: Around) -> None:
-    config = FeatureConfig(mels=7, deltas=deltas, center_ms=center_ms)
+def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int, cmn_window_ms: Around) -> None:
+    config = FeatureConfig(mels=7, deltas=deltas, cmn_window_ms=cmn_window_ms)
     lengths = [1, 2, 5, 13]
     statics = [torch.randn(n, 8) for n in lengths]
     mean, std = torch.randn(config.channels, 8), torch.rand(config.channels, 8) + 0.5
@@ -169,9 +169,9 @@ def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int, cente
         assert not together[k, :, :, len(static) :].any()
 
 
-@pytest.mark.parametrize("center_ms", [None, (20.0, 10.0)])
-def test_moments_of_parts_add_up_and_match_numpy(center_ms: Around) -> None:
-    config = FeatureConfig(mels=5, deltas=1, center_ms=center_ms)
+@pytest.mark.parametrize("cmn_window_ms", [None, (20.0, 10.0)])
+def test_moments_of_parts_add_up_and_match_numpy(cmn_window_ms: Around) -> None:
+    config = FeatureConfig(mels=5, deltas=1, cmn_window_ms=cmn_window_ms)
     parts = [torch.randn(n, 6) * 3 + 7 for n in (4, 1, 11)]
     mean, std = sum((Moments.of(part, config) for part in parts), start=Moments.none(config)).normalisation()
     stacked = []

@@ -174,8 +174,9 @@ def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: P
         read_split(tmp_path, {**RECIPE.features, "shift_ms": 5.0})
 
 
-def test_features_from_before_a_key_are_those_of_its_default(tmp_path: Path) -> None:
-    older = {key: value for key, value in RECIPE.features.items() if key != "preemphasis"}
+def test_features_from_before_a_key_or_its_name_are_those_of_its_default(tmp_path: Path) -> None:
+    older = {key: value for key, value in RECIPE.features.items() if key not in ("preemphasis", "cmn_window_ms")}
+    older["center_ms"] = RECIPE.features["cmn_window_ms"]
     path = shard_path(tmp_path, 0, 1)
     write(path, utterance("u", 20, (1,)))
     tensors = load_file(path)

@@ -36,7 +36,7 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4, 4), "dense": (), "time_stride": 3, "activation": "relu", "kernel": (3, 3)}, {"deltas": 0}),
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),
-    ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"center_ms": (330, 170), "deltas": 1}),
+    ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"cmn_window_ms": (330, 170), "deltas": 1}),
 ]
 
 
@@ -101,9 +101,9 @@ def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> 
 
 
 @pytest.mark.parametrize("sizes", [[1, 7, 3], [50], [1000]])
-@pytest.mark.parametrize("center_ms", [None, (0, 10), (40, 0), (330, 170), (60_000, 60_000)])
-def test_what_is_centred_in_blocks(center_ms: tuple[float, float] | None, sizes: list[int]) -> None:
-    config = FeatureConfig(mels=12, center_ms=center_ms)
+@pytest.mark.parametrize("cmn_window_ms", [None, (0, 10), (40, 0), (330, 170), (60_000, 60_000)])
+def test_what_is_centred_in_blocks(cmn_window_ms: tuple[float, float] | None, sizes: list[int]) -> None:
+    config = FeatureConfig(mels=12, cmn_window_ms=cmn_window_ms)
     static = 9 + torch.randn(123, 13)
     blocks = torch.from_numpy(np.concatenate(list(cmn_blocks(cut(static.numpy(), sizes), config))))
     torch.testing.assert_close(blocks, sliding_cmn_one(static, config), atol=1e-6, rtol=0)
@@ -112,7 +112,7 @@ def test_what_is_centred_in_blocks(center_ms: tuple[float, float] | None, sizes:
 @pytest.mark.parametrize("sizes", [[1, 7, 3], [150], [1000]])
 def test_a_local_mean_in_blocks(sizes: list[int]) -> None:
     """Recordings that are not longer than the sliding mean keep it."""
-    config = FeatureConfig(mels=12, center_ms=(3000, 2000))
+    config = FeatureConfig(mels=12, cmn_window_ms=(3000, 2000))
     static = 9 + torch.randn(700, 13)
     static[300:] += 7
     for frames, expected in ((700, local_cmn(static.numpy(), config)), (500, sliding_cmn_one(static[:500], config))):

@@ -91,10 +91,10 @@ def test_constant_frames_do_not_make_gradients_grow(level: float) -> None:
     assert float(gradient(net, features, [FRAMES] * 2).norm()) < 5 * usual
 
 
-@pytest.mark.parametrize("center_ms", [None, (10_000, 5_000)])
+@pytest.mark.parametrize("cmn_window_ms", [None, (10_000, 5_000)])
 @pytest.mark.parametrize("silent", [0.3, 0.9, 1.0])
-def test_digital_silence_does_not_make_gradients_grow(center_ms: tuple[int, int] | None, silent: float) -> None:
-    config, net = FeatureConfig(center_ms=center_ms), first_net()
+def test_digital_silence_does_not_make_gradients_grow(cmn_window_ms: tuple[int, int] | None, silent: float) -> None:
+    config, net = FeatureConfig(cmn_window_ms=cmn_window_ms), first_net()
     samples = 0.1 * torch.randn(3 * 16000 + 240, generator=torch.Generator().manual_seed(3))
     quiet = samples.clone()
     quiet[: round(silent * len(quiet))] = 0.0

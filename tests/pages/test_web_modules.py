@@ -111,7 +111,7 @@ def assert_alike(recogniser: Recogniser, samples: Any, rows: Any, phones: list[d
         {"model": {"activation": "prelu", "dense_span": [1, 3], "residual": True, "norm": "layer", "kernel": [5, 3]}},
         {"model": {"activation": "silu", "pool": 1, "residual": True, "convs": [6]}, "features": {"window": "povey"}},
         {"model": {"pieces": 3, "time_stride": 3, "dense": []}, "features": {"deltas": 0, "energy": False}},
-        {"model": {"dense_span": [3, 5]}, "features": {"center_ms": [900, 400], "window": "blackman", "deltas": 1}},
+        {"model": {"dense_span": [3, 5]}, "features": {"cmn_window_ms": [900, 400], "window": "blackman", "deltas": 1}},
         {"features": {"sample_rate": 8000, "window": "hanning", "preemphasis": 0, "low_hz": 100, "high_hz": -200}},
         {"features": {"window": "rectangular", "delta_window": 3}, "decode": {"min_modulation_db": 0}},
         {"decode": {"search": "beam", "beam": 5}, "model": {"time_stride": 2}},
@@ -128,7 +128,7 @@ def test_any_net_gives_the_posteriors_and_phones_of_python(tmp_path: Path, secti
 
 @pytest.mark.parametrize("count", [0, 100, 400, 401, 7000])
 def test_recordings_of_awkward_lengths(tmp_path: Path, count: int) -> None:
-    recogniser = random_model(tmp_path / "model", model={"time_stride": 2}, features={"center_ms": [500, 500]})
+    recogniser = random_model(tmp_path / "model", model={"time_stride": 2}, features={"cmn_window_ms": [500, 500]})
     samples = babble(np.random.default_rng(6), count)
     assert_alike(recogniser, samples, *heard(tmp_path / "model", recogniser, samples), 1e-4)
 

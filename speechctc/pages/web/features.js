@@ -91,7 +91,7 @@ export class FilterBank {
 }
 
 // How many frames before and after a frame its sliding mean covers, and how far its weight in the mean looks.
-function reachOf({ center_ms: reach, shift_ms: shift }) {
+function reachOf({ cmn_window_ms: reach, shift_ms: shift }) {
   const [before, after] = (reach ?? [0, 0]).map((ms) => Math.round(ms / shift));
   return { before, after, stretch: Math.round(1000 / shift) };
 }
@@ -115,7 +115,7 @@ function slidingMean(values, weights, width, before, after) {
 }
 
 export function slidingCmn(rows, width, config) {
-  if (!config.center_ms) return rows;
+  if (!config.cmn_window_ms) return rows;
   const { before, after, stretch } = reachOf(config), frames = rows.length / width;
   const loudness = new Float64Array(frames);
   for (let t = 0; t < frames; t += 1) {
@@ -130,7 +130,7 @@ export function slidingCmn(rows, width, config) {
 // Yields static features after the sliding mean, as soon as the frames that it needs are known.
 export function* cmnBlocks(blocks, width, config) {
   const { before: far, after, stretch } = reachOf(config);
-  const [behind, ahead] = config.center_ms ? [far + stretch, after + stretch] : [0, 0];
+  const [behind, ahead] = config.cmn_window_ms ? [far + stretch, after + stretch] : [0, 0];
   let waiting = new Float32Array(0), before = 0;
   for (const block of blocks) {
     waiting = joined(waiting, block);
