@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc.cuda_plan import Device, Plan, Size, Tuning, plan, size_of
-from speechctc.ctc.nvrtc import Macros, precompile, sources
+from speechctc.ctc.nvrtc import Macros, compile_cubin, kept, name_of, sources, write_kept
 from speechctc.ctc.problem import Problem
 
 TYPES = (torch.float32, torch.bfloat16)
@@ -32,6 +34,35 @@ def precompile_all(folder: Path, architecture: str, tunings: dict[str, str]) -> 
     (folder / MARK).write_text(mark(architecture))
     print(f"{len(wanted)} kernels for {architecture} in {folder}, {made} of them compiled now; there, set")
     print(f"SPEECHCTC_CUBINS={folder}")
+
+
+def precompile(wanted: Iterable[tuple[str, Macros]], architecture: str, folder: Path) -> int:
+    """Compile kernels for a machine that is pointed to them by SPEECHCTC_CUBINS; those that are there already stay.
+
+    Parameters
+    ----------
+    wanted : iterable of (str, macros)
+        Kernels, as for `speechctc.ctc.nvrtc.cubin`.
+    architecture : str
+        Of the machine that will run them.
+    folder : Path
+        Where they go; made if need be.
+
+    Returns
+    -------
+    made : int
+        How many were compiled.
+    """
+    places = {folder / name_of(kernel, macros, architecture, ""): (kernel, macros) for kernel, macros in wanted}
+    missing = [(path, *one) for path, one in sorted(places.items()) if kept(path, None) is None]
+
+    def make(path: Path, kernel: str, macros: Macros) -> None:
+        code, _ = compile_cubin(kernel, macros, architecture)
+        write_kept(path, code)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda one: make(*one), missing))
+    return len(missing)
 
 
 def mark(architecture: str) -> str:

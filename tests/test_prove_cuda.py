@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from speechctc.ctc import nvrtc
+from tests.ctc.test_kernel_compile import needs_nvrtc
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "benchmarks"
@@ -215,3 +216,21 @@ def test_the_short_training_goes_through_on_a_cpu(
     assert found["steps"] > 30
     if not two:
         assert found["the same bits"] and 0 < found["killed after step"] < found["steps"]
+
+
+@needs_nvrtc
+def test_precompiled_machine_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder made elsewhere is enough: no NVRTC, no cache; what it lacks is compiled."""
+    wanted = [("scale", (("LOGIT_TYPE", 0),)), ("scale", (("LOGIT_TYPE", 1),))]
+    precompile, cache = script("cuda_kernels.py").precompile, tmp_path / "cache"
+    monkeypatch.setenv("SPEECHCTC_CACHE", str(cache))
+    assert precompile(wanted, "sm_80", tmp_path / "made") == 2
+    assert precompile(wanted, "sm_80", tmp_path / "made") == 0
+    monkeypatch.setenv("SPEECHCTC_CUBINS", str(tmp_path / "made"))
+    with monkeypatch.context() as patched:
+        patched.setattr(nvrtc, "compile_cubin", None)
+        patched.setattr(nvrtc, "nvrtc_version", None)
+        assert nvrtc.cubin("scale", (("LOGIT_TYPE", 0),), "sm_80").startswith(b"\x7fELF")
+        assert not cache.exists()
+    assert nvrtc.cubin("scale", (("LOGIT_TYPE", 2),), "sm_80").startswith(b"\x7fELF")
+    assert len(list(cache.iterdir())) == 1

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CTCLoss", "ViterbiPath", "check", "ctc_loss", "is_compiled", "posteriors", "viterbi", "warm_up"]
 
-_HOMES = {"CTCLoss": "loss", "ctc_loss": "loss", "ViterbiPath": "alignment", "posteriors": "alignment"}
-_HOMES["viterbi"] = "alignment"
+_HOMES = {"CTCLoss": "loss", "ctc_loss": "loss"} | dict.fromkeys(("ViterbiPath", "posteriors", "viterbi"), "alignment")
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.ctc.arguments import Lengths
-from speechctc.ctc.problem import Problem, make_problem
+from speechctc.ctc.alternatives import Labels
+from speechctc.ctc.graph import NODE, GraphPath, StateGraph, graph_viterbi
+from speechctc.ctc.problem import Lengths, make_problem
 from speechctc.ctc.reference import sample_of
 
 
@@ -94,73 +95,31 @@ def viterbi(
         As `speechctc.ctc.ctc_loss` does.
     """
     problem = make_problem(logits.detach().cpu(), targets, input_lengths, target_lengths, blank, packed).on_host()
-    frames, counts = problem.input_lengths.numpy(), problem.target_lengths.numpy()
-    log_p, may_skip = _lattice(problem)
-    scores, came_from = _best_scores(log_p, may_skip, frames)
-    samples = np.arange(problem.samples)
-    last = 2 * counts
-    # A path ends in the last blank or, if there is one and it is better, in the last label.
-    last = last - ((counts > 0) & (scores[samples, last - 1] > scores[samples, last]))
-    score = scores[samples, last]
-    states = _trace(came_from, np.where(score > -np.inf, last, -1), frames)
-    return ViterbiPath(
-        torch.from_numpy(states), torch.from_numpy(score), torch.from_numpy(_spans(states, problem.longest_target))
-    )
-
-
-def _lattice(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return each state's log-probability per frame, (T, N, S), and which states may be skipped to, (N, S)."""
-    width = 2 * problem.longest_target + 1
-    log_p = np.full((problem.longest_input, problem.samples, width), -np.inf)
-    may_skip = np.zeros((problem.samples, width), bool)
+    states = torch.full((problem.samples, problem.longest_input), -1)
+    scores = torch.zeros(problem.samples, dtype=torch.float64)
+    spans = torch.full((problem.samples, problem.longest_target, 2), -1)
     for sample in range(problem.samples):
-        logits, labels = sample_of(problem, sample)
-        path = np.full(2 * len(labels) + 1, problem.blank)
-        path[1::2] = labels
-        log_p[: len(logits), sample, : len(path)] = logits.log_softmax(-1).numpy()[:, path]
-        may_skip[sample, 3 : len(path) : 2] = labels[1:] != labels[:-1]
-    return log_p, may_skip
+        frames, labels = sample_of(problem, sample)
+        if not len(frames) and not len(labels):
+            continue
+        path = _best_path(frames.log_softmax(-1).numpy(), labels, blank)
+        scores[sample] = path.score
+        if path.score > -np.inf:
+            found, places = path.states - 1, 2 * np.arange(len(labels)) + 1
+            edges = [np.searchsorted(found, places, side) for side in ("left", "right")]
+            states[sample, : len(found)] = torch.from_numpy(found)
+            spans[sample, : len(labels)] = torch.from_numpy(np.stack(edges, axis=1))
+    return ViterbiPath(states, scores, spans)
 
 
-def _best_scores(
-    log_p: NDArray[np.float64], may_skip: NDArray[np.bool_], frames: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """Return each state's best score in the last frame of its sample, and the step back of its path, per frame."""
-    length, samples, states = log_p.shape
-    came_from = np.zeros((length, samples, states), np.int8)
-    scores: NDArray[np.float64] = np.full((samples, states), -np.inf)
-    scores[:, 0] = 0.0  # before the first frame: all paths come from before the first blank
-    for t in range(length):
-        step = np.full_like(scores, -np.inf)
-        step[:, 1:] = scores[:, :-1]
-        skip = np.full_like(scores, -np.inf)
-        skip[:, 2:] = np.where(may_skip[:, 2:], scores[:, :-2], -np.inf)
-        best = np.maximum(np.maximum(scores, step), skip)
-        came_from[t] = np.where(best == scores, 0, np.where(best == step, 1, 2))
-        scores = np.where((t < frames)[:, None], best + log_p[t], scores)
-    return scores, came_from
-
-
-def _trace(came_from: NDArray[np.int8], last: NDArray[np.int64], frames: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Follow the paths back from their last states; -1 marks frames without a path."""
-    length, samples, _ = came_from.shape
-    states: NDArray[np.int64] = np.full((samples, length), -1)
-    state: NDArray[np.int64] = last.copy()
-    rows = np.arange(samples)
-    for t in range(length - 1, -1, -1):
-        here = (t < frames) & (last >= 0)
-        states[here, t] = state[here]
-        state = np.where(here, state - came_from[t, rows, state], state)
-    return states
-
-
-def _spans(states: NDArray[np.int64], longest_target: int) -> NDArray[np.int64]:
-    """Return the first frame of each label, and the frame after its last."""
-    spans = np.full((len(states), longest_target, 2), -1)
-    for sample, row in enumerate(states):
-        labels = np.flatnonzero(row % 2 == 1)  # -1 is odd too
-        labels = labels[row[labels] >= 0]
-        which, first, count = np.unique(row[labels] // 2, return_index=True, return_counts=True)
-        spans[sample, which, 0] = labels[first]
-        spans[sample, which, 1] = labels[first] + count
-    return spans
+def _best_path(log_p: NDArray[np.float64], labels: Labels, blank: int) -> GraphPath:
+    """Return the best path through a sample's lattice as a graph, in which a node is before and after the states."""
+    column = np.full(2 * len(labels) + 3, blank, np.int32)
+    column[2:-1:2], column[[0, -1]] = labels, NODE
+    arcs = [[(state - 1, 0.0)] if state else [] for state in range(len(column))]
+    for state in range(2, len(column) - 1, 2):  # labels
+        if state == 2 or column[state] != column[state - 2]:
+            arcs[state].append((state - 2, 0.0))
+    if len(labels):
+        arcs[-1].append((len(column) - 3, 0.0))
+    return graph_viterbi(StateGraph.build(column.tolist(), arcs), lambda start, stop: log_p[start:stop], len(log_p))

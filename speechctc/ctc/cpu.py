@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import entry
-from speechctc.ctc.arguments import loss_type
-from speechctc.ctc.problem import Problem
+from speechctc.ctc.problem import Problem, loss_type
 from speechctc.jit.threads import run_in_threads
 
 # Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.

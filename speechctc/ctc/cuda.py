@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import cuda_plan
-from speechctc.ctc.arguments import is_on_cpu
 from speechctc.ctc.nvrtc import CannotStart, Kernel, load_driver
-from speechctc.ctc.problem import Problem
+from speechctc.ctc.problem import Problem, is_on_cpu
 
 __all__ = ["CannotStart", "check", "gpu_of", "loss_and_gradient", "scale_"]
 

@@ -22,17 +22,7 @@ from torch import Tensor
 
 from speechctc.ctc.problem import Problem
 
-PLACES = (
-    "emissions",
-    "checkpoints",
-    "alpha_edges",
-    "beta_edges",
-    "posteriors",
-    "sorted",
-    "table",
-    "first",
-    "history",
-)
+PLACES = tuple("emissions checkpoints alpha_edges beta_edges posteriors sorted table first history".split())
 """Buffers in the order of `Args` in samples.cuh; lattice.cuh says what they hold."""
 
 _WEIGHT = 32

@@ -15,9 +15,8 @@ from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from speechctc.ctc.lattice import solve
+from speechctc.ctc.lattice import Sample, Workspace, solve
 from speechctc.ctc.problem import Problem
-from speechctc.ctc.workspace import Sample, Workspace
 from speechctc.jit.cache import PRIMITIVES, sources, with_cache
 from speechctc.jit.pointers import fetch_and_add, memory, size_of
 from speechctc.jit.simd import njit_inline
@@ -32,13 +31,7 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.bfloat16: (np.uint16(0), np.float32(0), np.int32(0)),
 }
 
-MADE_OF = (
-    *PRIMITIVES,
-    *(
-        Path(__file__).with_name(f"{name}.py")
-        for name in "entry lattice softmax workspace extended problem arguments".split()
-    ),
-)
+MADE_OF = (*PRIMITIVES, *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice extended problem".split()))
 """The files whose functions and constants end up in the compiled code."""
 
 _SIGNATURE = types.none(types.voidptr)

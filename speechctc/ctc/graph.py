@@ -25,10 +25,10 @@ NODE = -1
 BLOCK_BYTES = 16_000_000
 """Memory for the steps back of one block."""
 
-Rows = NDArray[np.float32]
+Rows = NDArray[np.float32] | NDArray[np.float64]
 Scores = NDArray[np.float64]
 Emissions = Callable[[int, int], Rows]
-"""Returns the log emissions of frames ``start`` to ``stop - 1``, shape (n, columns), float32."""
+"""Returns the log emissions of frames ``start`` to ``stop - 1``, shape (n, columns), float32 or float64."""
 
 
 class StateGraph(NamedTuple):

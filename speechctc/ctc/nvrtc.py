@@ -8,15 +8,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from speechctc.jit.cache import temporary_cache
 
@@ -33,19 +32,6 @@ class CannotStart(RuntimeError):
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(f'the CUDA path of the CTC loss cannot start: {why}; {fix}, or choose backend="torch"')
-
-
-class Resources(NamedTuple):
-    """What the compiler reports of a kernel: registers of a thread, bytes of its stack and of spills.
-
-    `shared` is a block's shared memory of a size fixed in the source, to which comes what a launch asks for.
-    """
-
-    registers: int
-    stack: int
-    spill_stores: int
-    spill_loads: int
-    shared: int
 
 
 def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes, str]:
@@ -87,20 +73,6 @@ def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes
     return code, report.rstrip(b"\0 ").decode()
 
 
-def resources(report: str) -> Resources:
-    """Read what the compiler reports of a kernel."""
-    numbers = re.search(
-        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
-        report,
-        re.DOTALL,
-    )
-    if numbers is None:
-        raise ValueError(f"the compiler's report has no figures:\n{report}")
-    stack, stores, loads, registers = (int(number) for number in numbers.groups())
-    fixed = re.search(r"(\d+) bytes smem", report)
-    return Resources(registers, stack, stores, loads, int(fixed[1]) if fixed else 0)
-
-
 @lru_cache(maxsize=1)
 def nvrtc_version() -> str:
     """Return the version of the NVRTC library, such as ``"13.0"``."""
@@ -119,9 +91,7 @@ def load_driver() -> ModuleType:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise CannotStart(
-            f"the package cuda-bindings cannot be imported ({error})", f"install it: {_pip()} cuda-bindings"
-        ) from error
+        raise _no_bindings(error) from error
     return driver  # type: ignore[no-any-return]
 
 
@@ -139,14 +109,17 @@ def load_nvrtc() -> ModuleType:
 
         nvrtc.nvrtcVersion()  # the library itself is looked for at the first call
     except ImportError as error:
-        raise CannotStart(
-            f"the package cuda-bindings cannot be imported ({error})", f"install it: {_pip()} cuda-bindings"
-        ) from error
+        raise _no_bindings(error) from error
     except RuntimeError as error:
         raise CannotStart(
             f"the NVRTC library is not found ({error})", f"install it: {_pip()} nvidia-cuda-nvrtc"
         ) from error
     return nvrtc  # type: ignore[no-any-return]
+
+
+def _no_bindings(error: ImportError) -> CannotStart:
+    what = f"the package cuda-bindings cannot be imported ({error})"
+    return CannotStart(what, f"install it: {_pip()} cuda-bindings")
 
 
 def _pip() -> str:
@@ -205,45 +178,17 @@ def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
         If it must be compiled, and NVRTC is missing or does not know the architecture.
     """
     shipped = os.environ.get("SPEECHCTC_CUBINS")
-    code = _kept(Path(shipped) / _name(kernel, macros, architecture, ""), None) if shipped else None
+    code = kept(Path(shipped) / name_of(kernel, macros, architecture, ""), None) if shipped else None
     if code is None:
         folder = cache_folder()
-        path = folder / _name(kernel, macros, architecture, nvrtc_version()) if folder else None
-        code = _kept(path, _owners()) if path else None
+        path = folder / name_of(kernel, macros, architecture, nvrtc_version()) if folder else None
+        code = kept(path, _owners()) if path else None
         if code is None:
             code, _ = compile_cubin(kernel, macros, architecture)
             if path:
-                _keep(path, code)
+                with suppress(OSError):  # a cache that cannot be written to costs time, no more
+                    write_kept(path, code)
     return code
-
-
-def precompile(wanted: Iterable[tuple[str, Macros]], architecture: str, folder: Path) -> int:
-    """Compile kernels for a machine that is pointed to them by SPEECHCTC_CUBINS; those that are there already stay.
-
-    Parameters
-    ----------
-    wanted : iterable of (str, macros)
-        Kernels, as for `cubin`.
-    architecture : str
-        Of the machine that will run them.
-    folder : Path
-        Where they go; made if need be.
-
-    Returns
-    -------
-    made : int
-        How many were compiled.
-    """
-    places = {folder / _name(kernel, macros, architecture, ""): (kernel, macros) for kernel, macros in wanted}
-    missing = [(path, *one) for path, one in sorted(places.items()) if _kept(path, None) is None]
-
-    def make(path: Path, kernel: str, macros: Macros) -> None:
-        code, _ = compile_cubin(kernel, macros, architecture)
-        _write(path, code)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda one: make(*one), missing))
-    return len(missing)
 
 
 def cache_folder() -> Path | None:
@@ -307,7 +252,8 @@ class Kernel:
         call_all(self._driver.cuCtxSetCurrent(self._context))
 
 
-def _name(kernel: str, macros: Macros, architecture: str, version: str) -> str:
+def name_of(kernel: str, macros: Macros, architecture: str, version: str) -> str:
+    """Return the name of the file that holds a kernel's machine code, compiled by a version of NVRTC."""
     key = "\n".join([kernel, *options_of(macros, architecture), version, *sources().values()])
     return f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
@@ -317,7 +263,7 @@ def _owners() -> set[int] | None:
     return {0, os.getuid()} if hasattr(os, "getuid") else None
 
 
-def _kept(path: Path, owners: set[int] | None) -> bytes | None:
+def kept(path: Path, owners: set[int] | None) -> bytes | None:
     """The machine code in a file, which begins with its SHA-256; None where it is missing, damaged or of others."""
     try:
         with path.open("rb") as file:
@@ -330,15 +276,7 @@ def _kept(path: Path, owners: set[int] | None) -> bytes | None:
     return code if hashlib.sha256(code).digest() == digest else None
 
 
-def _keep(path: Path, code: bytes) -> None:
-    """Write a file of the cache; a folder that cannot be written to costs time, no more."""
-    try:
-        _write(path, code)
-    except OSError:
-        return
-
-
-def _write(path: Path, code: bytes) -> None:
+def write_kept(path: Path, code: bytes) -> None:
     """Write a file so that nobody ever reads half of it, in a folder that is only for this user if it is made here."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config
 from speechctc.core import plugins
-from speechctc.ctc.feasibility import frames_needed
+from speechctc.ctc.problem import frames_needed
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_mask, static_features
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.ctc.feasibility import frames_needed
+from speechctc.ctc.problem import frames_needed
 from speechctc.features.shards import Shard
 from speechctc.training.epoch_plan import ChunkPlan, Indices
 

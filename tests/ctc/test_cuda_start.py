@@ -237,22 +237,6 @@ def test_the_cache_is_for_one_user(cache: Path, monkeypatch: pytest.MonkeyPatch)
     assert cubins.cubin("scale", SCALE, "sm_80") == b"compiled anew"
 
 
-@needs_nvrtc
-def test_precompiled_machine_code(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder made elsewhere is enough: no NVRTC, no cache; what it lacks is compiled."""
-    wanted = [("scale", SCALE), ("scale", (("LOGIT_TYPE", 1),))]
-    assert cubins.precompile(wanted, "sm_80", tmp_path / "made") == 2
-    assert cubins.precompile(wanted, "sm_80", tmp_path / "made") == 0
-    monkeypatch.setenv("SPEECHCTC_CUBINS", str(tmp_path / "made"))
-    with monkeypatch.context() as patched:
-        patched.setattr(cubins, "compile_cubin", None)
-        patched.setattr(cubins, "nvrtc_version", None)
-        assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
-        assert not cache.exists()
-    assert cubins.cubin("scale", (("LOGIT_TYPE", 2),), "sm_80").startswith(b"\x7fELF")
-    assert len(list(cache.iterdir())) == 1
-
-
 @pytest.mark.parametrize("text", ["helper=4", "helpers=5", "chunk=16", "chunk", "fused_classes=129", "blocks=-1"])
 def test_a_tuning_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=f"'{text}' "):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from speechctc.ctc import ctc_loss
-from speechctc.ctc.feasibility import frames_needed
+from speechctc.ctc.problem import frames_needed
 
 CASES = [[], [1], [1, 2], [1, 1], [1, 1, 1, 2, 1], [2, 2], [], [2]]
 NEEDED = [0, 1, 2, 3, 7, 3, 0, 1]
