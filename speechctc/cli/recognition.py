@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -145,7 +146,10 @@ def _to_json(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_json(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of `_to_json`."""
+    """Return the options of `_to_json`; one that is not given has the default of the command."""
+    known = inspect.signature(decode_command).parameters
+    usual = {name: each.default for name, each in known.items() if name not in ("listen", "via_service")}
+    given = {**usual, **given}
     paths = {name: given[name] and [Path(each) for each in given[name]] for name in ("audio", "lm")}
     model = given["model"] and Path(given["model"])
     return {**given, **paths, "model": model, "device": Device(given["device"])}

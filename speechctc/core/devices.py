@@ -34,7 +34,7 @@ def choose_device(name: str) -> torch.device:
 
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        advice = "use train.device=cpu or auto (docs/guide/symptoms.md#no-gpu-is-found)"
+        advice = "`speechctc doctor` says why; or use train.device=cpu or auto (docs/guide/symptoms.md#no-gpu-is-found)"
         raise InputError("train.device=cuda: torch finds no CUDA GPU here", advice)
     if not available or name == "cpu":
         return torch.device("cpu")
@@ -62,12 +62,20 @@ def recognition_device(name: str) -> str:
 @cache
 def _has_gpu() -> bool:
     """Return whether NVIDIA's driver has a GPU for this process."""
-    count = ctypes.c_int()
+    count, driver = ctypes.c_int(), nvidia_driver()
     try:
-        driver = ctypes.CDLL(NVIDIA[sys.platform])
-        return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
-    except (KeyError, OSError, AttributeError):
+        found = driver and driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+        return bool(found) and count.value > 0
+    except AttributeError:
         return False
+
+
+def nvidia_driver() -> ctypes.CDLL | None:
+    """Return the library of NVIDIA's driver, where there is one."""
+    try:
+        return ctypes.CDLL(NVIDIA[sys.platform])
+    except (KeyError, OSError):
+        return None
 
 
 def choose_precision(device: torch.device, wanted: str) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
+import sys
 import time
 from collections.abc import Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 
 from speechctc import ctc
 from speechctc.core.cores import cores
-from speechctc.core.devices import total_memory
+from speechctc.core.devices import nvidia_driver, total_memory
 from speechctc.ctc import nvrtc
 from speechctc.doctor.disk import check_disk
 from speechctc.doctor.finding import Diagnosis, Finding
@@ -20,6 +23,8 @@ from speechctc.doctor.finding import Diagnosis, Finding
 ROUNDS = 7  # steps that are timed with each number of threads
 CLEARLY = 1.25  # times as long, before other threads are advised
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+NO_DEVICE = 100  # CUDA's CUDA_ERROR_NO_DEVICE
+IN_CONTAINER = "if the host has one, start with docker --gpus all, podman --device nvidia.com/gpu=all or apptainer --nv"
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
 INSTALL = "install speechctc again, or run scripts/install; docs/guide/training.md names the versions"
 
@@ -36,10 +41,12 @@ def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagn
         found += on_gpu
     if torch.version.cuda is not None:
         facts["NVRTC"] = _nvrtc()
-    if device == "cuda" and not cuda:
-        found.append(_no_gpu("stops"))
-    elif not cuda and Path("/dev/nvidia0").exists():
-        found.append(_no_gpu("warning"))
+    if not cuda:
+        why, fix = why_no_gpu()
+        facts["GPU"] = f"none is used: {why}; {fix}"
+        if device == "cuda" or _has_nvidia(Path("/")):
+            what, slow = f"torch finds no CUDA GPU: {why}", "training on the CPU takes many times as long"
+            found.append(Finding("no-gpu", "stops" if device == "cuda" else "warning", what, (), slow, fix))
     return Diagnosis(tuple(found), facts)
 
 
@@ -133,13 +140,66 @@ def _loss_starts(device: str) -> list[Finding]:
     return []
 
 
-def _no_gpu(severity: str) -> Finding:
-    return Finding(
-        "no-gpu",
-        "stops" if severity == "stops" else "warning",
-        "torch finds no CUDA GPU" + ("" if severity == "stops" else ", though this machine has one"),
-        (f"torch {torch.__version__}, built for CUDA {torch.version.cuda}",),
-        "training on the CPU takes many times as long",
-        "install a driver that torch's CUDA version works with (nvidia-smi shows it)"
-        + (", or use train.device=auto" if severity == "stops" else ""),
-    )
+def why_no_gpu(root: Path = Path("/")) -> tuple[str, str]:
+    """Return why torch finds no CUDA GPU, and what to do.
+
+    Parameters
+    ----------
+    root : Path
+        The folder with ``dev``, ``proc`` and ``sys``.
+    """
+    wanted, visible, driver = torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES"), nvidia_driver()
+    if sys.platform == "darwin":
+        return "CUDA has no driver for macOS", "train on the CPU, or on another machine"
+    if wanted is None and (driver is not None or _has_nvidia(root)):
+        return f"torch {torch.__version__} is built for CPUs alone", "install one for CUDA (pytorch.org) in its place"
+    if visible is not None and not visible.strip().partition(",")[0].replace("-1", ""):
+        return f"CUDA_VISIBLE_DEVICES={visible} hides all GPUs", "unset it, or give it the number of one: 0"
+    if driver is None or wanted is None:
+        return _why_no_driver(root)
+    known, count = ctypes.c_int(), ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(known))
+    if known.value // 1000 < int(wanted.partition(".")[0]):
+        of = f"CUDA {known.value // 1000}.{known.value % 1000 // 10}"
+        return (
+            f"the driver is too old: it is of {of}, this torch of {wanted}",
+            f"install a newer driver, or a torch of {of}",
+        )
+    if (status := driver.cuInit(0)) not in (0, NO_DEVICE):
+        return f"the driver does not start (error {status} of CUDA)", "restart the machine; nvidia-smi says more"
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    if not count.value and visible:
+        return f"CUDA_VISIBLE_DEVICES={visible} names no GPU of this machine", "unset it; nvidia-smi -L lists them"
+    if not count.value:
+        return ("the driver finds no GPU", IN_CONTAINER if _in_container(root) else "see whether nvidia-smi lists one")
+    try:
+        torch.cuda.init()
+    except Exception as error:  # whatever torch says
+        return " ".join(str(error).split())[:300], "install the torch of the driver's CUDA, which nvidia-smi shows"
+    return "torch does not see the GPU that the driver has", "start Python again"
+
+
+def _why_no_driver(root: Path) -> tuple[str, str]:
+    with suppress(OSError):
+        if "microsoft" in (root / "proc" / "version").read_text().lower():
+            return "WSL shows Linux no GPU", "install NVIDIA's driver in Windows (none in Linux), then wsl --update"
+    if _in_container(root):
+        return "this container sees no GPU", IN_CONTAINER
+    if _has_nvidia(root):
+        return "the NVIDIA GPU has no driver", "install NVIDIA's driver, and restart"
+    return "there is no NVIDIA GPU, or no driver of one", "everything runs on the CPU"
+
+
+def _in_container(root: Path) -> bool:
+    marks = (root / ".dockerenv", root / "run" / ".containerenv", root / ".singularity.d")
+    return any(mark.exists() for mark in marks) or "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def _has_nvidia(root: Path) -> bool:
+    """Return whether there is a GPU of NVIDIA, with a driver or without."""
+    for device in (root / "sys" / "bus" / "pci" / "devices").glob("*"):
+        with suppress(OSError):
+            is_gpu = (device / "class").read_text().startswith("0x03")
+            if is_gpu and (device / "vendor").read_text().strip() == "0x10de":
+                return True
+    return (root / "dev" / "nvidia0").exists()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 LATEST = Path("runs/latest")
+HALF = float(np.finfo(np.float16).max)
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
 BUILT_IN = MODELS["english"].folder
 """The bundled model that is used where none is named and there is no run."""
@@ -168,6 +169,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         training = load_arrays(state) if state.exists() else {}
         weights = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
+        if not (std > 0).all():
+            raise ValueError("normalisation.std has a value that is not above 0")
         lm = _load_lm(folder / "lm.safetensors", len(inventory.phones) + 1)
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -197,11 +200,20 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
 
 
 def _halved(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Round weights to half precision, except the normalisation, which is small."""
-    return {
-        name: value.astype(np.float16) if value.dtype.kind == "f" and not name.startswith("normalisation.") else value
-        for name, value in tensors.items()
-    }
+    """Round weights to half precision, except the normalisation, which is small.
+
+    Raises
+    ------
+    InputError
+        A weight is beyond it, or not finite.
+    """
+    halved = {}
+    for name, value in tensors.items():
+        halves = value.dtype.kind == "f" and not name.startswith("normalisation.")
+        if halves and not np.abs(value).max(initial=0) <= HALF:
+            raise InputError(f"{name}: a weight is beyond half precision ({HALF:g}), or NaN", "train the model again")
+        halved[name] = value.astype(np.float16) if halves else value
+    return halved
 
 
 def _load_lm(path: Path, classes: int) -> PhoneLM | None:

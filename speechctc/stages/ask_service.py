@@ -79,6 +79,23 @@ def ask(options: Options) -> Answer:
     return Answer(out, found["err"], found["status"], found["error"] and tuple(found["error"]))
 
 
+def decoded(audio: Path, model: str, form: str, symbols: str, channel: int | None = None) -> str | None:
+    """Return what a running service prints for a recording; None where there is none, or it could not decode it.
+
+    Parameters
+    ----------
+    audio : Path
+    model, form, symbols : str
+        As for ``decode``; a format of text.
+    channel : int, optional
+    """
+    try:
+        answer = ask({"audio": [str(audio)], "model": model, "forms": [form], "symbols": symbols, "channel": channel})
+    except InputError:
+        return None
+    return None if answer.error or answer.status else answer.out.decode("utf-8")
+
+
 def proof(token: str, nonce: str) -> str:
     """Return what only those who know the token can say to a number: another program may have the port by now."""
     return hmac.new(token.encode(), nonce.encode(), "sha256").hexdigest()

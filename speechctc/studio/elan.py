@@ -6,16 +6,18 @@ the end ``RESULT: DONE.`` or ``RESULT: FAILED.``. All other lines are shown in i
 
 from __future__ import annotations
 
+import json
 import locale
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from speechctc.audio import sound_file, stream
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.stages.ask_service import decoded
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -84,17 +86,22 @@ def run(parameters: Mapping[str, str]) -> None:
     if channel and not channel.isdecimal():
         raise InputError(f"channel {channel!r} is not a number from 1", "leave it empty for the mean of all")
     sound_file.info(Path(source))  # an error, before the model is loaded
+    model, symbols = parameters.get("model") or "english", parameters.get("symbols") or "own"
+    number = int(channel) if channel else None
+    spans = read_spans(Path(parameters["stretches"])) if parameters.get("stretches") else None
+    if spans is None and (told := decoded(Path(source), model, "json", symbols, number)):
+        write_tier(Path(out), json.loads(told)[0]["segments"])
+        return
     from speechctc.inference.recogniser import Recogniser
     from speechctc.phones.notations import choose_symbols
 
     say("PROGRESS: 0.03 loading the model")
-    recogniser = Recogniser.load(Path(parameters.get("model") or "english"))
-    symbols = choose_symbols(recogniser.phones, parameters.get("symbols") or "own")
-    if symbols.note:
-        say(symbols.note)
-    spans = read_spans(Path(parameters["stretches"])) if parameters.get("stretches") else None
-    found = _segments(recogniser, Path(source), int(channel) if channel else None, spans)
-    write_tier(Path(out), [segment.renamed(symbols.written) for segment in found])
+    recogniser = Recogniser.load(Path(model))
+    written = choose_symbols(recogniser.phones, symbols)
+    if written.note:
+        say(written.note)
+    found = _segments(recogniser, Path(source), number, spans)
+    write_tier(Path(out), [segment.renamed(written.written).to_dict() for segment in found])
 
 
 def _segments(recogniser: Recogniser, path: Path, channel: int | None, spans: Spans | None) -> Iterator[Segment]:
@@ -138,13 +145,13 @@ def _seconds(time: str) -> float:
     return float(time) if "." in time else int(time) / 1000  # ELAN's rule: whole numbers are milliseconds
 
 
-def write_tier(path: Path, segments: Sequence[Segment]) -> None:
-    """Write phones and their confidences as a tier file of ELAN, with times in milliseconds."""
+def write_tier(path: Path, segments: Sequence[Mapping[str, Any]]) -> None:
+    """Write phones and their confidences, the values of `Segment.to_dict`, as a tier file of ELAN, in milliseconds."""
     root = ElementTree.Element("TIER", {"columns": COLUMNS})
     for segment in segments:
-        start, end = (str(round(1000 * time)) for time in (segment.start, segment.end))
+        start, end = (str(round(1000 * segment[key])) for key in ("start", "end"))
         span = ElementTree.SubElement(root, "span", {"start": start, "end": end})
-        for value in (segment.phone, f"{segment.confidence:.2f}"):
+        for value in (segment["phone"], f"{segment['confidence']:.2f}"):
             ElementTree.SubElement(span, "v").text = value
     ElementTree.indent(root, "  ")
     files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")

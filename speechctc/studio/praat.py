@@ -7,6 +7,7 @@ from pathlib import Path
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.stages.ask_service import decoded
 
 
 def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:
@@ -16,12 +17,16 @@ def main(wav: str, grid: str, error: str, model: str, symbols: str) -> None:
     always, because Praat would show a message without the reason.
     """
     try:
-        from speechctc.inference.recogniser import Recogniser
-        from speechctc.phones.notations import choose_symbols
+        model = model.strip() or "english"
+        text = decoded(Path(wav), model, "textgrid", symbols)  # at once, where a service has the model loaded
+        if text is None:
+            from speechctc.inference.recogniser import Recogniser
+            from speechctc.phones.notations import choose_symbols
 
-        recogniser = Recogniser.load(Path(model.strip() or "english"))
-        written = choose_symbols(recogniser.phones, symbols).written
-        files.write_text(Path(grid), recogniser.decode(Path(wav)).renamed(written).to_textgrid())
+            recogniser = Recogniser.load(Path(model))
+            written = choose_symbols(recogniser.phones, symbols).written
+            text = recogniser.decode(Path(wav)).renamed(written).to_textgrid()
+        files.write_text(Path(grid), text)
     except InputError as reason:
         files.write_text(Path(error), str(reason))
     except Exception as reason:

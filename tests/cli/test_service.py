@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from speechctc.stages.ask_service import INSTALLATION, START, place_of_file
+from speechctc.stages.ask_service import INSTALLATION, START, decoded, place_of_file
+from speechctc.studio import elan, praat
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
@@ -254,6 +255,28 @@ def test_another_program_at_the_port_is_not_believed(alone: Path, here: Path, sp
         done = speechctc("decode", "a.wav", "--via-service")
         thread.join()
     assert "another program answers" in one_line_error(done) and "lies" not in done.out
+
+
+def test_the_plugins_use_it(served: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (served / "own.tsv").write_text("low\tɡã\n", encoding="utf-8")
+    model = str(tiny_model)
+    values = {"source": "b.wav", "phones": "own.xml", "model": model, "symbols": "own.tsv", "channel": "2"}
+    with pytest.MonkeyPatch.context() as alone:
+        alone.setenv("XDG_RUNTIME_DIR", str(served))  # no service there
+        elan.run(values)
+        praat.main("b.wav", "own.TextGrid", "error", model, "own.tsv")
+    monkeypatch.setattr("speechctc.inference.recogniser.Recogniser.load", lambda *_: pytest.fail("loaded"))
+    elan.run({**values, "phones": "asked.xml"})
+    praat.main("b.wav", "asked.TextGrid", "error", model, "own.tsv")
+    assert not Path("error").exists() and "ɡã" in Path("asked.xml").read_text(encoding="utf-8")
+    for ending in ("xml", "TextGrid"):
+        assert Path(f"asked.{ending}").read_bytes() == Path(f"own.{ending}").read_bytes()
+
+
+def test_a_service_that_cannot_is_passed_over(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decoded(Path("none.wav"), "english", "json", "own") is None
+    monkeypatch.setattr("speechctc.stages.ask_service.INSTALLATION", "0.0 elsewhere")
+    assert decoded(Path("a.wav"), "english", "json", "own") is None
 
 
 @POSIX

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.finding import Diagnosis, Finding
-from speechctc.doctor.machine import advise_threads, check_machine, measure_threads
+from speechctc.doctor.machine import advise_threads, check_machine, measure_threads, why_no_gpu
 from speechctc.doctor.sound_checks import Heard, Place, check_sounds
 from speechctc.stages.doctor import check_corpus, listen
 from tests.doctor.spoilt import FAULTS, Tones, clean
@@ -92,6 +94,81 @@ def test_the_machine_alone_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     found = check_machine("cuda", (Path("no/such/folder"),))
     assert {"disk", "no-gpu"} <= {each.kind for each in found.findings} and not found.is_possible
+
+
+class Driver:
+    """Stands in for the library of NVIDIA's driver."""
+
+    def __init__(self, version: int = 13000, gpus: int = 0, status: int = 0) -> None:
+        self.version, self.gpus, self.status = version, gpus, status
+
+    def cuDriverGetVersion(self, place: Any) -> int:  # noqa: N802
+        place._obj.value = self.version
+        return 0
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802
+        return self.status
+
+    def cuDeviceGetCount(self, place: Any) -> int:  # noqa: N802
+        place._obj.value = self.gpus
+        return self.status
+
+
+GPU_CARD = {"sys/bus/pci/devices/0/class": "0x030200\n", "sys/bus/pci/devices/0/vendor": "0x10de\n"}
+WSL = {"proc/version": "Linux version 5.15 (Microsoft@Microsoft.com)"}
+
+
+@pytest.mark.parametrize(
+    ("cuda", "visible", "driver", "files", "why", "fix"),
+    [
+        (None, None, Driver(gpus=1), {}, "is built for CPUs alone", "one for CUDA"),
+        (None, None, None, GPU_CARD, "is built for CPUs alone", "one for CUDA"),
+        (None, None, None, {}, "there is no NVIDIA GPU", "on the CPU"),
+        ("13.0", "", Driver(gpus=1), {}, "CUDA_VISIBLE_DEVICES= hides all", "unset it"),
+        ("13.0", "-1", Driver(), {}, "CUDA_VISIBLE_DEVICES=-1 hides all", "unset it"),
+        ("13.0", "7", Driver(), {}, "CUDA_VISIBLE_DEVICES=7 names no GPU", "nvidia-smi -L"),
+        ("13.0", None, None, {}, "there is no NVIDIA GPU", "on the CPU"),
+        ("13.0", None, None, GPU_CARD, "the NVIDIA GPU has no driver", "install NVIDIA's driver"),
+        ("13.0", None, None, {"dev/nvidia0": "", ".dockerenv": ""}, "this container sees no GPU", "--gpus all"),
+        ("13.0", None, None, {"run/.containerenv": "", **GPU_CARD}, "this container sees no GPU", "podman"),
+        ("13.0", None, None, WSL, "WSL shows Linux no GPU", "driver in Windows"),
+        ("13.0", None, Driver(12040, 1), {}, "it is of CUDA 12.4, this torch of 13.0", "a torch of CUDA 12.4"),
+        ("12.8", None, Driver(12040, status=100), {}, "the driver finds no GPU", "nvidia-smi"),
+        ("13.0", None, Driver(status=100), {".dockerenv": ""}, "the driver finds no GPU", "--gpus all"),
+        ("13.0", None, Driver(status=803), {}, "does not start (error 803", "restart the machine"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
+def test_why_no_gpu_is_found(
+    cuda: str | None,
+    visible: str | None,
+    driver: Driver | None,
+    files: dict[str, str],
+    why: str,
+    fix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    monkeypatch.setattr("speechctc.doctor.machine.nvidia_driver", lambda: driver)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = why_no_gpu(tmp_path)
+    assert why in found[0] and fix in found[1] and "\n" not in "".join(found)
+
+
+def test_the_report_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("speechctc.doctor.machine.nvidia_driver", lambda: Driver(9000, 1))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = check_machine("cuda")
+    assert "none is used: the driver is too old" in found.facts["GPU"]
+    assert any(each.kind == "no-gpu" and "the driver is too old" in each.what for each in found.findings)
 
 
 def test_a_loss_that_does_not_start_or_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,10 @@ def _code(text: str) -> Iterator[list[str]]:
     fenced = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
     for match in fenced.finditer(text):
         assert match[1] == "text", f"a fenced block of {match[1] or 'no language'}: indent what is to be run"
-    for block in re.findall(r"(?:(?<=\n\n)|\A)((?: {4}.*\n| *\n)+)", fenced.sub("\n.\n", text)):
+    text = fenced.sub("\n.\n", text)
+    glued = re.search(r"^[A-Za-z(`].*\n {4}\S.*", text, flags=re.MULTILINE)
+    assert glued is None, f"no empty line before a block, so it is shown as prose: {glued and glued[0]}"
+    for block in re.findall(r"(?:(?<=\n\n)|\A)((?: {4}.*\n| *\n)+)", text):
         lines = [line[4:].rstrip() for line in block.splitlines()]
         if any(lines):
             yield lines[next(k for k, line in enumerate(lines) if line) :]

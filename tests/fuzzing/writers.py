@@ -220,4 +220,4 @@ def _plug_in(folder: Path) -> None:
     from speechctc.studio import elan, praat
 
     praat.main("corpus/train/0.wav", "made.TextGrid", "error.txt", "model", "own")
-    elan.write_tier(folder / "tier.xml", _recognition().segments)
+    elan.write_tier(folder / "tier.xml", [segment.to_dict() for segment in _recognition().segments])

@@ -138,6 +138,21 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, checkpoint: Che
         load_checkpoint(tmp_path)
 
 
+def test_a_standard_deviation_of_0_is_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    checkpoint.std[1, 2] = 0.0
+    save_checkpoint(tmp_path, checkpoint)
+    with pytest.raises(InputError, match="normalisation.std has a value that is not above 0"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("weight", [1e5, float("nan"), float("-inf")])
+def test_weights_beyond_half_precision_are_refused(tmp_path: Path, checkpoint: Checkpoint, weight: float) -> None:
+    checkpoint.weights["output.weight"][0] = weight
+    with pytest.raises(InputError, match=r"net.output.weight: a weight is beyond half precision"):
+        save_checkpoint(tmp_path / "half", checkpoint, half=True)
+    assert not (tmp_path / "half").exists()
+
+
 def test_a_model_is_a_checkpoint_a_run_or_the_latest_run(
     tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

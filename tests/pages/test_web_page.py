@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,6 +179,7 @@ def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_pa
     (tmp_path / "empty.mp3").touch()
     with soundfile.SoundFile(tmp_path / "whole.sph", "w", RATE, 1, "PCM_16", "LITTLE", "NIST") as file:
         file.write(np.zeros(5000))
+    soundfile.write(tmp_path / "nan.wav", np.where(np.arange(300_000) == 200_123, np.nan, 0.1), RATE, "FLOAT")
     (tmp_path / "cut.sph").write_bytes((tmp_path / "whole.sph").read_bytes()[:-3000])
     write_song(tmp_path / "a.wav", SONG)
     with opened(page) as driver:
@@ -183,6 +187,7 @@ def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_pa
             ("letter.wav", "letter.wav: this browser cannot read it as sound"),
             ("empty.mp3", "empty.mp3: there is no sound in it"),
             ("cut.sph", "cut.sph: bytes are missing"),
+            ("nan.wav", "nan.wav: not a finite number (NaN or inf) at sample 200123; save it again"),
         ):
             give(driver, tmp_path / name)
             wait_until(driver, "document.querySelectorAll('#problems .warning').length === 1")
@@ -192,6 +197,38 @@ def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_pa
         wait_until(driver, DONE, 2)
         assert "nothing in it sounds like speech" in driver.find_element("id", "recordings").text
         assert not problems(driver)
+
+
+@pytest.mark.parametrize("damage", ["net.convs.0.conv.weight", "normalisation.std", "cut", "no text"])
+def test_a_damaged_model_is_said_in_one_line(page: Path, tmp_path: Path, damage: str) -> None:
+    text = page.read_text(encoding="utf-8")
+    match = re.search(r'id="weights">([^<]*)<', text)
+    assert match is not None
+    weights = bytearray(base64.b64decode(match[1]))
+    if damage in ("cut", "no text"):
+        given = match[1][: len(match[1]) // 8 * 4] if damage == "cut" else "*" + match[1]
+    else:
+        head = int.from_bytes(weights[:8], "little")
+        about = json.loads(weights[8 : 8 + head])[damage]
+        start, size = 8 + head + about["data_offsets"][0], {"F16": 2, "F32": 4}[about["dtype"]]
+        weights[start : start + size] = b"\xff" * size if "std" not in damage else bytes(size)  # NaN, or 0
+        given = base64.b64encode(weights).decode()
+    (tmp_path / "page.html").write_text(text.replace(match[1], given), encoding="utf-8")
+    with opened(tmp_path / "page.html") as driver:
+        wait_until(driver, "document.querySelectorAll('#problems .warning').length === 1")
+        (line,) = problems(driver)
+        assert line.startswith("The model in this page is damaged (") and "\n" not in line and "copy the page" in line
+        assert damage not in ("net.convs.0.conv.weight", "normalisation.std") or damage in line
+        assert not driver.find_element("id", "files").is_enabled()
+
+
+def test_a_page_that_is_not_whole_says_so(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (tmp_path / "half.html").write_text(text[: text.index('id="weights">') + 5000], encoding="utf-8")
+    with opened(tmp_path / "half.html") as driver:
+        assert driver.find_element("id", "whole").is_displayed()
+        driver.get(page.as_uri())
+        assert not driver.find_elements("id", "whole")
 
 
 def test_a_browser_without_webassembly_is_told_so(page: Path) -> None:

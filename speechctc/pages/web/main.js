@@ -21,6 +21,13 @@ function complain(text) {
   part("problems").append(line);
 }
 
+function disable(why) {
+  complain(why);
+  for (const each of part("drop").querySelectorAll("input, button")) each.disabled = true;
+  for (const id of recordings.keys()) remove(id);
+  worker = null;
+}
+
 // Returns why this browser cannot recognise, or "".
 function lacking() {
   if (typeof WebAssembly !== "object") return "This browser has no WebAssembly, or it is switched off; recognition needs it. Open the page in another browser.";
@@ -30,10 +37,10 @@ function lacking() {
 }
 
 function begin() {
+  part("whole").remove();
   const why = lacking();
   if (why) {
-    complain(why);
-    for (const each of part("drop").querySelectorAll("input, button")) each.disabled = true;
+    disable(why);
     return;
   }
   model = data("model");
@@ -81,7 +88,9 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, phones, seconds, done, error }) {
+function heard({ id, ready: loaded, phones, seconds, done, error, damaged }) {
+  if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
+  if (!worker) return;
   if (loaded) {
     ready = true;
     document.body.dataset.ready = "yes";

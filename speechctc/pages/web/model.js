@@ -34,9 +34,17 @@ export function readTensors(bytes) {
   const about = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + head)));
   delete about.__metadata__;
   return Object.fromEntries(Object.entries(about).map(([name, { dtype, shape, data_offsets: [first, end] }]) => {
+    if (8 + head + end > bytes.length) throw new Error(`bytes of ${name} are missing`);
     const values = TYPES[dtype](bytes.slice(8 + head + first, 8 + head + end).buffer);
     return [name, { shape, values }];
   }));
+}
+
+// A maximum would turn NaN into 0, and nobody would see it.
+function finite(tensors) {
+  const wrong = Object.keys(tensors).find((name) => !tensors[name].values.every(Number.isFinite));
+  if (wrong) throw new Error(`${wrong} is infinite or not a number`);
+  return tensors;
 }
 
 export class Model {
@@ -44,7 +52,7 @@ export class Model {
   constructor(about, weights, lm) {
     Object.assign(this, about);
     this.bank = new FilterBank(this.config.features);
-    this.net = new Net(readTensors(weights), this.config, new Matrices());
+    this.net = new Net(finite(readTensors(weights)), this.config, new Matrices());
     this.ngram = lm && this.config.decode.lm_weight > 0 ? new Ngram(readTensors(lm)) : null;
     const { sample_rate: rate, window_ms: window } = this.config.features;
     this.rate = rate;

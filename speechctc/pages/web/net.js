@@ -31,6 +31,7 @@ export class Net {
     this.matrices = matrices;
     this.mean = tensors["normalisation.mean"].values;
     this.std = tensors["normalisation.std"].values;
+    if (!this.std.every((value) => value > 0)) throw new Error("normalisation.std has a value that is not above 0");
     this.dims = this.features.mels + (this.features.energy ? 1 : 0);
     const { convs, dense, pool, kernel } = this.config;
     const bands = Math.floor(this.dims / pool), maps = convs[convs.length - 1];

@@ -70,7 +70,7 @@ export function mono(buffer, { channels, bytes, float }) {
   for (let frame = 0, at = 0; frame < result.length; frame += 1) {
     let sum = 0;
     for (let channel = 0; channel < channels; channel += 1, at += bytes) sum += read(view, at);
-    result[frame] = Number.isFinite(sum) ? sum / channels : 0;
+    result[frame] = sum / channels;
   }
   return result;
 }
@@ -82,7 +82,11 @@ export function bytesOf({ blob, offset, bytes, channels, frames }, first, end) {
 
 // Yields blocks of mono samples; `read` gives the bytes of a part of a file at once, as a worker can.
 export function* sampleBlocks(source, read) {
-  for (let first = 0; first < source.frames; first += BLOCK) yield mono(read(bytesOf(source, first, first + BLOCK)), source);
+  for (let first = 0; first < source.frames; first += BLOCK) {
+    const block = mono(read(bytesOf(source, first, first + BLOCK)), source), wrong = block.findIndex((value) => !Number.isFinite(value));
+    if (wrong >= 0) throw new Error(`not a finite number (NaN or inf) at sample ${first + wrong}; save it again as WAV of 16 bits.`);
+    yield block;
+  }
 }
 
 // The header of a WAV file whose samples follow it.

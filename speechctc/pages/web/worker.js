@@ -63,6 +63,6 @@ globalThis.onmessage = ({ data }) => {
       work();
     }
   } catch (error) {
-    postMessage({ id: data.id, error: error.message });
+    postMessage({ id: data.id, error: error.message, damaged: Boolean(data.about) });
   }
 };
