@@ -16,7 +16,8 @@ import torchaudio
 import yaml
 
 import speechctc
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features import one_recording
 from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor

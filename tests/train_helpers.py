@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from speechctc.config.load import load_config
 from speechctc.core.progress import Reporter
 from speechctc.stages.train import train_net
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run

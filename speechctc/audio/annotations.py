@@ -1,27 +1,145 @@
-"""Files of labelled intervals: TextGrids of Praat, and .PHN files of TIMIT."""
+"""Labelled intervals and points: tiers of them, as Praat and ELAN have, the choice of one, and .PHN files of TIMIT."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio.textgrids import long_text, read_tiers
-from speechctc.audio.tiers import Entry, Tier, choose_tier
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
 from speechctc.phones.labels import nfc
 
+_WILD = {"*": ".*", "?": "."}
+CLOSE = 0.001  # seconds of overlap between neighbours that rounding explains
 PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
 LONGEST = 18  # digits of a sample number: Python reads no number of more than 4300
 
 
 class Interval(NamedTuple):
-    """A label from `start` to `end`, in seconds."""
+    """A label from `start` to `end`, in seconds; for a point both are equal."""
 
     start: float
     end: float
     label: str
+
+
+class Tier(NamedTuple):
+    """A tier of intervals or points in the order of the file, including those without a label.
+
+    Attributes
+    ----------
+    name : str
+    points : bool
+    entries : list of Interval
+    speaker : str
+        The participant of a tier of ELAN, or ``""``.
+    timed : bool
+        The times are those of the file. False: ELAN has none for these labels, which share the time of their parent.
+    """
+
+    name: str
+    points: bool
+    entries: list[Interval]
+    speaker: str = ""
+    timed: bool = True
+
+
+class TextGrid(NamedTuple):
+    """All tiers of a file, and what the user should know about how it was read, or ``""``."""
+
+    tiers: list[Tier]
+    note: str
+
+
+def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:
+    """Return the tier with a name, its labelled entries in the order of time.
+
+    If no tier has exactly this name, letter case and Unicode form are ignored.
+
+    Raises
+    ------
+    InputError
+        No tier has this name (the error lists the tiers), or its intervals are not in order or overlap.
+    """
+    tier = _named(tiers, name)
+    if tier is None:
+        raise _no_tier(tiers, path, name)
+    return in_order(tier, path)
+
+
+def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[Tier, str]]:
+    """Return the tiers that a name or a pattern names, in the order of the file, as they are in it.
+
+    A tier with that name counts alone. Names and patterns may be separated by ``|``: the first that a file has counts.
+    In a pattern, ``*`` stands for any text and ``?`` for a letter; tiers of points are passed over. With each tier
+    comes the text that the first ``*`` stands for in its name, which is that of a speaker where tiers are named
+    ``anna-phones`` and ``otto-phones``.
+
+    Raises
+    ------
+    InputError
+        No tier has this name or fits the pattern; the error lists the tiers.
+    """
+    tier = _named(tiers, pattern)
+    if tier is not None:
+        return [(tier, "")]
+    first, _, others = pattern.partition("|")
+    if others:
+        try:
+            return choose_tiers(tiers, path, first.strip())
+        except InputError:
+            return choose_tiers(tiers, path, others.strip())
+    parts = [f"({_WILD[part]})" if part in _WILD else re.escape(part) for part in re.split(r"([*?])", nfc(pattern))]
+    fits = [(tier, re.fullmatch("".join(parts), nfc(tier.name).strip(), re.IGNORECASE)) for tier in tiers]
+    place = parts[1::2].index("(.*)") + 1 if "(.*)" in parts else 0
+    found = [(tier, match[place] if place else "") for tier, match in fits if match and not tier.points]
+    if not found:
+        raise _no_tier(tiers, path, pattern)
+    return [(tier, star.strip(" -_.:/@")) for tier, star in found]
+
+
+def _named(tiers: Sequence[Tier], name: str) -> Tier | None:
+    exact = {tier.name: tier for tier in reversed(tiers)}
+    like = {tier_key(tier.name): tier for tier in reversed(tiers)}
+    return exact.get(name) or like.get(tier_key(name))
+
+
+def _no_tier(tiers: Sequence[Tier], path: Path, name: str) -> InputError:
+    there = f"only {', '.join(repr(tier.name) for tier in tiers)}" if tiers else "it has no tiers"
+    return InputError(f"{path}: no tier {name!r}, {there}", "name one of those" if tiers else f"add one in {_by(path)}")
+
+
+def in_order(tier: Tier, path: Path) -> Tier:
+    """Return a tier with its labelled entries in the order of time.
+
+    Raises
+    ------
+    InputError
+        Intervals end before they begin, or overlap.
+    """
+    ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
+    for entry in ordered:
+        if not (-CLOSE <= entry.start <= entry.end < float("inf")):
+            what = f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s"
+            raise InputError(what, f"correct it in {_by(path)}")
+    for left, right in zip(ordered, ordered[1:], strict=False):
+        if right.start < left.end - CLOSE:
+            what = f"{left.label!r} ends at {left.end:.3f} s, {right.label!r} begins at {right.start:.3f} s"
+            fix = f"correct it in {_by(path)}"
+            raise InputError(f"{path}: labels of the tier {tier.name!r} overlap: {what}", fix)
+    return tier._replace(entries=ordered)
+
+
+def _by(path: Path) -> str:
+    """Return the program that writes such files."""
+    return "ELAN" if path.suffix.lower() == ".eaf" else "Praat"
+
+
+def tier_key(name: str) -> str:
+    """Return a form of a tier's name without differences of letter case, Unicode form and spaces around it."""
+    return nfc(name).strip().casefold()
 
 
 class PhnLine(NamedTuple):
@@ -31,44 +149,6 @@ class PhnLine(NamedTuple):
     start: int
     end: int
     label: str
-
-
-def read_textgrid(path: Path, tier: str) -> list[Interval]:
-    """Read the labelled intervals of a tier; intervals without a label are left out.
-
-    Parameters
-    ----------
-    path : Path
-        A TextGrid in any of Praat's formats: text, short text, chronological text, binary.
-    tier : str
-        Name of the tier; if no tier has exactly this name, letter case and Unicode form are ignored.
-
-    Returns
-    -------
-    list of Interval
-        In the order of time, labels in Unicode's NFC.
-
-    Raises
-    ------
-    InputError
-        The file does not exist or is not a TextGrid, the tier does not exist or has points, or intervals overlap.
-    """
-    chosen = choose_tier(read_tiers(path), path, tier)
-    if chosen.points:
-        raise InputError(f"{path}: the tier {chosen.name!r} has points, not intervals", "name another tier")
-    return [Interval(start, end, nfc(label)) for start, end, label in chosen.entries]
-
-
-def textgrid_text(
-    seconds: float, tiers: Mapping[str, Sequence[Interval]], points: Mapping[str, Sequence[Interval]] | None = None
-) -> str:
-    """Return a TextGrid with tiers of intervals, tiers of points and a duration, in Praat's long text format."""
-    found = [
-        Tier(name, has_points, [Entry(*each) for each in entries])
-        for has_points, several in ((False, tiers), (True, points or {}))
-        for name, entries in several.items()
-    ]
-    return long_text(seconds, found)
 
 
 def read_phn(path: Path, rate: int = PHN_RATE) -> list[Interval]:

@@ -12,10 +12,9 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple, NoReturn
 from urllib.parse import quote, unquote, urlsplit
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, Tier
 from speechctc.audio.recordings import CONTAINERS, ENDINGS
 from speechctc.audio.siblings import Siblings
-from speechctc.audio.tiers import Entry, Tier
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_bytes
 
@@ -202,7 +201,7 @@ def _chained(ids: Sequence[str], tier: Mapping[str, _Annotation]) -> list[str]:
 
 def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], spans: _Spans) -> Tier:
     found = [(spans.of(id), annotation.label) for id, annotation in annotations.items()]
-    entries = [Entry(start, end, label) for (start, end, _), label in found]
+    entries = [Interval(start, end, label) for (start, end, _), label in found]
     timed = all(known for (_, _, known), label in found if label)
     return Tier(element.attrib["TIER_ID"], False, entries, (element.get("PARTICIPANT") or "").strip(), timed)
 

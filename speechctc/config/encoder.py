@@ -28,23 +28,15 @@ _Layer = Annotated[int, Field(ge=1, le=200)]
 class EncoderConfig(Section):
     """A pretrained encoder (`features.kind: encoder`), and which of its layers are the features."""
 
-    folder: Path | None = Field(
-        None,
-        description="folder of a pretrained wav2vec 2.0, HuBERT, WavLM, XLS-R or MMS in the form of Hugging Face:"
-        " config.json, preprocessor_config.json and safetensors",
-    )
-    layers: _Layer | Annotated[tuple[_Layer, ...], Field(min_length=1)] | Literal["all"] | None = Field(
-        None,
-        description="layer of it, from 1; or a list, or all: the net learns the weights of their mean; null: the layer"
-        " at two thirds of the depth",
-    )
-    seconds: float = Field(
-        16.0,
-        ge=4,
-        le=120,
-        description="seconds of sound that the encoder hears at once; a longer recording in windows of that length, of"
-        " which two thirds are new. Live phones are known up to that much later",
-    )
+    folder: Path | None = None
+    """folder of a pretrained wav2vec 2.0, HuBERT, WavLM, XLS-R or MMS in the form of Hugging Face: config.json,
+    preprocessor_config.json and safetensors"""
+    layers: _Layer | Annotated[tuple[_Layer, ...], Field(min_length=1)] | Literal["all"] | None = None
+    """layer of it, from 1; or a list, or all: the net learns the weights of their mean; null: the layer at two thirds
+    of the depth"""
+    seconds: float = Field(16.0, ge=4, le=120)
+    """seconds of sound that the encoder hears at once; a longer recording in windows of that length, of which two
+    thirds are new. Live phones are known up to that much later"""
     sha256: str = Field("", description="its content, which a model needs again; empty: that of the folder")
     size: int = Field(0, ge=0, description="values of a frame of a layer; filled in from the folder")
 

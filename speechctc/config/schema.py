@@ -16,10 +16,11 @@ from pydantic import (
 
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.encoder import EncoderConfig
-from speechctc.config.section import TYPED, Section
+from speechctc.config.section import IN_ORDER, TYPED, Section
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 
+_Width = Annotated[int, Field(ge=1)]
 _Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 
 KINDS = ("mel", "mfcc", "encoder")
@@ -32,35 +33,25 @@ NO_RUN = Path(os.devnull)
 class AugmentConfig(Section):
     """Random changes to training utterances, drawn anew in each epoch; none by default, and none on dev and test."""
 
-    speed: float | tuple[float, float] = Field(
-        0.0,
-        description="speaking rate as a multiple of the original, drawn from [1 - speed, 1 + speed]; or a list of the"
-        " slowest and the fastest rate",
-    )
-    warp: float = Field(
-        0.0,
-        ge=0,
-        le=0.5,
-        description="vocal tract length perturbation: the mel axis is stretched by 1 - warp to 1 + warp",
-    )
+    speed: float | tuple[float, float] = 0.0
+    """speaking rate as a multiple of the original, drawn from [1 - speed, 1 + speed]; or a list of the slowest and the
+    fastest rate"""
+    warp: float = Field(0.0, ge=0, le=0.5)
+    """vocal tract length perturbation: the mel axis is stretched by 1 - warp to 1 + warp"""
     gain_db: float = Field(0.0, ge=0, le=60, description="largest change of the level, up or down, dB")
-    colour_db: float = Field(
-        0.0, ge=0, le=30, description="size of a smooth random equalisation, as of microphones, dB"
-    )
-    noise_db: tuple[float, float] | None = Field(
-        None, description="lowest and highest signal-to-noise ratio of added white noise, dB; null: no noise"
-    )
+    colour_db: float = Field(0.0, ge=0, le=30)
+    """size of a smooth random equalisation, as of microphones, dB"""
+    noise_db: Annotated[tuple[float, float], IN_ORDER] | None = None
+    """lowest and highest signal-to-noise ratio of added white noise, dB; null: no noise"""
     reverb: float = Field(0.0, ge=0, le=1, description="share of utterances with the reverberation of a room")
-    telephone: float = Field(
-        0.0, ge=0, le=1, description="share of utterances with the bandwidth of a telephone, about 300 to 3400 Hz"
-    )
+    telephone: float = Field(0.0, ge=0, le=1)
+    """share of utterances with the bandwidth of a telephone, about 300 to 3400 Hz"""
     band_masks: int = Field(0, ge=0, le=10, description="frequency masks per utterance, set to the mean (SpecAugment)")
     band_mask: int = Field(8, ge=1, description="largest width of a frequency mask, mel bands")
     time_masks: float = Field(0.0, ge=0, le=10, description="time masks per second, set to the mean (SpecAugment)")
     time_mask_ms: float = Field(200.0, gt=0, description="largest length of a time mask, ms")
-    own: dict[str, dict[str, Any]] = Field(
-        {}, description="augmentations of one's own by name, each with its settings: {NAME: {key: value}}"
-    )
+    own: dict[str, dict[str, Any]] = {}
+    """augmentations of one's own by name, each with its settings: {NAME: {key: value}}"""
 
     @field_validator("own")
     @classmethod
@@ -82,13 +73,6 @@ class AugmentConfig(Section):
         """Return the slowest and the fastest speaking rate, as multiples of the original."""
         return _rates(self.speed)
 
-    @field_validator("noise_db")
-    @classmethod
-    def _in_order(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and value[0] > value[1]:
-            raise ValueError("the first must not exceed the second")
-        return value
-
 
 def _rates(speed: float | tuple[float, float]) -> tuple[float, float]:
     return speed if isinstance(speed, tuple) else (1 - speed, 1 + speed)
@@ -105,59 +89,41 @@ class FinetuneConfig(Section):
 class TrainConfig(Section):
     """How the net is trained."""
 
-    init_from: Path | None = Field(
-        None,
-        description="start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may"
-        " differ; null: at random",
-    )
+    init_from: Path | None = None
+    """start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may differ; null: at
+    random"""
     epochs: int = Field(10, ge=1, description="passes over the training split")
     minutes: float = Field(0.0, ge=0, description="most minutes of training; 0: no limit")
     patience: int = Field(0, ge=0, description="end a stage after this many epochs without a better dev PER; 0: never")
-    save_minutes: float = Field(
-        10.0, gt=0, description="minutes between saves of last/ within an epoch; it is also saved at the end of each"
-    )
+    save_minutes: float = Field(10.0, gt=0)
+    """minutes between saves of last/ within an epoch; it is also saved at the end of each"""
     seed: int = Field(1, ge=0, description="seed for the first weights, the order of batches and dropout")
-    balance: float = Field(
-        1.0,
-        ge=1,
-        le=100,
-        description="temperature that balances an epoch among the languages of a corpus: of a language with more"
-        " utterances than the median, it has fewer; 1: all",
-    )
+    balance: float = Field(1.0, ge=1, le=100)
+    """temperature that balances an epoch among the languages of a corpus: of a language with more utterances than the
+    median, it has fewer; 1: all"""
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: CUDA where there is a GPU, else the CPU")
-    precision: Literal["float32", "bfloat16", "float16", "auto"] = Field(
-        "float32",
-        description="precision of the net's matrix products; weights and the loss stay in float32; auto: bfloat16 where"
-        " the hardware supports it (AMX, GPUs), else float32",
-    )
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    """precision of the net's matrix products; weights and the loss stay in float32; auto: bfloat16 where the hardware
+    supports it (AMX, GPUs), else float32"""
     tf32: bool = Field(False, description="CUDA: compute float32 products in TensorFloat-32, with 10 bits")
     batch_size: int = Field(20, ge=1, description="most utterances in a batch")
     batch_frames: int = Field(20_000, ge=1, description="most frames in a batch, padding included")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="adam: AdamW; sgd: SGD without momentum")
     lr: float = Field(1e-4, gt=0, description="highest learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of the optimiser")
-    warmup_steps: int = Field(
-        0, ge=0, description="steps over which the learning rate rises; at most a tenth of all steps"
-    )
-    schedule: Literal["constant", "cosine"] = Field(
-        "constant", description="cosine: the learning rate falls to 0 at the planned end"
-    )
-    scale_lr: Literal["none", "linear", "sqrt"] = Field(
-        "none", description="growth of the learning rate with the number of processes that train together"
-    )
-    consistency: float = Field(
-        0.0,
-        ge=0,
-        le=10,
-        description="weight of the difference between the outputs for two masked views of an utterance; 0: one view",
-    )
-    ema: float = Field(
-        0.0, ge=0, lt=1, description="decay per step of the weights' moving average, which is scored; 0: none"
-    )
+    warmup_steps: int = Field(0, ge=0)
+    """steps over which the learning rate rises; at most a tenth of all steps"""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """cosine: the learning rate falls to 0 at the planned end"""
+    scale_lr: Literal["none", "linear", "sqrt"] = "none"
+    """growth of the learning rate with the number of processes that train together"""
+    consistency: float = Field(0.0, ge=0, le=10)
+    """weight of the difference between the outputs for two masked views of an utterance; 0: one view"""
+    ema: float = Field(0.0, ge=0, lt=1)
+    """decay per step of the weights' moving average, which is scored; 0: none"""
     clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0: no limit")
-    loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = Field(
-        "auto", description="implementation of the CTC loss; auto: that of the device"
-    )
+    loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
+    """implementation of the CTC loss; auto: that of the device"""
     tensorboard: bool = Field(False, description="write a log for TensorBoard to tensorboard/ in the run's folder")
     curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
@@ -175,14 +141,10 @@ class DataConfig(Section):
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")
     shard_mib: int = Field(64, ge=1, le=4096, description="largest size of a shard file, MiB")
     workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one for each core")
-    cluster: str = Field(
-        "", description="scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"
-    )
-    unlabelled: Path | None = Field(
-        None,
-        description="folder or table of recordings without labels, which the averaged weights label while they train;"
-        " null: none",
-    )
+    cluster: str = ""
+    """scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"""
+    unlabelled: Path | None = None
+    """folder or table of recordings without labels, which the averaged weights label while they train; null: none"""
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 
@@ -191,32 +153,26 @@ class FeatureConfig(Section):
 
     OLD_NAMES = {"center_ms": "cmn_window_ms"}
 
-    kind: Literal["mel", "mfcc", "encoder"] | str = Field(
-        "mel",
-        description="mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder;"
-        " or the name of a kind of one's own",
-    )
+    kind: Literal["mel", "mfcc", "encoder"] | str = "mel"
+    """mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder; or the name of
+    a kind of one's own"""
     sample_rate: int = Field(16000, ge=4000, le=96000, description="rate that recordings are resampled to, Hz")
     window_ms: float = Field(25.0, gt=0, le=200, description="length of the analysis window, ms")
     shift_ms: float = Field(10.0, gt=0, le=100, description="time between the starts of neighbouring frames, ms")
-    window: Literal["hamming", "hanning", "povey", "rectangular", "blackman"] = Field(
-        "hamming", description="shape of the analysis window"
-    )
+    window: Literal["hamming", "hanning", "povey", "rectangular", "blackman"] = "hamming"
+    """shape of the analysis window"""
     mels: int = Field(40, ge=4, le=256, description="number of mel filters")
     low_hz: float = Field(20.0, ge=0, description="lower edge of the filter bank, Hz")
-    high_hz: float = Field(
-        0.0, description="upper edge of the filter bank, Hz; 0 or negative: that far below the Nyquist frequency"
-    )
+    high_hz: float = 0.0
+    """upper edge of the filter bank, Hz; 0 or negative: that far below the Nyquist frequency"""
     preemphasis: float = Field(0.97, ge=0, lt=1, description="coefficient of the pre-emphasis filter; 0: none")
-    energy: bool = Field(
-        True, description="append the log energy of the frame; mfcc: in place of the first coefficient"
-    )
+    energy: bool = True
+    """append the log energy of the frame; mfcc: in place of the first coefficient"""
     ceps: int = Field(13, ge=2, le=256, description="mfcc: number of coefficients, the energy counted, at most `mels`")
     encoder: EncoderConfig = EncoderConfig()
     options: dict[str, Any] = Field({}, description="settings of a kind of one's own")
-    cmn_window_ms: tuple[_Milliseconds, _Milliseconds] | None = Field(
-        None, description="subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"
-    )
+    cmn_window_ms: tuple[_Milliseconds, _Milliseconds] | None = None
+    """subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"""
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
     delta_window: int = Field(5, ge=3, le=21, description="frames that a derivative is estimated from; odd")
 
@@ -310,35 +266,21 @@ class ModelConfig(Section):
 
     activation: Literal["maxout", "relu", "prelu", "silu"] = Field("maxout", description="activation of every layer")
     pieces: int = Field(2, ge=2, le=8, description="linear pieces of a maxout unit")
-    convs: tuple[int, ...] = Field(
-        (128,) * 4 + (256,) * 6,
-        min_length=1,
-        description="feature maps of each convolution, after maxout",
-    )
+    convs: tuple[_Width, ...] = Field((128,) * 4 + (256,) * 6, min_length=1)
+    """feature maps of each convolution, after maxout"""
     kernel: tuple[int, int] = Field((3, 5), description="filter size: mel bands x frames; odd")
     pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
     time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
-    dense: tuple[int, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
-    dense_span: int | tuple[int, ...] = Field(
-        1, description="neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"
-    )
-    dropout: float | tuple[float, ...] = Field(
-        0.3, description="share of a hidden layer's output set to 0 in training; or a list, one for each layer"
-    )
-    norm: Literal["none", "layer"] = Field(
-        "none", description="layer: layer normalisation of each frame's units in every dense layer"
-    )
+    dense: tuple[_Width, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
+    dense_span: int | tuple[int, ...] = 1
+    """neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"""
+    dropout: float | tuple[float, ...] = 0.3
+    """share of a hidden layer's output set to 0 in training; or a list, one for each layer"""
+    norm: Literal["none", "layer"] = "none"
+    """layer: layer normalisation of each frame's units in every dense layer"""
     residual: bool = Field(False, description="add the input of a layer to its output where their shapes agree")
-    init: Literal["uniform", "he"] = Field(
-        "he", description="first weights: he: He et al. 2015; uniform: U(-0.05, 0.05) as in Zhang et al. 2016"
-    )
-
-    @field_validator("convs", "dense")
-    @classmethod
-    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(width < 1 for width in value):
-            raise ValueError("every width must be at least 1")
-        return value
+    init: Literal["uniform", "he"] = "he"
+    """first weights: he: He et al. 2015; uniform: U(-0.05, 0.05) as in Zhang et al. 2016"""
 
     @field_validator("kernel")
     @classmethod
@@ -376,33 +318,25 @@ class ModelConfig(Section):
 class ScoreConfig(Section):
     """How hypotheses are compared with references."""
 
-    fold: str | dict[str, str] = Field(
-        "auto",
-        description="phones that count as one: auto (timit39 for TIMIT's sets, else none), none, timit48, timit39,"
-        " cmu37, strip:tone,stress,length,diacritics (any of these classes of marks), or a mapping",
-    )
+    fold: str | dict[str, str] = "auto"
+    """phones that count as one: auto (timit39 for TIMIT's sets, else none), none, timit48, timit39, cmu37,
+    strip:tone,stress,length,diacritics (any of these classes of marks), or a mapping"""
 
 
 class DecodeConfig(Section):
     """How phones are found in the output of a net. Alignment does not use it: there the phones are known."""
 
     lm_order: int = Field(0, ge=0, le=8, description="order of the n-gram of the training labels; 0: no n-gram")
-    lm_cutoff: int = Field(
-        1, ge=1, description="strings of `lm_order` phones that occur fewer times in the training labels are left out"
-    )
+    lm_cutoff: int = Field(1, ge=1)
+    """strings of `lm_order` phones that occur fewer times in the training labels are left out"""
     lm_weight: float = Field(0.5, ge=0, le=5, description="weight of language models' log probabilities; 0: not used")
     lm_bonus: float = Field(1.5, ge=-10, le=10, description="score added for each phone of a sequence")
     lm_share: float = Field(0.5, ge=0, le=1, description="share of an LSTM in that weight; the n-gram has the rest")
-    search: Literal["auto", "greedy", "beam"] = Field(
-        "auto", description="beam: prefix search even without a language model; greedy: never; auto: only with one"
-    )
+    search: Literal["auto", "greedy", "beam"] = "auto"
+    """beam: prefix search even without a language model; greedy: never; auto: only with one"""
     beam: int = Field(64, ge=1, le=4096, description="hypotheses that the prefix search keeps")
-    min_modulation_db: float = Field(
-        6.0,
-        ge=0,
-        le=40,
-        description="no phones are found where no band's level changes by more than this within 1.5 s, dB; 0: not used",
-    )
+    min_modulation_db: float = Field(6.0, ge=0, le=40)
+    """no phones are found where no band's level changes by more than this within 1.5 s, dB; 0: not used"""
 
 
 class Config(Section):

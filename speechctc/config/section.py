@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import to_jsonable_python
 
 TYPED = "typed"
 """Validation context of what a user wrote: it names no corpus or augmentation that is unknown here, as a model may."""
 
 
+def _in_order(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("the first must not exceed the second")
+    return value
+
+
+IN_ORDER = AfterValidator(_in_order)
+"""Of a pair of which the second is not smaller than the first."""
+
+
 class Section(BaseModel):
-    """A section of the config: immutable, and keys that it does not name are refused."""
+    """A section of the config: immutable, and keys that it does not name are refused.
+
+    Each key has a description, in its line or below it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     OLD_NAMES: ClassVar[Mapping[str, str]] = {}

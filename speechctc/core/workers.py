@@ -116,8 +116,8 @@ def ordered(
     submit: Callable[[Item], Pending[Result]],
     items: Iterable[Item],
     count: int,
-    size: Callable[[Item], int],
-    most: int,
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 0,
 ) -> Iterator[Result]:
     """Yield the results of items in order; begin `count` of them in any case, and more while their sizes allow it.
 

@@ -15,9 +15,8 @@ from speechctc.core.errors import counted, some
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.phones.dictionary import Notation
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
-from speechctc.phones.label_rules import LabelMap, LabelRules, read_map
+from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
-from speechctc.phones.marks import KINDS, Kind, are_strings
 
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))

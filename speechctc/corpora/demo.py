@@ -19,7 +19,8 @@ from the synthesiser. Three things that it does not mark follow rules:
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import random
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +30,12 @@ from numpy.typing import NDArray
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.corpora import synthetic
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.made_once import RATE, make_once, record, spoken, write_recording
-from speechctc.corpora.speakers import Speaker, demo_cast, sentences
 from speechctc.corpora.timit import read_timit
 from speechctc.phones.espeak import Speech
 
 MARKER = "demo.json"
-LAYOUT = 1  # version of the folder's layout and the labels
 
 # At 175 words per minute, closures are 16 to 49 ms long and gaps between words 9 ms; both scale with the rate.
 CLOSURE_MS, CLOSURE_WPM = 12.5, 175
@@ -82,20 +81,15 @@ def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
     InputError
         The folder has a demo corpus of another config, or other files; or eSpeak NG is not installed.
     """
-    return make_once(root, MARKER, "demo corpus", _fingerprint(config), lambda folder: _make_whole(folder, config))
+    wanted = synthetic.fingerprint(config, synthetic.sentences()[: config.sentences])
+    return synthetic.make_once(root, MARKER, "demo corpus", wanted, lambda folder: _make_whole(folder, config, wanted))
 
 
-def _fingerprint(config: DemoConfig) -> dict[str, Any]:
-    text = "\n".join(sentences()[: config.sentences])
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"layout": LAYOUT, "sentences": digest, "config": config.model_dump(mode="json")}
-
-
-def _make_whole(folder: Path, config: DemoConfig) -> None:
+def _make_whole(folder: Path, config: DemoConfig, wanted: dict[str, Any]) -> None:
     """Write all voices."""
-    count, samples, version, voices = 0, 0, "", demo_cast(config)
-    numbers = {text: number for number, text in enumerate(sentences(), start=1)}
-    for number, (voice, result) in enumerate(zip(voices, spoken(voices, "demo corpus"), strict=True)):
+    count, samples, version, voices = 0, 0, "", cast(config)
+    numbers = {text: number for number, text in enumerate(synthetic.sentences(), start=1)}
+    for number, (voice, result) in enumerate(zip(voices, synthetic.spoken(voices, "demo corpus"), strict=True)):
         version = result.version
         rng = np.random.default_rng([config.seed, number])
         for text, speech in zip(voice.texts, result.speech, strict=True):
@@ -104,22 +98,65 @@ def _make_whole(folder: Path, config: DemoConfig) -> None:
             _write(stem, recording, segments, text)
             count += 1
             samples += len(recording)
-    about = {"espeak": version, "utterances": count, "seconds": samples / RATE}
-    files.write_json(folder / MARKER, _fingerprint(config) | about)
+    about = {"espeak": version, "utterances": count, "seconds": samples / synthetic.RATE}
+    files.write_json(folder / MARKER, wanted | about)
+
+
+def cast(config: DemoConfig) -> list[synthetic.Speaker]:
+    """Choose the voices and distribute the sentences among them; the result depends only on the config."""
+    rng = random.Random(config.seed)
+    order = list(range(config.sentences))
+    rng.shuffle(order)
+    texts, people = _divide(config.sentences, config.held_out), _divide(config.voices, config.held_out)
+    voices: list[synthetic.Speaker] = []
+    for split in SPLITS:
+        deck, order = order[: texts[split]], order[texts[split] :]
+        wanted = config.utterances_per_voice if split == "train" else config.evaluation_utterances_per_voice
+        hand = min(wanted, len(deck))
+        for k, (sex, variant) in enumerate(_variants(split, people[split])):
+            voice = synthetic.Speaker(
+                split=split,
+                name=_name(sex, variant, {voice.name for voice in voices}),
+                language=None,
+                variant=variant,
+                words_per_minute=rng.randint(*config.words_per_minute),
+                pitch=rng.randint(*config.pitch),
+                level=rng.uniform(-30.0, -22.0),
+                texts=tuple(synthetic.sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand)),
+            )
+            voices.append(voice)
+    return voices
+
+
+def _divide(number: int, share: float) -> dict[str, int]:
+    held = max(round(number * share), 1)
+    return {"train": number - 2 * held, "dev": held, "test": held}
+
+
+def _variants(split: str, number: int) -> list[tuple[synthetic.Sex, str]]:
+    """Return a number of variants, a third of them female; each list is repeated if it is too short."""
+    female, male = cycle(synthetic.VARIANTS[split]["F"]), cycle(synthetic.VARIANTS[split]["M"])
+    return [("F", next(female)) if k % 3 == 1 else ("M", next(male)) for k in range(number)]
+
+
+def _name(sex: synthetic.Sex, variant: str, taken: set[str]) -> str:
+    """Return a name in TIMIT's form that is not taken."""
+    letters = ("".join(filter(str.isalnum, variant)).upper() + "XX")[:3]
+    return next(name for k in count() if (name := f"{sex}{letters}{k}") not in taken)
 
 
 def _record(
-    speech: Speech, rate: int, voice: Speaker, noise_db: float, rng: np.random.Generator
+    speech: Speech, rate: int, voice: synthetic.Speaker, noise_db: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int16], list[tuple[int, int, str]]]:
     """Return the samples of a sentence and its phones as (start, end, label), in samples."""
     phones = label(speech, rate, voice.words_per_minute)
-    recording, before = record(speech.samples, rate, phones[-1].start, voice.level, noise_db, rng)
-    edges = [0, *(before + round(phone.start * RATE / rate) for phone in phones[1:])]
+    recording, before = synthetic.record(speech.samples, rate, phones[-1].start, voice.level, noise_db, rng)
+    edges = [0, *(before + round(phone.start * synthetic.RATE / rate) for phone in phones[1:])]
     return recording, list(zip(edges, [*edges[1:], len(recording)], [phone.label for phone in phones], strict=True))
 
 
 def _write(stem: Path, recording: NDArray[np.int16], segments: list[tuple[int, int, str]], text: str) -> None:
-    write_recording(stem.with_suffix(".WAV"), recording)
+    synthetic.write_recording(stem.with_suffix(".WAV"), recording)
     lines = "".join(f"{start} {end} {phone}\n" for start, end, phone in segments)
     stem.with_suffix(".PHN").write_text(lines, encoding="ascii")
     stem.with_suffix(".TXT").write_text(f"0 {len(recording)} {text}\n", encoding="ascii")

@@ -7,36 +7,24 @@ tables of the utterances: id, audio, speaker, words, phones, times, with audio p
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
-from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.corpora import synthetic
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.made_once import (
-    RATE,
-    Spoken,
-    make_once,
-    read_rows,
-    record,
-    spoken,
-    write_recording,
-    write_rows,
-)
-from speechctc.corpora.speakers import Speaker, cast, read_sentences
 from speechctc.phones.dictionary import Notation, cmu_sources
 from speechctc.phones.espeak import Piece, Reader, Speech, pieces
 from speechctc.phones.matching import is_arpabet
 
 MARKER = "espeak.json"
-LAYOUT = 1  # version of the folder's layout and the labels
 
 Times = tuple[tuple[float, float], ...]
 
@@ -76,31 +64,11 @@ def make_corpus(root: Path, config: CorpusConfig) -> dict[str, Any]:
     text = config.espeak.text
     if text is None and not (root / MARKER).is_file():
         raise InputError("corpus.espeak.text is not set", "set it to a file of sentences, or to a table with words")
-    sentences = read_sentences(text, config.espeak.words) if text is not None else None
-    wanted = fingerprint(config, sentences)
-    return make_once(
+    sentences = synthetic.read_sentences(text, config.espeak.words) if text is not None else None
+    wanted = {"languages": list(languages_of(config)), **synthetic.fingerprint(config.espeak, sentences)}
+    return synthetic.make_once(
         root, MARKER, "corpus of eSpeak NG", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
     )
-
-
-def fingerprint(config: CorpusConfig, sentences: Sequence[str] | None) -> dict[str, Any]:
-    """Return what the corpus is made from; without the sentences where they are not at hand."""
-    made = {
-        "layout": LAYOUT,
-        "languages": list(languages_of(config)),
-        "config": config.espeak.model_dump(mode="json", exclude={"text"}),
-    }
-    if sentences is None:
-        return made
-    return made | {"sentences": hashlib.sha256("\n".join(sentences).encode()).hexdigest()}
-
-
-class Made(NamedTuple):
-    """An utterance that was spoken: a row of a table, and its phones, each with its language."""
-
-    split: str
-    row: dict[str, Any]
-    pieces: list[Piece]
 
 
 def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | None, wanted: dict[str, Any]) -> None:
@@ -109,61 +77,80 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
     for language in languages_of(config):
         Reader(language)  # raises here and now if eSpeak NG does not speak it
     speakers = cast(config.espeak, languages_of(config), sentences)
-    version: list[str] = []
-    made = list(_speak_all(folder, speakers, config.espeak, version))
-    native = Counter(piece.label for each in made for piece in each.pieces if piece.language == "")
-    notation = Notation(sorted(native))
-    seconds = 0.0
-    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-    for each in made:
-        phones = notation.write([piece.label for piece in each.pieces])
-        if not phones:
-            (folder / each.row["audio"]).unlink()
-            continue
-        seconds += each.row.pop("seconds")
-        rows[each.split].append({**each.row, "phones": phones})
-    about = {"espeak": version[0], "utterances": write_rows(folder, rows), "seconds": seconds}
-    files.write_json(folder / MARKER, wanted | about | {"nearest": notation.nearest})
+    version, made = "", list[tuple[str, synthetic.Row, list[Piece]]]()
+    for number, (speaker, result) in enumerate(zip(speakers, synthetic.spoken(speakers, "corpus"), strict=True)):
+        version, rng = result.version, np.random.default_rng([config.espeak.seed, number])
+        for k, speech in enumerate(result.speech):
+            phones = _phones(speech, result)
+            if phones and np.any(speech.samples):
+                row = _write(folder, speaker, k, speech, phones, result.rate, config.espeak.noise_db, rng)
+                made.append((speaker.split, row, phones))
+    notation = Notation(sorted({piece.label for *_, phones in made for piece in phones if piece.language == ""}))
+    rows = []
+    for split, row, phones in made:
+        if written := notation.write([piece.label for piece in phones]):
+            rows.append((split, {**row, "phones": written}))
+        else:
+            (folder / row["audio"]).unlink()
+    synthetic.write_tables(folder, MARKER, wanted | {"espeak": version, "nearest": notation.nearest}, rows)
 
 
-def _speak_all(folder: Path, speakers: Sequence[Speaker], config: EspeakConfig, version: list[str]) -> Iterator[Made]:
-    """Write the recordings."""
-    for number, (speaker, result) in enumerate(zip(speakers, spoken(speakers, "corpus"), strict=True)):
-        version.append(result.version)
-        rng = np.random.default_rng([config.seed, number])
-        for k, (text, speech) in enumerate(zip(speaker.texts, result.speech, strict=True)):
-            made = _utterance(folder, speaker, k, text, speech, result, config.noise_db, rng)
-            if made is not None:
-                yield made
+def cast(config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str]) -> list[synthetic.Speaker]:
+    """Choose the speakers, and distribute the sentences among them; the result depends only on the arguments.
+
+    Languages and voices take turns. Where there are fewer sentences than training utterances, half of these are of
+    random words of the training sentences, so that phones occur in many contexts.
+    """
+    rng = random.Random(config.seed)
+    texts, counts = synthetic.divided(config, sentences, rng)
+    speakers: list[synthetic.Speaker] = []
+    for split in SPLITS:
+        variants = [variant for names in synthetic.VARIANTS[split].values() for variant in names]
+        rng.shuffle(variants)
+        turns, tongues = cycle(variants), cycle(languages)
+        spoken = synthetic.said(texts[split], counts[split], split == "train", rng)
+        for start in range(0, len(spoken), synthetic.EACH):
+            language, variant = next(tongues), next(turns)
+            speakers.append(
+                synthetic.Speaker(
+                    split,
+                    f"{language}-{variant}-{len(speakers)}",
+                    language,
+                    variant,
+                    rng.randint(*config.words_per_minute),
+                    rng.randint(*config.pitch),
+                    rng.uniform(*synthetic.LEVELS),
+                    tuple(spoken[start : start + synthetic.EACH]),
+                )
+            )
+    return speakers
 
 
-def _utterance(
+def _phones(speech: Speech, voice: synthetic.Spoken) -> list[Piece]:
+    """Return the phones of speech; the language of native ones is empty."""
+    made = pieces([phoneme.name for phoneme in speech.phonemes], "")
+    return [piece._replace(language="" if piece.language in ("", *voice.codes) else piece.language) for piece in made]
+
+
+def _write(
     folder: Path,
-    speaker: Speaker,
+    speaker: synthetic.Speaker,
     number: int,
-    text: str,
     speech: Speech,
-    voice: Spoken,
+    phones: Sequence[Piece],
+    rate: int,
     noise_db: float,
     rng: np.random.Generator,
-) -> Made | None:
-    """Write a recording; None where nothing was spoken. Native phones get an empty language."""
-    made = pieces([phoneme.name for phoneme in speech.phonemes], "")
-    made = [piece._replace(language="" if piece.language in ("", *voice.codes) else piece.language) for piece in made]
-    if not made or not np.any(speech.samples):
-        return None
+) -> synthetic.Row:
+    """Write a recording; return its row without its phones."""
     starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
-    recording, before = record(speech.samples, voice.rate, starts[made[-1].last + 1], speaker.level, noise_db, rng)
+    sound = synthetic.record(speech.samples, rate, starts[phones[-1].last + 1], speaker.level, noise_db, rng)
     times = []
-    for piece in made:
+    for piece in phones:
         start, end = starts[piece.phoneme], starts[piece.last + 1]
         share = (end - start) / piece.parts
-        bounds = (start + share * piece.part, start + share * (piece.part + 1))
-        times.append([round(before / RATE + bound / voice.rate, 4) for bound in bounds])
-    audio = f"{speaker.split}/{speaker.name}/{number}.flac"
-    write_recording(folder / audio, recording)
-    row = {"id": f"{speaker.name}-{number}", "audio": audio, "speaker": speaker.name, "words": text}
-    return Made(speaker.split, row | {"times": times, "seconds": len(recording) / RATE}, made)
+        times.append([(start + share * (piece.part + k)) / rate for k in (0, 1)])
+    return synthetic.write_utterance(folder, speaker.split, speaker.name, number, speaker.texts[number], times, sound)
 
 
 def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
@@ -180,7 +167,7 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
     builder = CorpusBuilder.for_config(config)
     english = all(language.lower().startswith("en") for language in languages_of(config))
     notation = _Labels(builder, english)
-    for split, rows in read_rows(root, about).items():
+    for split, rows in synthetic.read_rows(root, about).items():
         builder.utterances[split] += [_read_utterance(row, root, notation) for row in rows]
     builder.notes.append(
         f"corpus of eSpeak NG {about['espeak']} in {', '.join(languages_of(config))}: {about['utterances']} utterances,"

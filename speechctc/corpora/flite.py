@@ -8,7 +8,6 @@ of recordings of a person, where eSpeak NG computes formants. So a net hears in 
 
 from __future__ import annotations
 
-import hashlib
 import random
 import shutil
 import subprocess
@@ -23,16 +22,12 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
-from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.corpora import synthetic
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.corpora.made_once import RATE, make_once, read_rows, record, write_recording, write_rows
-from speechctc.corpora.speakers import EACH, LEVELS, divided, read_sentences, said
-from speechctc.corpora.speakers import sentences as own_sentences
 
 MARKER = "flite.json"
-LAYOUT = 1  # version of the folder's layout and the labels
 TOGETHER = 2  # processes of flite at a time
 
 PITCH = {"awb": 130.0, "rms": 110.0, "slt": 170.0, "kal16": 105.0}  # Hz, of each voice with 16 kHz and any text
@@ -65,7 +60,7 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
     """
     about = _make_corpus(root, config.flite)
     builder = CorpusBuilder.for_config(config)
-    for split, rows in read_rows(root, about).items():
+    for split, rows in synthetic.read_rows(root, about).items():
         for row in rows:
             labels, kept = builder.labels(row["phones"])
             times = tuple((float(row["times"][k][0]), float(row["times"][k][1])) for k in kept)
@@ -82,65 +77,44 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
 def _make_corpus(root: Path, config: FliteConfig) -> dict[str, Any]:
     """Make the corpus where there is none; return the content of ``flite.json``."""
     if config.text is None:
-        sentences = [each for each in own_sentences() if len(each.split()) >= config.words[0]]
+        sentences = [each for each in synthetic.sentences() if len(each.split()) >= config.words[0]]
     else:
-        sentences = read_sentences(config.text, config.words)
-    wanted = {
-        "layout": LAYOUT,
-        "config": config.model_dump(mode="json", exclude={"text"}),
-        "sentences": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-    }
-    return make_once(
+        sentences = synthetic.read_sentences(config.text, config.words)
+    wanted = synthetic.fingerprint(config, sentences)
+    return synthetic.make_once(
         root, MARKER, "corpus of flite", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
     )
 
 
 def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
     voices = find_voices()
-    lines = cast(config, sentences, voices)
-    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-    seconds = 0.0
+    lines, rows = cast(config, sentences, voices), list[tuple[str, synthetic.Row]]()
     with ThreadPoolExecutor(TOGETHER) as pool:
         speeches = pool.map(lambda line: speak(line.text, line.voice, line.stretch, line.pitch), lines)
         for number, (line, speech) in enumerate(zip(lines, speeches, strict=True)):
             if speech.phones and np.any(speech.samples):
                 rng = np.random.default_rng([config.seed, number])
-                row, length = _write(folder, number, line, speech, config.noise_db, rng)
-                rows[line.split].append(row)
-                seconds += length
-    about = {"voices": voices, "utterances": write_rows(folder, rows), "seconds": seconds}
-    files.write_json(folder / MARKER, wanted | about)
+                end = round(speech.times[-1][1] * speech.rate)
+                sound = synthetic.record(speech.samples, speech.rate, end, line.level, config.noise_db, rng)
+                said = (line.split, line.speaker, number, line.text)
+                row = synthetic.write_utterance(folder, *said, speech.times, sound)
+                rows.append((line.split, {**row, "phones": speech.phones}))
+    synthetic.write_tables(folder, MARKER, wanted | {"voices": voices}, rows)
 
 
 def cast(config: FliteConfig, sentences: Sequence[str], voices: Sequence[str]) -> list[Line]:
     """Return what each voice says; a speaker is a voice with a rate, a pitch and a level. Voices take turns."""
     rng = random.Random(config.seed)
-    texts, counts = divided(config, sentences, rng)
+    texts, counts = synthetic.divided(config, sentences, rng)
     lines = []
     for split in SPLITS:
-        spoken = said(texts[split], counts[split], split == "train", rng)
-        for number, start in enumerate(range(0, len(spoken), EACH)):
+        spoken = synthetic.said(texts[split], counts[split], split == "train", rng)
+        for number, start in enumerate(range(0, len(spoken), synthetic.EACH)):
             voice = voices[number % len(voices)]
-            how = (rng.uniform(*config.stretch), rng.uniform(*config.pitch), rng.uniform(*LEVELS))
+            how = (rng.uniform(*config.stretch), rng.uniform(*config.pitch), rng.uniform(*synthetic.LEVELS))
             speaker = f"{voice}-{split}-{number}"
-            lines += [Line(split, speaker, voice, *how, text) for text in spoken[start : start + EACH]]
+            lines += [Line(split, speaker, voice, *how, text) for text in spoken[start : start + synthetic.EACH]]
     return lines
-
-
-def _write(
-    folder: Path, number: int, line: Line, speech: Speech, noise_db: float, rng: np.random.Generator
-) -> tuple[dict[str, Any], float]:
-    """Write a recording; return its row and its duration, in seconds."""
-    end = round(speech.times[-1][1] * speech.rate)
-    recording, before = record(speech.samples, speech.rate, end, line.level, noise_db, rng)
-    audio = f"{line.split}/{line.speaker}/{number}.flac"
-    write_recording(folder / audio, recording)
-    times = [[round(before / RATE + time, 4) for time in pair] for pair in speech.times]
-    row = {
-        "id": f"{line.speaker}-{number}", "audio": audio,
-        "speaker": line.speaker, "words": line.text, "phones": speech.phones, "times": times,
-    }  # fmt: skip
-    return row, len(recording) / RATE
 
 
 class Speech(NamedTuple):

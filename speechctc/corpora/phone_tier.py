@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import eaf
+from speechctc.audio.annotations import Interval, Tier, tier_key
 from speechctc.audio.textgrids import read_tiers
-from speechctc.audio.tiers import Entry, Tier, tier_key
 from speechctc.core.errors import InputError
 
 MOST = 60  # TextGrids that are read
@@ -37,7 +37,7 @@ class TierLabels:
     labels: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, path: Path, entries: Iterable[Entry]) -> None:
+    def add(self, path: Path, entries: Iterable[Interval]) -> None:
         """Add the labelled intervals of one file."""
         labelled = [entry for entry in entries if entry.label]
         self.paths.add(path)

@@ -27,7 +27,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.corpora.textgrid import eaf_files
 from speechctc.phones.espeak import LATIN, Synthesiser, Voice, find_voice, foreign_script, scripts_of
-from speechctc.phones.marks import are_strings
+from speechctc.phones.label_rules import are_strings
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio.tiers import Entry, Tier, choose_tiers, in_order
+from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, some
@@ -190,7 +190,7 @@ class _Reader(NamedTuple):
         return (("language", self.language),) if several else ()
 
     def _read(
-        self, id: str, mine: Sequence[Entry], piece: Piece
+        self, id: str, mine: Sequence[Interval], piece: Piece
     ) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...] | None, tuple[str, ...]]:
         """Return the phones of an utterance, their times where they have some, and the words that it was read from."""
         if self.words is not None:
@@ -208,7 +208,7 @@ def _within(time: float, piece: Piece) -> float:
     return min(max(time, piece.start), piece.end) - piece.start
 
 
-def _check(labelled: Labelled, tier: Tier, entries: Sequence[Entry], are_phones: bool) -> None:
+def _check(labelled: Labelled, tier: Tier, entries: Sequence[Interval], are_phones: bool) -> None:
     """Check that a tier has labels, one phone each if they `are_phones`, that end with the recording."""
     file, seconds = labelled.file, labelled.seconds
     if not entries:
@@ -222,7 +222,7 @@ def _check(labelled: Labelled, tier: Tier, entries: Sequence[Entry], are_phones:
         raise InputError(f"{file}: {what}", "check that they belong together")
 
 
-def _pieces(spoken: Sequence[Entry], seconds: float, tier: Tier, config: CorpusConfig) -> list[Piece]:
+def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: CorpusConfig) -> list[Piece]:
     if tier.points or not spoken:
         return [Piece(0, len(spoken) - 1, 0.0, seconds)]
     spans = [Span(max(each.start, 0.0), min(each.end, seconds), each.label in PAUSES) for each in spoken]
@@ -234,7 +234,7 @@ def _several(config: CorpusConfig) -> bool:
     return config.segment != "labels" or config.words_tier is not None
 
 
-def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> list[Entry]:
+def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:
     """Return the words of the speaker of a tier; none where the file has no such tier."""
     try:
         chosen = choose_tiers(labelled.tiers, labelled.file, config.words)
@@ -243,7 +243,7 @@ def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> l
     mine = [each for each, name in chosen if len(chosen) == 1 or (name or each.speaker) == (star or tier.speaker)]
     shift = labelled.origin
     entries = [each for words in mine[:1] if not words.points for each in words.entries if each.label]
-    return [Entry(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
+    return [Interval(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
 
 
 def _longest_gap(tier: Tier, seconds: float) -> float:

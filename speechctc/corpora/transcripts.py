@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
+from speechctc.audio.annotations import CLOSE, PHN_RATE, Interval, choose_tier, read_phn
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import Recording, find_recordings, left_out, name_of
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
-from speechctc.audio.tiers import CLOSE, TextGrid, choose_tier
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
@@ -115,7 +115,7 @@ def read_transcript(file: Path, recording: Path, choice: Choice = Choice()) -> T
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
     """Return a tier of ELAN; its times are those of the recording."""
     tiers, media = read_eaf(file)
-    tier = choose_tier(TextGrid(tiers, ""), file, name)
+    tier = choose_tier(tiers, file, name)
     if not tier.timed:
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"

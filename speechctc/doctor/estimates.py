@@ -15,7 +15,7 @@ from speechctc.core.progress import Reporter
 from speechctc.doctor.finding import Finding
 from speechctc.model.checkpoint import build_net
 from speechctc.phones.inventory import Inventory
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate

@@ -16,8 +16,8 @@ from speechctc.features.one_recording import frame_count
 from speechctc.model.layers import output_frames
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
+from speechctc.phones.label_rules import are_strings
 from speechctc.phones.labels import spelling_variants, with_code_points
-from speechctc.phones.marks import are_strings
 from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned

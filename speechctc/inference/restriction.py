@@ -26,8 +26,8 @@ from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.alphabet import phones_of_language
 from speechctc.phones.articulation import distance, plain, sounds_of
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
+from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone
 from speechctc.phones.labels import nfc
-from speechctc.phones.marks import KINDS, apply_marks, divide_phone
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net

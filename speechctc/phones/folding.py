@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from speechctc.core.errors import InputError
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT48, TIMIT61, TIMIT_TO_39, TIMIT_TO_48, Inventory
+from speechctc.phones.label_rules import KINDS, apply_marks
 from speechctc.phones.labels import nfc
-from speechctc.phones.marks import KINDS, apply_marks
 
 STRIP = "strip:"
 """What a folding by classes of marks begins with."""
@@ -82,7 +82,7 @@ def parse_folding(spec: str | Mapping[str, str | None]) -> Folding:
 def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory) -> Folding:
     """Return the folding that a config names; ``"auto"`` is timit39 for TIMIT's sets and none for others.
 
-    ``"strip:tone,length"`` counts phones as one that differ only in these classes of marks (`speechctc.phones.marks`).
+    ``"strip:tone,length"`` counts phones as one that differ only in these classes of marks (see `apply_marks`).
 
     Raises
     ------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.phones.dictionary import Dictionary, Notation, Pronunciations, read_dictionary, word_key
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import CMU39, Inventory
@@ -225,10 +225,9 @@ def _check_phones(dictionary: Dictionary, phones: Inventory) -> None:
     alike = dictionary.arpabet == is_arpabet(phones.phones)
     outside = [p for p in dictionary.phones if p not in matches or (alike and matches[p].how == "nearness")]
     if outside:
-        named = ", ".join(f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside[:5])
-        more = f" and {len(outside) - 5} more" if len(outside) > 5 else ""
+        named = some([f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside], 5)
         raise InputError(
-            f"{dictionary.path}: phones outside of the set {phones.name}: {named}{more}",
+            f"{dictionary.path}: phones outside of the set {phones.name}: {named}",
             "correct them, or set corpus.phones to found",
         )
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import Tier, choose_tier, tier_key
 from speechctc.audio.recordings import Recording, find_recordings
 from speechctc.audio.siblings import Siblings
 from speechctc.audio.textgrids import read_tiers
-from speechctc.audio.tiers import TextGrid, Tier, choose_tier, tier_key
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -184,23 +184,23 @@ class _TextGrids:
 
 def _labels(path: Path, tier: str, words: str) -> Labels:
     """Read the tiers of a TextGrid."""
-    grid = read_tiers(path)
-    phones = choose_tier(grid, path, tier)
+    tiers = read_tiers(path).tiers
+    phones = choose_tier(tiers, path, tier)
     if phones.points:
         raise InputError(f"{path}: the tier {phones.name!r} has points, not intervals", "name another with --tier")
     if not phones.entries:
         raise InputError(f"{path}: no label in the tier {phones.name!r}", "name another with --tier")
     beside = {}
     for name in BESIDE:
-        if (values := _optional(grid, path, name)) is not None:
+        if (values := _optional(tiers, path, name)) is not None:
             beside[name] = {(each.start, each.end): each.label for each in values.entries}
-    return Labels(phones, _optional(grid, path, words), beside)
+    return Labels(phones, _optional(tiers, path, words), beside)
 
 
-def _optional(grid: TextGrid, path: Path, name: str) -> Tier | None:
+def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     """Return the intervals of a tier; None: there is no such tier."""
-    there = any(tier_key(each.name) == tier_key(name) and not each.points for each in grid.tiers)
-    return choose_tier(grid, path, name) if there else None
+    there = any(tier_key(each.name) == tier_key(name) and not each.points for each in tiers)
+    return choose_tier(tiers, path, name) if there else None
 
 
 def _measured(recording: Recording, labels: Labels, channel: int | None, settings: PraatSettings) -> Iterator[Row]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device
 from speechctc.core.progress import Reporter
-from speechctc.training.batches import TrainingData
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import stages
 from speechctc.training.profiling import Profile, StepTimes

@@ -17,7 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, numbered, survey
 from speechctc.metrics.per import known_speakers
-from speechctc.phones.marks import KINDS, apply_marks
+from speechctc.phones.label_rules import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 from speechctc.training.epoch_plan import BESIDE
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import Interval, Tier, in_order, tier_key
 from speechctc.audio.siblings import Siblings, differs_by_case
 from speechctc.audio.textgrids import long_text, read_tiers
-from speechctc.audio.tiers import Entry, Tier, in_order, tier_key
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.corpora.phone_tier import phone_tier
@@ -421,10 +421,10 @@ def keep_copy(path: Path) -> Path:
     raise AssertionError("count has no end")
 
 
-def _own_entries(what: int, phones: Sequence[Phone]) -> list[Entry]:
+def _own_entries(what: int, phones: Sequence[Phone]) -> list[Interval]:
     """Return the entries of a tier that is written from the phones; see `Grid.own`."""
     if what == 0:
-        return [Entry(phone.start, phone.end, phone.label) for phone in phones]
+        return [Interval(phone.start, phone.end, phone.label) for phone in phones]
     entries = []
     for phone in phones:
         label = ""
@@ -432,11 +432,11 @@ def _own_entries(what: int, phones: Sequence[Phone]) -> list[Entry]:
             label = f"{phone.confidence:.2f}"
         elif 0 < what <= len(phone.alternatives):
             label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-        entries.append(Entry(phone.start, phone.end, label))
+        entries.append(Interval(phone.start, phone.end, label))
     return entries
 
 
-def _phone(entry: Entry) -> Phone:
+def _phone(entry: Interval) -> Phone:
     return Phone(round(max(entry.start, 0.0), DIGITS), round(entry.end, DIGITS), nfc(entry.label))
 
 
@@ -450,11 +450,13 @@ def _rank(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _with_model(phone: Phone, confidences: Mapping[int, Entry], alternatives: Sequence[Mapping[int, Entry]]) -> Phone:
+def _with_model(
+    phone: Phone, confidences: Mapping[int, Interval], alternatives: Sequence[Mapping[int, Interval]]
+) -> Phone:
     """Return a phone with the confidence and the alternatives that other tiers have for the same interval."""
     key = _key(phone.start)
 
-    def text(entries: Mapping[int, Entry]) -> str:
+    def text(entries: Mapping[int, Interval]) -> str:
         entry = entries.get(key)
         return entry.label if entry is not None and abs(entry.end - phone.end) < _CLOSE else ""
 

@@ -18,8 +18,9 @@ import numpy as np
 import psutil
 import soundfile
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
 from speechctc.audio.sound_file import for_soundfile
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch
 from speechctc.core.stopping import OWN_GROUP, STOP

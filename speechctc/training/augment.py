@@ -55,8 +55,8 @@ class Augmenter:
         slowest, _ = self.config.rates
         return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
-    def vary(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Perturb speed, vocal tract length, room, equalisation, bandwidth and level, add noise, and what users added.
+    def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Perturb the speed.
 
         Parameters
         ----------
@@ -71,18 +71,16 @@ class Augmenter:
         static : Tensor, shape = (n_batch, new_max_frames, static_dims)
         frames : Tensor, shape = (n_batch,)
         """
-        static, frames = self.pace(static, frames, labels, counts)
-        return self.disguise(static, frames), frames
-
-    def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Perturb the speed alone; arguments and result are those of `vary`."""
         slowest, fastest = self.config.rates
         if slowest == fastest:
             return static, frames
         return self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
 
     def disguise(self, static: Tensor, frames: Tensor) -> Tensor:
-        """Return static features with everything of `vary` but the speed: what leaves each phone in its frames."""
+        """Perturb vocal tract length, room, equalisation, bandwidth and level, add noise, and what users added.
+
+        Each phone stays in its frames, and shapes are as for `pace`.
+        """
         config = self.config
         if config.warp:
             static = self._vtlp(static.float())

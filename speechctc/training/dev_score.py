@@ -19,8 +19,7 @@ from speechctc.model.maxout import PieceWins, counted_wins
 from speechctc.model.numpy_net import log_softmax
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
-from speechctc.training.batches import Loader, TrainingData
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch, Loader, TrainingData
 from speechctc.training.teacher import doubts_of
 from speechctc.training.train_step import TrainStep
 

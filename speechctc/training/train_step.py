@@ -25,7 +25,7 @@ from speechctc.lm.rescore import choose_search
 from speechctc.model.net import ConvCTCNet
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.training.augment import Augmenter
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import Indices
 from speechctc.training.optimise import (

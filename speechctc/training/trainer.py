@@ -19,8 +19,7 @@ from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.net import parameter_count
-from speechctc.training.batches import TrainingData
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices
@@ -446,10 +445,8 @@ class LossWatch:
         return total
 
     def _not_finite(self, where: str, indices: Indices, value: float) -> InputError:
-        names = [self.ids[int(index)] for index in indices]
-        named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         return InputError(
-            f"the loss became {value} at {where}, in the batch of {named}",
+            f"the loss became {value} at {where}, in the batch of {some([self.ids[k] for k in indices.tolist()], 5)}",
             "lower train.lr, or look at these recordings; last/ in the run's folder holds the last good state"
             " (docs/guide/symptoms.md#the-loss-is-nan)",
         )

@@ -12,16 +12,15 @@ import pytest
 from praatio.utilities import textgrid_io
 
 from speechctc.audio import textgrids
-from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
-from speechctc.audio.textgrids import long_text, read_tiers
-from speechctc.audio.tiers import Entry, Tier
+from speechctc.audio.annotations import Interval, Tier, read_phn
+from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.corpora.phone_tier import phone_tier
 
 WANTED = {
-    "Mary": (False, [Entry(0.0, 1.5, "é")]),
-    "phönes": (False, [Entry(0.0, 0.25, "a"), Entry(0.25, 0.5, 'ʃ"x'), Entry(0.5, 1.5, "")]),
-    "bell": (True, [Entry(0.75, 0.75, "ding")]),
+    "Mary": (False, [Interval(0.0, 1.5, "é")]),
+    "phönes": (False, [Interval(0.0, 0.25, "a"), Interval(0.25, 0.5, 'ʃ"x'), Interval(0.5, 1.5, "")]),
+    "bell": (True, [Interval(0.75, 0.75, "ding")]),
 }
 SHORT = (
     'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0\n1.5\n<exists>\n3\n"IntervalTier"\n"Mary"\n0\n1.5\n1\n'
@@ -149,8 +148,8 @@ def test_what_praatio_gets_wrong_is_read_right(tmp_path: Path) -> None:
     labels = [Interval(0.0, 0.5, "intervals [2]:"), Interval(0.5, 1.0, "item [1]:")]
     path = write(tmp_path, textgrid_text(1.0, {"phones": labels}).encode())
     assert read_textgrid(path, "phones") == labels
-    text = long_text(1.0, [Tier("bell", True, [Entry(0.5, 0.5, 'a "b"')])])
-    assert read_tiers(write(tmp_path, text.encode())).tiers[0].entries == [Entry(0.5, 0.5, 'a "b"')]
+    text = long_text(1.0, [Tier("bell", True, [Interval(0.5, 0.5, 'a "b"')])])
+    assert read_tiers(write(tmp_path, text.encode())).tiers[0].entries == [Interval(0.5, 0.5, 'a "b"')]
     text = textgrid_text(1.0, {"phones": labels}).replace(
         "xmin = 0 \n            xmax = 0.5", "xmin = -0.5 \n xmax = 0.5"
     )
@@ -161,12 +160,12 @@ def test_what_praatio_gets_wrong_is_read_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        [Entry(0.0, 0.5, "a"), Entry(0.5 + 1e-12, 1.0, "b")],
-        [Entry(0.0, 1e-12, "a"), Entry(0.5, 1.0, "b")],
-        [Entry(0.0, 0.6, "a"), Entry(0.5, 1.0, "b")],
+        [Interval(0.0, 0.5, "a"), Interval(0.5 + 1e-12, 1.0, "b")],
+        [Interval(0.0, 1e-12, "a"), Interval(0.5, 1.0, "b")],
+        [Interval(0.0, 0.6, "a"), Interval(0.5, 1.0, "b")],
     ],
 )
-def test_intervals_that_are_not_plain_are_written_by_praatio(entries: list[Entry]) -> None:
+def test_intervals_that_are_not_plain_are_written_by_praatio(entries: list[Interval]) -> None:
     rows = [tuple(entry) for entry in entries]
     tier = {"class": "IntervalTier", "name": "p", "xmin": 0.0, "xmax": 2.0, "entries": rows}
     text = textgrid_io.getTextgridAsStr({"xmin": 0.0, "xmax": 2.0, "tiers": [tier]}, "long_textgrid", True)

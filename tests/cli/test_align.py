@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus

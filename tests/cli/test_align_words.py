@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.textgrids import read_textgrid
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 

@@ -19,7 +19,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint

@@ -17,7 +17,8 @@ import pytest
 import soundfile
 
 from speechctc.audio import recordings
-from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Recognition

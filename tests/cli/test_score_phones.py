@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import read_textgrid
 from speechctc.audio.recordings import Recording
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.stages.score_phones import Ratings
 from tests.cli.test_align_words import write_words

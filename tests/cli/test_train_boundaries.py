@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from speechctc.alignment.boundary_model import FILE, BoundaryModel
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import summary

@@ -16,10 +16,10 @@ from speechctc.config.corpus_config import DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded
-from speechctc.corpora import demo, made_once
+from speechctc.corpora import demo, synthetic
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import Phone, UnknownPhoneme, label, make_demo, read_demo
-from speechctc.corpora.speakers import VARIANTS, demo_cast, sentences
+from speechctc.corpora.synthetic import VARIANTS, sentences
 from speechctc.phones.espeak import Phoneme, Speech, Synthesiser
 from speechctc.phones.inventory import TIMIT61
 
@@ -124,7 +124,7 @@ def test_a_process_that_speaks_and_fails_leaves_nothing(
 
         yield results()
 
-    monkeypatch.setattr(made_once, "in_processes", in_processes)
+    monkeypatch.setattr(synthetic, "in_processes", in_processes)
     with pytest.raises(InputError, match=said):
         make_demo(tmp_path / "corpus", TINY)
     assert not list(tmp_path.iterdir())
@@ -210,7 +210,7 @@ def test_there_are_sentences_and_voices_enough() -> None:
     texts, config = sentences(), DemoConfig()
     assert len(texts) == len(set(texts)) >= 300 and config.sentences >= 300
     assert all(4 <= len(text.split()) <= 12 and text.isascii() and text[-1] in ".?" for text in texts)
-    voices = demo_cast(config)
+    voices = demo.cast(config)
     assert len({(voice.variant, voice.pitch, voice.words_per_minute) for voice in voices}) >= 40
     assert len({voice.variant for voice in voices}) >= 40
     assert len({voice.name for voice in voices}) == len(voices) == 48
@@ -223,13 +223,13 @@ def test_no_variant_is_in_two_splits() -> None:
 
 
 def test_the_cast_hangs_on_the_seed_alone() -> None:
-    assert demo_cast(SMALL) == demo_cast(SMALL) != demo_cast(SMALL.model_copy(update={"seed": 1}))
+    assert demo.cast(SMALL) == demo.cast(SMALL) != demo.cast(SMALL.model_copy(update={"seed": 1}))
 
 
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
     for voices in (3, 48, 120):
         config = DemoConfig(voices=voices)
-        said = [voice.texts for voice in demo_cast(config) if voice.split == "train"]
+        said = [voice.texts for voice in demo.cast(config) if voice.split == "train"]
         assert all(len(set(hand)) == len(hand) for hand in said)
         assert len({k for hand in said for k in hand}) == min(240, 36 * len(said))
 

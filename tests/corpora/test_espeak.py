@@ -11,9 +11,8 @@ import soundfile
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
-from speechctc.corpora.espeak import fingerprint
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.speakers import read_sentences
+from speechctc.corpora.synthetic import fingerprint, read_sentences
 from speechctc.phones.pronouncer import Pronouncer
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!
@@ -96,7 +95,12 @@ def test_english_is_labelled_in_the_cmu_set(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     row: dict[str, object] = {"id": "1", "audio": "1.flac", "speaker": "a", "phones": "h iə ɹ ɾ əʊ".split()}
     row["times"] = [[0.0, 0.1], [0.1, 0.3], [0.3, 0.4], [0.4, 0.5], [0.5, 0.6]]
-    about = fingerprint(wanted, sentences) | {"utterances": 1, "seconds": 1.0, "espeak": "1", "nearest": {}}
+    about = {"languages": ["en-us", "en-gb"], **fingerprint(wanted.espeak, sentences)} | {
+        "utterances": 1,
+        "seconds": 1.0,
+        "espeak": "1",
+        "nearest": {},
+    }
     (tmp_path / "corpus" / "espeak.json").write_text(json.dumps(about))
     for split, text in (("train", json.dumps(row)), ("dev", ""), ("test", "")):
         (tmp_path / "corpus" / f"{split}.jsonl").write_text(text)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError

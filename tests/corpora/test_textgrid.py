@@ -9,7 +9,8 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from speechctc.audio.annotations import Interval, read_phn, textgrid_text
+from speechctc.audio.annotations import Interval, read_phn
 from speechctc.audio.eaf import eaf_text
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import DemoConfig
 from speechctc.corpora.demo import make_demo
 from speechctc.phones.folding import parse_folding

@@ -16,20 +16,20 @@ import torch
 
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.audio import sound_file, stream
-from speechctc.audio.annotations import read_phn, read_textgrid
+from speechctc.audio.annotations import read_phn
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import find_recordings, ids, left_out
 from speechctc.audio.siblings import Siblings
 from speechctc.audio.sound_file import channels_differ
-from speechctc.audio.textgrids import read_tiers
+from speechctc.audio.textgrids import read_textgrid, read_tiers
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import timit
-from speechctc.corpora.made_once import read_rows
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.synthetic import read_rows
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import in_table, is_table, read_transcript
 from speechctc.ctc import ctc_loss, posteriors
@@ -50,7 +50,7 @@ from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.phones import check_order, edit
-from speechctc.training.chunks import Split
+from speechctc.training.batches import Split
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer

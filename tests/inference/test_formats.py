@@ -15,8 +15,9 @@ import openpyxl
 import pytest
 import tgt
 
-from speechctc.audio.annotations import Interval, read_phn, read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval, read_phn
 from speechctc.audio.recordings import Recording
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference import formats
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from speechctc.corpora.speakers import sentences
+from speechctc.corpora.synthetic import sentences
 from speechctc.ngram.automaton import PhoneLM
 
 START, END = -1, 0

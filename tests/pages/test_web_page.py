@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 import speechctc
-from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.export_web import export_web

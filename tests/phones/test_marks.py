@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from speechctc.phones.marks import apply_marks, divide_phone, kind_of, segment_ipa
+from speechctc.phones.label_rules import apply_marks, divide_phone, kind_of, segment_ipa
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from speechctc.phones.inventory import CMU39, TIMIT61
-from speechctc.phones.marks import are_strings
+from speechctc.phones.label_rules import are_strings
 
 PHONES = {
     "ARPABET": CMU39,

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording, find_recordings
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import read_textgrids

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter

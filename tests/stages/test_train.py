@@ -23,7 +23,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.train import Stopped, train_net
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of

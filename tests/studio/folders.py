@@ -11,7 +11,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.studio.microphone import Microphone
 from speechctc.studio.phones import Phone
 from speechctc.studio.serve import Guard

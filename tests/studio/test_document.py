@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import tgt
 
-from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.audio.textgrids import long_text, read_tiers
-from speechctc.audio.tiers import Entry, Tier
+from speechctc.audio.annotations import Interval, Tier
+from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
@@ -241,14 +240,14 @@ def test_a_persons_tiers_of_the_models_names_stay(tmp_path: Path) -> None:
     assert all(_labelled(after[name]) == _labelled(before[name]) for name in before if name != "phones")
 
 
-def _labelled(entries: list[Entry]) -> list[Entry]:
+def _labelled(entries: list[Interval]) -> list[Interval]:
     return [entry for entry in entries if entry.label]
 
 
 def test_a_second_tier_of_phones_stays(tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", ["low", "mid"])
-    tiers = [Tier("phones", False, [Entry(0.04, 0.1, "a")]), Tier("phones", False, [Entry(0.05, 0.12, "anna's")])]
-    points = Tier("phones", True, [Entry(0.07, 0.07, "a point")])
+    tiers = [Tier("phones", False, [Interval(0.04, 0.1, "a")]), Tier("phones", False, [Interval(0.05, 0.12, "anna's")])]
+    points = Tier("phones", True, [Interval(0.07, 0.07, "a point")])
     (tmp_path / "a.TextGrid").write_text(long_text(0.3, [points, *tiers]))
     document = Document(tmp_path / "a.wav")
     assert [phone.label for phone in document.phones] == ["a"]
@@ -271,7 +270,7 @@ def test_what_decode_wrote_is_still_written_anew(tmp_path: Path) -> None:
 def test_an_edit_reaches_a_textgrid_with_negative_times(tmp_path: Path) -> None:
     write_labelled(tmp_path / "a.wav", ["a", "b"])
     tiers = read_tiers(tmp_path / "a.TextGrid").tiers
-    early = Tier("notes", False, [Entry(-0.5, -0.1, "before"), Entry(0.0, 0.1, "then")])
+    early = Tier("notes", False, [Interval(-0.5, -0.1, "before"), Interval(0.0, 0.1, "then")])
     (tmp_path / "a.TextGrid").write_text(long_text(tiers[0].entries[-1].end, [*tiers, early]))
     document = Document(tmp_path / "a.wav")
     relabel(document, 0, "x")
@@ -285,4 +284,4 @@ def test_an_edit_reaches_a_textgrid_with_negative_times(tmp_path: Path) -> None:
 
 def test_tiers_that_no_textgrid_holds_are_said() -> None:
     with pytest.raises(InputError, match="a TextGrid cannot hold these tiers"):
-        long_text(1.0, [Tier("a", False, [Entry(0.1, 1.5, "x")])])
+        long_text(1.0, [Tier("a", False, [Interval(0.1, 1.5, "x")])])

@@ -21,7 +21,7 @@ import pytest
 import soundfile
 from starlette.testclient import TestClient
 
-from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment

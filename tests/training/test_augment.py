@@ -45,6 +45,11 @@ def augmenter(stride: int = 1, **values: Any) -> Augmenter:
     )
 
 
+def varied_by(chosen: Augmenter, static: Tensor, frames: Tensor, *labels: Tensor) -> tuple[Tensor, Tensor]:
+    static, frames = chosen.pace(static, frames, *labels)
+    return chosen.disguise(static, frames), frames
+
+
 def drawing(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
     """Let the numbers that are drawn be these, one an utterance."""
     monkeypatch.setattr(Augmenter, "_uniform", lambda *_: torch.tensor(values))
@@ -61,7 +66,7 @@ def speech(seconds: float) -> Tensor:
 
 def test_without_settings_nothing_changes() -> None:
     static, frames = torch.randn(3, 50, 24).half(), torch.tensor([50, 31, 7])
-    varied, new = augmenter().vary(static, frames, *labels_of(4, 3, 1))
+    varied, new = varied_by(augmenter(), static, frames, *labels_of(4, 3, 1))
     assert varied is static and new is frames
     features = torch.randn(3, 3, 24, 50)
     assert augmenter().mask(features, frames) is features
@@ -73,7 +78,7 @@ def test_time_is_stretched_as_by_linear_interpolation(
 ) -> None:
     static, frames = torch.randn(3, 41, 24), torch.tensor([41, 29, 5])
     drawing(monkeypatch, *factors)
-    varied, new = augmenter(speed=0.5).vary(static, frames, *labels_of(2, 2, 1))
+    varied, new = varied_by(augmenter(speed=0.5), static, frames, *labels_of(2, 2, 1))
     assert new.tolist() == [round(n / f) for n, f in zip((41, 29, 5), factors, strict=True)]
     for row, old, count, was in zip(varied, static, new.tolist(), frames.tolist(), strict=True):
         places = (np.arange(count) + 0.5) * was / count - 0.5
@@ -86,7 +91,7 @@ def test_no_utterance_becomes_too_short_for_its_labels(monkeypatch: pytest.Monke
     labels, counts = torch.tensor([[3, 3, 2, 9], [1, 2, 2, 2]]), torch.tensor([3, 4])
     frames = torch.tensor([9, 12])
     drawing(monkeypatch, 1.5, 1.5)
-    _, new = augmenter(stride=2, speed=0.5).vary(torch.randn(2, 12, 24), frames, labels, counts)
+    _, new = varied_by(augmenter(stride=2, speed=0.5), torch.randn(2, 12, 24), frames, labels, counts)
     assert new.tolist() == [7, 11]  # 3 labels and 1 blank, 4 and 2, at two frames each but for the last
 
 
@@ -105,14 +110,14 @@ def test_the_host_knows_how_long_it_can_become(monkeypatch: pytest.MonkeyPatch) 
     changed = augmenter(speed=0.23)
     for frames in range(1, 400):
         drawing(monkeypatch, 0.77)
-        _, new = changed.vary(torch.zeros(1, frames, 24), torch.tensor([frames]), *labels_of(1))
+        _, new = varied_by(changed, torch.zeros(1, frames, 24), torch.tensor([frames]), *labels_of(1))
         assert int(new) <= changed.most_frames(frames) <= frames / 0.77 + 2
 
 
 def test_the_mel_axis_is_warped_and_the_energy_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     static = torch.randn(2, 9, 24)
     drawing(monkeypatch, 0.85, 1.2)
-    varied, _ = augmenter(warp=0.2).vary(static, torch.tensor([9, 9]), *labels_of(1, 1))
+    varied, _ = varied_by(augmenter(warp=0.2), static, torch.tensor([9, 9]), *labels_of(1, 1))
     for row, old, factor in zip(varied, static, (0.85, 1.2), strict=True):
         for frame in (0, 8):
             wanted = np.interp(np.arange(23) * factor, np.arange(23), old[frame, :23].numpy())
@@ -124,7 +129,7 @@ def test_gain_is_that_of_a_louder_recording(monkeypatch: pytest.MonkeyPatch) -> 
     samples, config = speech(0.5), FeatureConfig(mels=23)
     drawing(monkeypatch, 0.5)  # of 12 dB
     static = static_features(samples, config)[None]
-    varied, _ = augmenter(gain_db=12).vary(static, torch.tensor([static.shape[1]]), *labels_of(1))
+    varied, _ = varied_by(augmenter(gain_db=12), static, torch.tensor([static.shape[1]]), *labels_of(1))
     louder = static_features(samples * 10 ** (6 / 20), config)
     torch.testing.assert_close(varied[0], louder, atol=2e-3, rtol=0)
 
@@ -132,7 +137,7 @@ def test_gain_is_that_of_a_louder_recording(monkeypatch: pytest.MonkeyPatch) -> 
 def test_colour_is_smooth_lasting_and_of_the_deviation_said() -> None:
     torch.manual_seed(3)
     static = torch.randn(500, 6, 24)
-    varied, _ = augmenter(colour_db=4).vary(static, torch.full((500,), 6), *labels_of(*[1] * 500))
+    varied, _ = varied_by(augmenter(colour_db=4), static, torch.full((500,), 6), *labels_of(*[1] * 500))
     added = varied - static
     assert float((added - added[:, :1]).abs().max()) < 1e-5 and not bool(added[:, :, 23].any())  # the same all along
     curve = added[:, 0, :23] * 10 / np.log(10)
@@ -152,7 +157,7 @@ def test_noise_is_that_of_a_noisy_recording(monkeypatch: pytest.MonkeyPatch, snr
         Augmenter, "_uniform", lambda self, low, high, n: torch.full((n,), snr_db if low == high == snr_db else 0.0)
     )
     noised = augmenter(noise_db=(snr_db, snr_db))
-    varied, _ = noised.vary(static[None], torch.tensor([len(static)]), *labels_of(1))
+    varied, _ = varied_by(noised, static[None], torch.tensor([len(static)]), *labels_of(1))
     wanted = static_features(noisy, config)
     difference = (varied[0].mean(0) - wanted.mean(0))[:23]
     assert float(difference.abs().max()) < 0.25 and float(difference.mean().abs()) < 0.1

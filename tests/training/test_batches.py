@@ -17,8 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
 from speechctc.training import batches as training_batches
-from speechctc.training.batches import Loader
-from speechctc.training.chunks import Batch, Slot, Split
+from speechctc.training.batches import Batch, Loader, Slot, Split
 from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
 
 CONFIG = FeatureConfig(mels=4)

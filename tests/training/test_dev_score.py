@@ -8,7 +8,7 @@ import torch
 
 from speechctc.config.load import parse_config
 from speechctc.inference.streaming import ActivityGate
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.dev_score import decoded
 
 FRAMES = 300

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.run_state import ResumeState
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer

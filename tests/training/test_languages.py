@@ -11,7 +11,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.stages.extract import extract
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.languages import FILE, Languages
 from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import write_config

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from speechctc.core.errors import InputError
 from speechctc.ctc import autograd
 from speechctc.training import train_step
-from speechctc.training.chunks import Batch
+from speechctc.training.batches import Batch
 from speechctc.training.train_step import TrainStep, consistency
 from speechctc.training.trainer import Trainer
 from tests.train_helpers import Recorder, trainer_of
