@@ -81,34 +81,34 @@ def check_some(arguments: Sequence[Path]) -> None:
 
 
 def left_out(arguments: Iterable[Path]) -> list[str]:
-    """Return lines on files in the named folders that look like sound and are not among the recordings."""
-    said = []
-    for folder in (argument for argument in arguments if os.path.isdir(argument)):
-        _, doubles, unread = _scan(folder)
-        if doubles:
-            said.append(f"{folder}: {_names(doubles)} left out: the same sound is beside it with another ending")
-        if unread:
-            said.append(f"{folder}: {_names(unread)} left out: this format is not read; convert it to WAV")
-    return list(map(printable, said))
+    """Return lines on files and links in the named folders that look like sound and are not among the recordings."""
+    folders = [argument for argument in arguments if os.path.isdir(argument)]
+    return [printable(f"{folder}: {line}") for folder in folders for line in _scan(folder)[1]]
 
 
-def _names(paths: Sequence[Path]) -> str:
-    """Return the name of the first file, and the number of the others."""
-    return some([path.name for path in paths], most=1)
+def _scan(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the recordings of a folder, and lines on what is left out.
 
-
-def _scan(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return the recordings of a folder, the duplicates left out, and sound files that are not read.
-
-    Hidden files and folders are left out: drafts, what macOS stores under ``._`` names, waste baskets.
+    Hidden files and folders are left out without a line: drafts, what macOS stores under ``._`` names, waste baskets.
     """
     paths = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
-    unread = [path for path in paths if path.suffix.lower() in NOT_READ and path.is_file()]
+    links = [path for path in paths if path.is_symlink()]
+    reasons = {
+        "the same sound is beside it with another ending": doubles,
+        "this format is not read; convert it to WAV": [
+            path for path in paths if path.suffix.lower() in NOT_READ and path.is_file()
+        ],
+        "a link that leads nowhere": [path for path in links if path.suffix.lower() in ENDINGS and not path.exists()],
+        "a link to a folder, which may lead in a circle; name that folder itself": [
+            path for path in links if path.is_dir()
+        ],
+    }
     left = set(doubles)
-    return [path for path in sound if path not in left], doubles, unread
+    said = [f"{some([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found]
+    return [path for path in sound if path not in left], said
 
 
 def _is_hidden(below: Path) -> bool:
@@ -118,10 +118,9 @@ def _is_hidden(below: Path) -> bool:
 def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
     """Return the files that an argument names, each with the folder it was found in, or None if it was named itself."""
     if os.path.isdir(argument):
-        files, _, unread = _scan(argument)
+        files, others = _scan(argument)
         if not files:
-            seen = f"; {_names(unread)} cannot be read" if unread else ""
-            looked = f"(looked for {' '.join(ENDINGS)}{seen})"
+            looked = f"(looked for {'; '.join([' '.join(ENDINGS), *others])})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
         return [(path, argument) for path in files]
     if glob.has_magic(str(argument)) and not os.path.exists(argument):

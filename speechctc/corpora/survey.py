@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import find_recordings
+from speechctc.audio.recordings import find_recordings, left_out
 from speechctc.audio.siblings import Siblings
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
@@ -142,7 +142,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
-    look = Look(folder, _recordings(folder), _given(settings), settings)
+    look = Look(folder, _recordings(folder), _given(settings), settings, left_out([folder]))
     for kind, find in _KINDS.items():
         if look.given.get("kind", kind) != kind:
             continue

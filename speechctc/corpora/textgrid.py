@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from speechctc.audio import sound_file
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import ENDINGS, Recording, find_recordings
+from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, left_out
 from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
@@ -51,6 +51,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
         raise InputError(f"{root}: no such folder", "set corpus.root to the folder of recordings and TextGrids")
     builder = CorpusBuilder.for_config(config)
     recordings = find_recordings([root])
+    builder.warnings += left_out([root])
     grids = {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
     reader = TierReader(builder, config)
     siblings = Siblings()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Recording, find_recordings, ids
+from speechctc.audio.recordings import Recording, find_recordings, ids, left_out
 from speechctc.core.errors import InputError, counted
 from speechctc.corpora.corpus import UNLABELLED, Corpus, Rejected, Utterance
 from speechctc.corpora.table import FolderListings, NoRecording, find_audio
@@ -35,7 +35,7 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
     pairs, rejected = _named(source)
     labelled = {each.audio.resolve(): split for split, part in corpus.splits.items() for each in part}
     taken = [labelled.get(recording.path.resolve()) for recording, _ in pairs]
-    notes = corpus.notes
+    notes = (*corpus.notes, *left_out([source]))
     if any(taken):
         found = counted(Counter(split for split in taken if split))
         notes += (f"{source}: recordings of the corpus itself are left out: {found}",)

@@ -15,7 +15,7 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, tier_key
-from speechctc.audio.recordings import Recording, find_recordings
+from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.siblings import Siblings
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
@@ -120,6 +120,8 @@ def measure(
     recordings = find_recordings(arguments)
     if not recordings:
         raise InputError("no recording to measure", "name one")
+    for line in left_out(arguments):
+        reporter.note(line)
     if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
         raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
     rows: list[Row] = []

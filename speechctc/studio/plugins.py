@@ -31,8 +31,10 @@ def install(folder: Path, model: str, overwrite: bool = False) -> list[Path]:
     Raises
     ------
     InputError
-        Files that a person made or changed would be replaced.
+        Files that a person made or changed would be replaced, or a plugin's folder is a link.
     """
+    for plugin in FILES:
+        written.refuse_linked_folder(folder / plugin)
     texts = {folder / plugin / name: _text(name, model) for plugin, names in FILES.items() for name in names}
     written.refuse_changed(texts, overwrite)
     for path, text in texts.items():

@@ -35,6 +35,7 @@ from speechctc.studio.sound import Sound
 LEAST = 2  # corrected recordings: one chooses the best epoch
 MOST_MINUTES = 24 * 60.0
 RUNNING = ("preparing", "training", "scoring")
+ROUND = "speechctc.studio.round"  # the module that a round's process runs
 # For phones that the model knows: larger rates or more epochs forget more than corrections teach (bench_corrections).
 KNOWN_PHONES = {"epochs": 8, "lr": 1e-4}
 
@@ -158,7 +159,7 @@ class Training:
         log = open(folder / "log.txt", "wb")
         with log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "speechctc.studio.round", str(folder)],
+                [sys.executable, "-m", ROUND, str(folder)],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -171,9 +172,9 @@ class Training:
     def stop(self) -> None:
         """Ask the round that is running to end; what it has trained is scored and used."""
         state = self.status()
-        if state.get("state") in ("preparing", "training") and (process := state.get("process")):
+        if state.get("state") in ("preparing", "training") and (process := self._process_of(state)):
             with suppress(ProcessLookupError):
-                os.kill(int(process), STOP)
+                os.kill(process.pid, STOP)
 
     def is_running(self) -> bool:
         """Return whether a round is running, also one that a studio began which was killed since."""
@@ -184,19 +185,26 @@ class Training:
         number = max(self._rounds(), default=0)
         if not number:
             return {}
-        state = self._state(number)
+        state = self._state(number) | {"round": number}
         if state.get("state") in RUNNING and not self._is_alive(state):
-            state = self._state(number)  # it may have ended between the two
+            state = self._state(number) | {"round": number}  # it may have ended between the two
             if state.get("state") in RUNNING:
                 line = f"the training's process ended; its messages are in {self._round(number)}/log.txt"
                 state |= {"state": "failed", "line": line}
-        return state | {"round": number, "curve": self._curve(number)}
+        return state | {"curve": self._curve(number)}
 
     def _is_alive(self, state: Mapping[str, Any]) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        process = state.get("process")
-        return isinstance(process, int) and psutil.pid_exists(process)
+        return self._process_of(state) is not None
+
+    def _process_of(self, state: Mapping[str, Any]) -> psutil.Process | None:
+        """Return the process of a round; None if it has ended, and another program may have its number by now."""
+        with suppress(psutil.Error, TypeError, ValueError, OverflowError, KeyError):
+            process = psutil.Process(state["process"] or -1)  # None would be this process
+            if process.cmdline()[-2:] == [ROUND, str(self._round(state["round"]))]:
+                return process
+        return None
 
     def _curve(self, number: int) -> list[dict[str, Any]]:
         lines = []

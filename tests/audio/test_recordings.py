@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from speechctc.audio.recordings import Recording, find_recordings, ids, left_out
 from speechctc.audio.siblings import Siblings
+from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
+from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.survey import survey
+from speechctc.corpora.unlabelled import with_unlabelled
+from tests.studio.folders import SONG, write_labelled
 
 
 def touch(*names: str) -> None:
@@ -39,7 +45,7 @@ def test_a_pattern_that_no_file_matches_and_a_folder_without_sound_are_said(here
     touch("in/a.dss")
     with pytest.raises(InputError, match=r"x/\*.wav: no file matches this pattern"):
         find_recordings([Path("in/a.dss"), Path("x/*.wav")])
-    with pytest.raises(InputError, match=r"in: no recordings in this folder .*a.dss cannot be read"):
+    with pytest.raises(InputError, match=r"in: no recordings in this folder .*a.dss left out: this format"):
         find_recordings([Path("in")])
 
 
@@ -63,3 +69,28 @@ def test_what_is_left_out_is_said_in_printable_lines(tmp_path: Path) -> None:
     (tmp_path / "a\x08\n.pcm").touch()
     (line,) = left_out([tmp_path])
     assert "a\\x08\\n.pcm left out" in line and line.isprintable()
+
+
+def test_links_that_are_passed_over_are_named(here: Path) -> None:
+    """Dead ones, those in a circle, and those to folders: by all who read a folder of recordings."""
+    (here / "in").mkdir()
+    (here / "other").mkdir()
+    write_labelled(here / "in" / "a.wav", SONG[:4])
+    write_labelled(here / "in" / "c.wav", SONG[:5])
+    write_labelled(here / "other" / "o.wav", SONG[:4])
+    for name, target in (("dead.wav", "gone.wav"), ("circle.wav", "circle.wav"), ("speaker2", "../other")):
+        (here / "in" / name).symlink_to(target)
+    (here / "in" / "b.wav").symlink_to("a.wav")
+    assert list(found("in")) == ["in/a.wav", "in/b.wav", "in/c.wav"]
+    lines = left_out([Path("in")])
+    assert len(lines) == 2 and lines[0] == "in: circle.wav and 1 more left out: a link that leads nowhere"
+    assert lines[1].startswith("in: speaker2 left out: a link to a folder")
+    config = load_config("demo", ["corpus.kind=textgrid", "corpus.root=in", "corpus.phones=found"])
+    corpus = read_corpus(config.corpus)
+    assert set(lines) <= set(corpus.warnings)
+    assert set(lines) <= set(with_unlabelled(replace(corpus, splits={}), Path("in")).notes)
+    assert set(lines) <= set(survey(Path("in")).notes)
+    (here / "empty").mkdir()
+    (here / "empty" / "dead.wav").symlink_to("gone")
+    with pytest.raises(InputError, match="no recordings in this folder .*dead.wav left out: a link that leads nowhere"):
+        find_recordings([Path("empty")])

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+from speechctc.cli import app
 from speechctc.corpora import transcripts
 from speechctc.inference.output import OutputOptions
 from tests.fuzzing import links
 from tests.fuzzing.links import PLANTS, Writer
-from tests.fuzzing.writers import cheap, with_model
+from tests.fuzzing.writers import cheap, slow, with_model
+
+RUN = Path("run")
+SLOWER = ("start", "extract", "extract unlabelled", "doctor", "plot", "measure")
 
 
 def _in_turn(number: int) -> Iterator[str]:
@@ -21,16 +27,38 @@ def _in_turn(number: int) -> Iterator[str]:
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
-    fast = {name: writer for name, writer in cheap().items() if name not in ("start", "extract")}
+    fast = {name: writer for name, writer in cheap().items() if name not in SLOWER}
     hunted = links.hunt(fast, tmp_path)
     assert hunted.findings == [] and hunted.runs.keys() == fast.keys() and sum(hunted.runs.values()) > 100
 
 
 def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path) -> None:
     writers = {**cheap(), **with_model(tiny_model)}
-    some = {name: writers[name] for name in ("start", "extract", "decode", "evaluate", "export")}
+    names = ("start", "extract", "decode", "evaluate", "export", "export a page", "score-phones", "compare", "plugins")
+    some = {name: writers[name] for name in names}
     hunted = links.hunt(some, tmp_path, _in_turn)
-    assert hunted.findings == [] and hunted.runs.keys() == some.keys() and sum(hunted.runs.values()) > 30
+    assert hunted.findings == [] and hunted.runs.keys() == some.keys() and sum(hunted.runs.values()) > 60
+
+
+READ = set(
+    "--model --lm --realign --transcripts --words --dictionary --ratings --textgrids --audio --text --dev".split()
+)
+ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", ("lm", "sample"): "prints"}
+
+
+def test_the_hunt_tries_each_option_of_each_command_that_names_a_place_to_write() -> None:
+    def commands(group: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for part, each in group.commands.items():
+            yield from commands(each, (*name, part)) if hasattr(each, "commands") else [((*name, part), each)]
+
+    hunted = [writer.act.__dict__.get("words", ()) for writer in {**cheap(), **with_model(RUN), **slow(RUN)}.values()]
+    for name, command in commands(typer.main.get_command(app.app)):
+        own = [words for words in hunted if words[: len(name)] == name]
+        assert own or name in ALONE, name
+        for option in command.params:
+            if "Path" in str(option.type_descriptor.annotation) or option.opts[0] == "--out":
+                given = any(option.opts[0] in words for words in own)
+                assert given or option.opts[0] in READ or option.param_type_name == "argument", (name, option.opts)
 
 
 def test_the_hunt_finds_what_follows_links(tmp_path: Path) -> None:

@@ -219,4 +219,5 @@ def command(*words: object) -> Act:
         finally:
             sys.argv = before
 
+    act.__dict__["words"] = tuple(map(str, words))
     return act

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from tests.fuzzing.links import Writer, command
+from tests.fuzzing.links import Act, Writer, command
+from tests.stages.test_plot import write_run
+from tests.stages.test_realign import write_corpus as write_sung
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import write_song
 from tests.tones import write_config
@@ -32,7 +35,22 @@ def cheap() -> dict[str, Writer]:
         "the studio's rounds": Writer(_inner, _choose),
         "start": Writer(_above_labelled, command("start", "corpus", "--out", "mine.yaml")),
         "lm train": Writer(_text, command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")),
+        "lm perplexity": Writer(
+            _lm, command("lm", "perplexity", "--lm", "lm.arpa", "--text", "phones.txt", "--json", "s.json")
+        ),
         "extract": Writer(_tones, command("extract", "--config", "tones.yaml", "data.workers=0"), ("features",)),
+        "extract unlabelled": Writer(
+            _tones,
+            command("extract", "--config", "tones.yaml", "data.workers=0", "data.unlabelled=more"),
+            ("features",),
+        ),
+        "doctor": Writer(_tones, command("doctor", "--config", "tones.yaml", "--json", "f.json")),
+        "plot": Writer(_trained, command("plot", "r", "--out", "c.png")),
+        "measure": Writer(_above_labelled, command("measure", "corpus/dev", "--out", "m.csv", "--plot", "m.png")),
+        "score-boundaries": Writer(
+            _above_labelled, command("score-boundaries", "corpus/dev", "corpus/dev", "--json", "b.json")
+        ),
+        "the service": Writer(_songs, _announce, ("runtime",)),
     }
 
 
@@ -48,22 +66,29 @@ _SMALL_DEMO = tuple(
 )
 
 
+_BY_TIER = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}", "corpus.tier=phones")
+
+
 def with_model(run: Path) -> dict[str, Writer]:
     """Return the writers that use the tiny model whose run is in this folder."""
-
-    def model(folder: Path) -> None:
-        _above_labelled(folder)
-        _text(folder)
-        shutil.copytree(run / "best", folder / "model")
-        (folder / "c.yaml").write_text("corpus: {kind: textgrid, root: corpus}\n")
+    model = partial(_model, run)
 
     def tuned(folder: Path) -> None:
         model(folder)
-        command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")(folder)
+        _lm(folder)
+
+    def sung(folder: Path) -> None:
+        model(folder)
+        write_sung(folder, 8)
+
+    def installed(folder: Path) -> None:
+        model(folder)
+        (folder / "package").mkdir()
+        (folder / "model").rename(folder / "package" / "model")
 
     all_forms = ",".join(WRITERS)
     use = ("--model", "model")
-    corpus = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}", "corpus.tier=phones")
+    corpus = _BY_TIER
     return {
         "decode": Writer(
             model, command("decode", "corpus/dev/0.wav", *use, "--format", all_forms, "--out", "out/"), ("out",)
@@ -86,12 +111,28 @@ def with_model(run: Path) -> dict[str, Writer]:
         "export again": Writer(model, command("export", "given", *use, "--overwrite"), ("given",)),
         "calibrate": Writer(model, command("calibrate", *use, *corpus)),
         "lm tune": Writer(tuned, command("lm", "tune", *use, "--lm", "lm.arpa", "--beam", 2, *corpus)),
-        "plugins": Writer(model, _plug_in),
+        "lm tune to a file": Writer(
+            tuned, command("lm", "tune", *use, "--lm", "lm.arpa", "--beam", 2, "--out", "t.json", *corpus)
+        ),
+        "calibrate a bundled model": Writer(
+            installed, _bundled(command("calibrate", "--model", "package/model", *corpus))
+        ),
+        "compare": Writer(model, command("compare", "model", "model", *corpus, "--json", "c.json")),
+        "score-phones": Writer(
+            model, command("score-phones", "corpus/dev/0.wav", *use, "--format", all_forms, "--out", "out/"), ("out",)
+        ),
+        "export a page": Writer(model, command("export", "given", "--format", "web", *use), ("given",)),
+        "extract realigned": Writer(
+            sung, command("extract", "--config", "songs.yaml", "--realign", "model", "data.workers=0"), ("features",)
+        ),
+        "plugins": Writer(model, command("plugins", "made", *use), ("made",)),
+        "ELAN and Praat": Writer(model, _plug_in),
     }
 
 
-def slow() -> dict[str, Writer]:
-    """Return the writers that train."""
+def slow(run: Path) -> dict[str, Writer]:
+    """Return the writers that train or take long; some use the tiny model whose run is in this folder."""
+    model = partial(_model, run)
 
     def extracted(folder: Path) -> None:
         _tones(folder)
@@ -116,12 +157,23 @@ def slow() -> dict[str, Writer]:
             command("extract", "--config", "demo", "corpus.root=demo", "data.dir=f", *_SMALL_DEMO),
             ("f", "demo"),
         ),
+        "train-boundaries": Writer(
+            model, command("train-boundaries", "--model", "model", "--minutes", 1, *_BY_TIER), ()
+        ),
+        "export as ONNX": Writer(model, command("export", "net.onnx", "--model", "model")),
         "sweep": Writer(
             extracted,
             command("sweep", "--config", "tones.yaml", "--run", "s", "train.lr=0.01,0.001", *few),
             ("s", "runs"),
         ),
     }
+
+
+def _model(run: Path, folder: Path) -> None:
+    _above_labelled(folder)
+    _text(folder)
+    shutil.copytree(run / "best", folder / "model")
+    (folder / "c.yaml").write_text("corpus: {kind: textgrid, root: corpus}\n")
 
 
 def void(value: object) -> None:
@@ -158,8 +210,19 @@ def _text(folder: Path) -> None:
     (folder / "phones.txt").write_text("low mid high top\n" * 9 + "top low\n")
 
 
+def _lm(folder: Path) -> None:
+    _text(folder)
+    command("lm", "train", "--text", "phones.txt", "--out", "lm.arpa")(folder)
+
+
 def _tones(folder: Path) -> None:
     write_config(folder)
+    (folder / "more").mkdir()
+    write_song(folder / "more" / "a.wav", SONG[:4])
+
+
+def _trained(folder: Path) -> None:
+    write_run(folder / "r", 3)
 
 
 def _recognition() -> Recognition:
@@ -214,6 +277,31 @@ def _choose(folder: Path) -> None:
     training._launch = lambda folder: None  # type: ignore[method-assign]
     documents = {path.name: Document(path) for path in (folder / "inner").glob("*.wav")}
     training.start(documents, folder / "model", SONG, 1.0)
+
+
+def _announce(folder: Path) -> None:
+    """The service's folder among those of a user's session, and that among temporary files."""
+    from unittest.mock import patch
+
+    from speechctc.stages.service import _announced
+
+    (folder / "runtime").mkdir(exist_ok=True)
+    with patch.dict("os.environ", XDG_RUNTIME_DIR=str(folder / "runtime")), patch("tempfile.tempdir", str(folder)):
+        with _announced(1, "token"):
+            pass
+
+
+def _bundled(act: Act) -> Act:
+    """Return what takes the models in the folder ``package`` for the installation's."""
+
+    def run(folder: Path) -> None:
+        from unittest.mock import patch
+
+        with patch("speechctc.stages.used_model._PACKAGE", folder.resolve() / "package"):
+            act(folder)
+
+    run.__dict__["words"] = act.__dict__["words"]
+    return run
 
 
 def _plug_in(folder: Path) -> None:

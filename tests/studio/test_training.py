@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -178,3 +180,24 @@ def test_a_round_that_fails_says_why(tmp_path: Path) -> None:
 def test_an_unlabelled_recording_is_none(tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     assert not Document(tmp_path / "a.wav").is_whole
+
+
+@pytest.mark.parametrize("number", [None, 0, -1, True, 2**80, "1", 1.5, []])
+def test_stop_ends_no_process_but_the_rounds_own(
+    tmp_path: Path, number: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart another program has the number in a round's state; a stranger's may name any."""
+    sent: list[int] = []
+    monkeypatch.setattr("os.kill", lambda process, _: sent.append(process))
+    training = Training(tmp_path / "talks")
+    plan = tmp_path / "talks-studio" / "round-1" / STATE
+    plan.parent.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        write_json(plan, {"state": "training", "process": other.pid if number is None else number})
+        assert not training.is_running() and training.status()["state"] == "failed"
+        training.stop()
+        monkeypatch.setattr(Training, "status", lambda self: {**self._state(1), "round": 1})
+        training.stop()
+        assert sent == []
+        assert other.stdin is not None
+        other.stdin.close()
