@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
+from speechctc.decoding.beam import Tokens, advance
 from speechctc.ngram.automaton import PhoneLM
 
 Rows = NDArray[np.float32]
@@ -117,13 +118,9 @@ class LmSearch:
         margin: float = MARGIN,
         limit: int = LIMIT,
     ) -> None:
-        from speechctc.decoding.beam import Tokens, advance  # loads numba, which only this needs
-
-        self._advance = advance()
         self._lm = lm
-        self._tables = np.ascontiguousarray(lm.log_probs), np.ascontiguousarray(lm.next_state)
         self._numbers = float(weight), float(bonus), float(margin)
-        classes = lm.log_probs.shape[1]
+        classes = lm.classes
         self._tokens = Tokens.at_start(beam, classes, limit)
         self._waiting: Rows = np.zeros((0, classes), np.float32)
 
@@ -163,7 +160,7 @@ class LmSearch:
             members = np.flatnonzero(group == number)
             path = paths[members[tokens.best[members].argmax()]]
             labels = tuple(collapse(path.tolist()))
-            end = float(self._lm.log_probs[tokens.state[members[0]], 0])
+            end = self._lm.log_prob((), int(tokens.state[members[0]]))
             lm = self._lm.log_prob(labels)
             score = float(np.logaddexp.reduce(tokens.score[members]) + tokens.total[0])
             acoustic = score - weight * (lm - end) - bonus * len(labels)
@@ -171,8 +168,8 @@ class LmSearch:
         return sorted(found, key=lambda each: -each.total)
 
     def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, ClassPath]:
-        scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float32, order="C")
-        path = self._advance(self._tokens, scores, *self._tables, *self._numbers, ends)
+        scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float64, order="C")
+        path = advance(self._tokens, scores, self._lm, self._numbers, ends)
         rows = np.concatenate([self._waiting, log_probs])
         self._waiting = rows[len(path) :].copy()
         return rows[: len(path)], path

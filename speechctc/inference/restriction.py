@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,6 +189,7 @@ def _is_new(phone: str, matches: Mapping[str, Match], own: Sequence[str]) -> boo
     return _bare(phone) not in {_bare(each) for each in own}
 
 
+@cache
 def _bare(phone: str) -> str:
     return plain("".join(apply_marks(phone, dict.fromkeys(KINDS, "strip"))))
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from speechctc.decoding.beam import Work
 from speechctc.decoding.search import GreedySearch, LmSearch, Rows, best_labels, collapse
 from speechctc.ngram.automaton import PhoneLM
 
@@ -188,6 +189,36 @@ def test_a_recording_without_frames_has_no_path() -> None:
     assert [part.shape for part in (*search.push(np.zeros((0, 4), np.float32)), *search.finish())] == [(0, 4), (0,)] * 2
 
 
-def test_only_the_search_with_an_ngram_loads_the_compiler() -> None:
-    code = "import sys, speechctc.decoding.search, speechctc.model.checkpoint; assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize(("classes", "beam", "limit", "spread"), [(6, 1, 3, 1.0), (9, 16, 30, 2.0), (40, 64, 100, 4.0)])
+def test_the_interpreter_and_the_compiler_find_the_same(
+    classes: int, beam: int, limit: int, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one goes on with what the other began."""
+    lm, log_probs = learned(classes, 3), posteriors(99, classes, beam, spread)
+    found = []
+    for turns in ([True], [False], [True, False], [False, False, True]):
+        turn = itertools.cycle(turns)
+        monkeypatch.setattr(Work, "is_for_compiler", lambda frames, beam, turn=turn: next(turn))
+        _, path = searched(LmSearch(lm, 0.7, 1.0, beam, limit=limit), log_probs, range(7, 99, 7))
+        whole = LmSearch(lm, 0.7, 1.0, beam, limit=100)
+        whole.push(log_probs[:50])
+        whole.push(log_probs[50:90])
+        found.append((path.tolist(), [(each.labels, each.total, each.acoustic) for each in whole.hypotheses()]))
+    assert len(found[0][0]) == 99 and found[1:] == found[:1] * 3
+
+
+def test_only_a_long_search_loads_the_compiler() -> None:
+    code = """
+import sys
+import numpy as np
+from speechctc.decoding.beam import PATIENCE
+from speechctc.decoding.search import LmSearch
+from speechctc.ngram.automaton import PhoneLM
+def search(frames):
+    LmSearch(PhoneLM.learn([[1, 2]], 3, 2), 1.0, 0.0, 8).push(np.zeros((frames, 3), np.float32))
+search(PATIENCE // 64)
+assert 'numba' not in sys.modules
+search(PATIENCE // 8)
+assert 'numba' in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
