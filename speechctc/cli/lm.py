@@ -155,8 +155,7 @@ def perplexity(
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
     from speechctc.inference.output import check_place
-    from speechctc.stages.lm_perplexity import score_texts, table
-    from speechctc.stages.lm_texts import phone_text, split_texts
+    from speechctc.stages.lm_texts import phone_text, score_texts, split_texts, table
 
     if config is None and not text:
         raise InputError("nothing to score", "name a corpus with --config or a phone text with --text")
@@ -188,7 +187,7 @@ def sample(
     longest: Annotated[int, typer.Option("--longest", metavar="N", help="Most phones in a line.")] = 200,
 ) -> None:
     """Draw random phone strings from a language model, one per line."""
-    from speechctc.stages.lm_perplexity import draw
+    from speechctc.stages.lm_texts import draw
 
     for line in draw(lm, count, seed, temperature, prefix, longest):
         show(line)

@@ -192,8 +192,7 @@ def _decode(
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
-    from speechctc.stages.decode import decode
-    from speechctc.stages.nbest import check_nbest, decode_nbest
+    from speechctc.stages.decode import check_nbest, decode, decode_nbest
 
     if str(audio[0]) != "-":
         check_some(audio)

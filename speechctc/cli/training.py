@@ -67,7 +67,7 @@ def train_command(
 
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
-        from speechctc.stages.profile import profile
+        from speechctc.stages.train import profile
 
         show(profile(loaded, profile_steps, new_reporter()).to_text())
         return

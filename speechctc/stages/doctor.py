@@ -81,7 +81,7 @@ def _estimate(
     config: Config, corpus: Corpus, sounds: Sounds, reporter: Reporter
 ) -> tuple[list[Finding], dict[str, str]]:
     """Estimate memory and time; return findings and facts."""
-    from speechctc.doctor.estimates import Work, check_memory, estimate_training  # late: it loads torch
+    from speechctc.doctor.machine import Work, check_memory, estimate_training  # late: it loads torch
 
     frames, labels = [], 0
     for each in corpus.splits["train"]:

@@ -28,9 +28,8 @@ from speechctc.features.extractor import extractor
 from speechctc.features.shards import OTHER_FOLDER, Extracted, Recipe, check_features, read_shard, write_shard
 from speechctc.phones.dictionary import word_key
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.extract_work import ShardPlan, extracted, plan_split, source_digest
+from speechctc.stages.extract_work import Screen, ShardPlan, beside, extracted, nothing_left, plan_split, source_digest
 from speechctc.stages.realign import realign
-from speechctc.stages.screen import Screen, beside, nothing_left
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured

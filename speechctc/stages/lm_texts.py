@@ -1,26 +1,32 @@
-"""Read the texts of language models: labels of a corpus, phone texts, or ordinary text in words."""
+"""Texts of language models: read, learned from as n-grams, and scored; and samples that language models draw."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from speechctc.bundled import bundled_folder
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, counted, some
+from speechctc.core.errors import InputError, columns, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.ngram.arpa import write_arpa
 from speechctc.ngram.kneser_ney import estimate
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.pronouncer import Pronouncer
-from speechctc.phones.texts import encode, read_text, read_unpacked
+from speechctc.phones.texts import encode, listed, read_text, read_unpacked
 
 MOST_FOUND = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
@@ -205,3 +211,111 @@ def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, th
     counts = ", ".join(str(len(ngram.nodes(length))) for length in range(1, order + 1))
     events = sum(map(len, labels))
     return f"{out}: {order}-gram of {events:,} phones in {len(labels):,} utterances ({text.name}); strings: {counts}"
+
+
+RESAMPLES = 1000
+
+
+def score_texts(
+    lms: Sequence[Path], texts: Sequence[PhoneText], inventory: Inventory | None, reporter: Reporter
+) -> list[Perplexity]:
+    """Score every text with every language model.
+
+    Parameters
+    ----------
+    lms : sequence of Path
+    texts : sequence of PhoneText
+    inventory : Inventory, optional
+        The phones that the models must have.
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        A model cannot be read, or a text has words that are not its phones.
+    """
+    found = []
+    for path in lms:
+        lm = load_lm(path, inventory)
+        if isinstance(lm, NgramModel) and lm.missing:
+            reporter.warn(f"{path}: has no probability for {len(lm.missing)} phones: {listed(lm.missing)}")
+        for text in texts:
+            labels = encode(text.name, text.utterances, lm.inventory)
+            found.append(perplexity(lm, str(path), text.name, labels))
+    return found
+
+
+def draw(path: Path, count: int, seed: int, temperature: float, prefix: str, longest: int) -> Iterator[str]:
+    """Yield phone strings drawn from a language model.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or the prefix has words that are not its phones.
+    """
+    if count < 1 or temperature < 0 or longest < 1:
+        raise InputError(
+            f"--count {count}, --temperature {temperature:g}, --longest {longest}: out of range",
+            "give counts of 1 or more, and a temperature of 0 or more",
+        )
+    lm = load_lm(path)
+    (begin,) = encode("--prefix", [prefix.split()], lm.inventory)
+    for labels in sample(lm, count, seed, temperature, begin, longest):
+        yield " ".join(lm.inventory.decode(labels))
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """The perplexity of a text under a language model.
+
+    Attributes
+    ----------
+    lm, text : str
+        Names of the model and of the text.
+    utterances, phones : int
+    perplexity : float
+        ``exp(-log p / n)``, where the n events are the phones and the ends of the utterances.
+    low, high : float
+        Bounds of its 95 % bootstrap interval over utterances.
+    """
+
+    lm: str
+    text: str
+    utterances: int
+    phones: int
+    perplexity: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "bits_per_event": math.log2(self.perplexity)}
+
+
+def perplexity(lm: LanguageModel, name: str, text: str, labels: Sequence[Sequence[int]]) -> Perplexity:
+    """Score a text.
+
+    Parameters
+    ----------
+    lm : LanguageModel
+    name, text : str
+        For the report.
+    labels : sequence of sequence of int
+        Utterances; at least one.
+    """
+    scores = lm.score(labels)
+    events = np.array([len(utterance) + 1 for utterance in labels])
+    draws = np.random.default_rng(0).integers(len(labels), size=(RESAMPLES, len(labels)))
+    low, high = np.percentile(np.exp(-scores[draws].sum(1) / events[draws].sum(1)), [2.5, 97.5])
+    phones = int(events.sum()) - len(labels)
+    value = float(np.exp(-scores.sum() / events.sum()))
+    return Perplexity(name, text, len(labels), phones, value, float(low), float(high))
+
+
+def table(found: Sequence[Perplexity]) -> str:
+    """Return the perplexities as a table, one per line."""
+    rows = [("language model", "text", "utterances", "phones", "perplexity", "95 % interval")]
+    for each in found:
+        interval = f"{each.low:.2f} to {each.high:.2f}"
+        rows.append((each.lm, each.text, str(each.utterances), str(each.phones), f"{each.perplexity:.2f}", interval))
+    return "\n".join(columns(rows, "llrrrr"))

@@ -7,6 +7,7 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -25,11 +26,13 @@ from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_threads
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.training.batches import TrainingData
+from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore
-from speechctc.training.distributed import process_group
+from speechctc.training.distributed import Ranks, process_group
+from speechctc.training.optimise import stages
+from speechctc.training.profiling import Profile, StepTimes
 from speechctc.training.runs import Run
-from speechctc.training.trainer import Stopped, Trainer
+from speechctc.training.trainer import Stopped, Trainer, first_learner
 
 __all__ = ["Stopped", "Trained", "train", "train_net"]
 
@@ -147,3 +150,51 @@ def _counts(data: TrainingData, split: str) -> Counter[str]:
 def in_a_line(finding: Finding) -> str:
     """Return a finding in a line: what and where."""
     return finding.what + (f" ({some(finding.where, NAMED)})" if finding.where else "")
+
+
+WARM_UP = 3  # steps before the profile begins
+
+
+def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
+    """Take steps as the first of a run are taken, and time their parts.
+
+    Parameters
+    ----------
+    config : Config
+        Its run's folder is neither read nor written; the trace is written beside it.
+    steps : int
+        Steps to time, at least 1; some others are taken before.
+    reporter : Reporter
+
+    Raises
+    ------
+    InputError
+        There are no features, or they are of another config.
+    """
+    device = choose_device(config.train.device)
+    allow_tf32(config.train.tf32)
+    data = TrainingData(config, device, reporter)
+    stage = stages(config.train)[0]
+    learner = first_learner(config, data, stage, Ranks(), reporter)
+    learner.net.train()
+    batches, clock, frames = _endless(data, config.train.seed), Profile(device), 0
+    for number in range(WARM_UP):
+        learner.step(batch := next(batches), int(batch.counts.sum()), stage.lr, number)
+    learner.clock = clock
+    trace = config.run.with_name(f"{config.run.name}.trace.json")
+    with clock.recording(trace):
+        for number in range(WARM_UP, WARM_UP + steps):
+            waited = data.train.waited
+            with clock("copy"):
+                batch = next(batches)
+            clock.move("copy", "data", data.train.waited - waited)
+            learner.step(batch, int(batch.counts.sum()), stage.lr, number)
+            frames += int(batch.lengths.sum())
+    return StepTimes(steps, frames, clock.seconds, trace)
+
+
+def _endless(data: TrainingData, seed: int) -> Iterator[Batch]:
+    """Yield batches, epoch after epoch."""
+    while True:
+        yield from (batch for batch in data.train.batches(data.train.plan(seed, 1)) if batch is not None)
+        seed += 1

@@ -10,7 +10,7 @@ import pytest
 from speechctc.lm.model import NgramModel, sample
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.lm_perplexity import perplexity, table
+from speechctc.stages.lm_texts import perplexity, table
 
 ABC = Inventory("found", ("a", "b", "c"))
 

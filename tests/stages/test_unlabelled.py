@@ -17,7 +17,7 @@ from speechctc.corpora.corpus import UNLABELLED, Corpus
 from speechctc.corpora.unlabelled import with_unlabelled
 from speechctc.features.shards import read_split
 from speechctc.stages.extract import SplitSummary, extract
-from speechctc.stages.screen import HELD_OUT, SILENT
+from speechctc.stages.extract_work import HELD_OUT, SILENT
 from tests.tones import PHONES, RATE, speak, write_config
 from tests.train_helpers import Recorder
 

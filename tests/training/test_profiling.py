@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.stages.profile import profile
+from speechctc.stages.train import profile
 from speechctc.training.profiling import PARTS
 from tests.train_helpers import Recorder
 
