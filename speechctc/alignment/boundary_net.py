@@ -98,7 +98,7 @@ def weight_shapes() -> dict[str, tuple[int, ...]]:
 
 
 def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
-    """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
+    """Return the scores of a `speechctc.alignment.boundary_model.Lattice`, each (n_frames, n_states).
 
     Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
     given as a vector, so there are no weights of any phone set. `boundary_training.BoundaryNet` is what is trained.

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from speechctc.alignment.boundary_lattice import Lattice, marginals
+from speechctc.alignment.boundary_model import Lattice, marginals
 from speechctc.alignment.boundary_net import (
     CHANNELS,
     DIMS,
@@ -72,7 +72,7 @@ class BoundaryNet(nn.Module):
         return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
 
     def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of a `speechctc.alignment.boundary_lattice.Lattice`, each (n_frames, n_states).
+        """Return the scores of a `speechctc.alignment.boundary_model.Lattice`, each (n_frames, n_states).
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Example(NamedTuple):
         Of its phones, with a silence between every two that may be left out.
     optional : ndarray, shape = (n_states,), bool
     low, high : ndarray, shape = (n_states,), int64
-        As in `speechctc.alignment.boundary_lattice.Lattice`.
+        As in `speechctc.alignment.boundary_model.Lattice`.
     state : ndarray, shape = (n_frames,), int64
         The true state of each frame.
     """

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, models, recognition, scoring, seeing, studio, training
+from speechctc.cli import lm, recognition, scoring, studio, training
 from speechctc.cli import studio as plugins
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.core.cores import PRODUCTS
@@ -28,25 +28,25 @@ TRAINING = ("torch", "torchaudio")  # what the light distribution lacks
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 app.command("start")(training.start_command)
-app.command("doctor")(seeing.doctor_command)
-app.command("check-labels")(seeing.check_labels_command)
+app.command("doctor")(scoring.doctor_command)
+app.command("check-labels")(scoring.check_labels_command)
 app.command("extract")(training.extract_command)
 app.command("train")(training.train_command)
-app.command("plot")(seeing.plot_command)
+app.command("plot")(scoring.plot_command)
 app.command("sweep")(training.sweep_command)
 app.command("evaluate")(scoring.evaluate_command)
 app.command("compare")(scoring.compare_command)
 app.command("decode")(recognition.decode_command)
 app.command("align")(recognition.align_command)
 app.command("score-phones")(recognition.score_phones_command)
-app.command("measure")(seeing.measure_command)
+app.command("measure")(scoring.measure_command)
 app.command("studio")(studio.studio_command)
 app.command("calibrate")(scoring.calibrate_command)
 app.command("train-boundaries")(scoring.train_boundaries_command)
-app.command("export")(models.export_command)
-app.command("inspect")(seeing.inspect_command)
+app.command("export")(training.export_command)
+app.command("inspect")(scoring.inspect_command)
 app.command("score-boundaries")(scoring.score_boundaries_command)
-app.command("config")(models.config_command)
+app.command("config")(training.config_command)
 app.command("plugins")(plugins.plugins_command)
 app.add_typer(lm.lm_app, name="lm")
 

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from speechctc.cli.options import (
-    DictionaryOption,
-    JsonOption,
-    LanguageOption,
-    ModelOption,
-    OverwriteOption,
-    SettingsArgument,
-    Split,
-    find_model,
-)
+from speechctc.cli import options as opt
 from speechctc.cli.streams import new_reporter, show, show_scores
 from speechctc.core.errors import InputError
 
@@ -72,12 +63,12 @@ def train(
         Path,
         typer.Option("--out", metavar="PLACE", help="An n-gram's ARPA file (.arpa, .arpa.gz), or an LSTM's folder."),
     ],
-    settings: SettingsArgument = None,
+    settings: opt.SettingsArgument = None,
     kind: Annotated[Kind, typer.Option("--kind", help="The kind of language model.")] = Kind.ngram,
     config: CorpusOption = None,
     text: TrainingTextOption = None,
-    language: LanguageOption = None,
-    dictionary: DictionaryOption = None,
+    language: opt.LanguageOption = None,
+    dictionary: opt.DictionaryOption = None,
     phones: PhoneSetOption = "found",
     times: Annotated[
         int,
@@ -143,15 +134,15 @@ def perplexity(
         list[Path],
         typer.Option("--lm", metavar="PLACE", help="An ARPA file, or a folder with a language model; may be repeated."),
     ],
-    settings: SettingsArgument = None,
+    settings: opt.SettingsArgument = None,
     config: CorpusOption = None,
     split: Annotated[
-        Optional[list[Split]],  # noqa: UP045
+        Optional[list[opt.Split]],  # noqa: UP045
         typer.Option("--split", help="A split of the config's corpus to score; may be repeated. Default: dev."),
     ] = None,
     text: TextOption = None,
-    json_file: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    json_file: opt.JsonOption = None,
+    overwrite: opt.OverwriteOption = False,
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
     from speechctc.inference.output import check_place
@@ -165,7 +156,7 @@ def perplexity(
     texts = [phone_text(path) for path in text or ()]
     inventory = None
     if config is not None:
-        splits = [each.value for each in split or [Split.dev]]
+        splits = [each.value for each in split or [opt.Split.dev]]
         inventory, labelled = split_texts(_loaded(config, settings), splits)
         texts = [*labelled, *texts]
     found = score_texts(lm, texts, inventory, new_reporter())
@@ -195,8 +186,8 @@ def sample(
 
 @lm_app.command()
 def tune(
-    settings: SettingsArgument = None,
-    model: ModelOption = None,
+    settings: opt.SettingsArgument = None,
+    model: opt.ModelOption = None,
     lm: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(
@@ -204,8 +195,8 @@ def tune(
         ),
     ] = None,
     split: Annotated[
-        Split, typer.Option("--split", help="The split to tune on; the model must not be trained on it.")
-    ] = Split.dev,
+        opt.Split, typer.Option("--split", help="The split to tune on; the model must not be trained on it.")
+    ] = opt.Split.dev,
     beam: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option("--beam", metavar="N", help="Hypotheses that the search keeps. Default: decode.beam."),
@@ -223,14 +214,13 @@ def tune(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
-    from speechctc.inference.language import with_lms
-    from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.recogniser import Recogniser, with_lms
     from speechctc.lm.tuned import FILE
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
     from speechctc.stages.used_model import make_own, own_folder
 
-    reporter, folder = new_reporter(), find_model(model)
+    reporter, folder = new_reporter(), opt.find_model(model)
     own = folder if out else own_folder(folder)
     recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]

@@ -33,6 +33,11 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+AudioArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
+]
+
 ConfigOption = Annotated[
     str, typer.Option("--config", help="A YAML file, or the name of a config of the package: demo, finetune.")
 ]
@@ -334,8 +339,7 @@ def load_recogniser(
     Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
     or a language, if one is given. `read` reads the model in place of `Recogniser.read`.
     """
-    from speechctc.inference.language import with_language_models
-    from speechctc.inference.recogniser import ONLY, Recogniser
+    from speechctc.inference.recogniser import ONLY, Recogniser, with_language_models
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(

@@ -1,4 +1,4 @@
-"""Commands that work on recordings: decode, align."""
+"""Commands that work on recordings: decode, align, score-phones."""
 
 from __future__ import annotations
 
@@ -8,51 +8,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from speechctc.cli.options import (
-    AlternativesOption,
-    BeamOption,
-    ChannelOption,
-    ClusterOption,
-    Device,
-    DeviceOption,
-    DictionaryOption,
-    FormatOption,
-    HeardLanguageOption,
-    IntervalsOption,
-    InventoryOption,
-    JobsOption,
-    LanguageOption,
-    LimitsOption,
-    LmOption,
-    LmWeightOption,
-    MinModulationOption,
-    MisfitsOption,
-    ModelOrBundledOption,
-    NbestOption,
-    OutOption,
-    OverwriteOption,
-    PhonesOption,
-    RatingsOption,
-    RawOption,
-    RefineOption,
-    SilenceOption,
-    SkipOption,
-    SymbolsOption,
-    TierOption,
-    TranscriptsOption,
-    WordsOption,
-    load_recogniser,
-)
+from speechctc.cli import options as opt
 from speechctc.cli.streams import new_reporter, say, show
 from speechctc.core.errors import InputError, printable
 
 if TYPE_CHECKING:
     from speechctc.inference.output import OutputOptions
     from speechctc.inference.recogniser import Recogniser
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def decode_command(
@@ -62,25 +31,25 @@ def decode_command(
             help="Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input."
         ),
     ] = None,
-    model: ModelOrBundledOption = None,
-    forms: FormatOption = None,
-    symbols: SymbolsOption = "own",
-    out: OutOption = None,
-    overwrite: OverwriteOption = False,
-    skip_existing: SkipOption = False,
-    channel: ChannelOption = None,
-    jobs: JobsOption = 0,
-    alternatives: AlternativesOption = 0,
-    raw: RawOption = None,
-    lm: LmOption = None,
-    lm_weight: LmWeightOption = None,
-    beam: BeamOption = None,
-    inventory: InventoryOption = None,
-    language: HeardLanguageOption = None,
-    nbest: NbestOption = None,
-    min_modulation_db: MinModulationOption = None,
-    cluster: ClusterOption = None,
-    device: DeviceOption = Device.auto,
+    model: opt.ModelOrBundledOption = None,
+    forms: opt.FormatOption = None,
+    symbols: opt.SymbolsOption = "own",
+    out: opt.OutOption = None,
+    overwrite: opt.OverwriteOption = False,
+    skip_existing: opt.SkipOption = False,
+    channel: opt.ChannelOption = None,
+    jobs: opt.JobsOption = 0,
+    alternatives: opt.AlternativesOption = 0,
+    raw: opt.RawOption = None,
+    lm: opt.LmOption = None,
+    lm_weight: opt.LmWeightOption = None,
+    beam: opt.BeamOption = None,
+    inventory: opt.InventoryOption = None,
+    language: opt.HeardLanguageOption = None,
+    nbest: opt.NbestOption = None,
+    min_modulation_db: opt.MinModulationOption = None,
+    cluster: opt.ClusterOption = None,
+    device: opt.DeviceOption = opt.Device.auto,
     via_service: Annotated[
         bool, typer.Option("--via-service", help="Let the service that --listen started decode: its model is loaded.")
     ] = False,
@@ -98,7 +67,7 @@ def decode_command(
         _listen(options, via_service)
     elif not audio:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
-    elif status := _ask_service(options) if via_service else _decode(**options):
+    elif status := _ask_service(options) if via_service else _decode(SimpleNamespace(**options)):
         raise typer.Exit(status)
 
 
@@ -110,8 +79,8 @@ def _listen(options: dict[str, Any], via_service: bool) -> None:
     if via_service or any(value for name, value in options.items() if name not in usual) or options["symbols"] != "own":
         raise InputError("--listen decodes what others ask for", "give it --model and --device only")
     models = Models()
-    load_recogniser(options["model"], options["device"], read=models.read)
-    listen(lambda asked: _decode(**_from_json(asked), read=models.read, is_sent=True), say)
+    opt.load_recogniser(options["model"], options["device"], read=models.read)
+    listen(lambda asked: _decode(_from_json(asked), models.read, is_sent=True), say)
 
 
 def _ask_service(options: dict[str, Any]) -> int:
@@ -145,46 +114,26 @@ def _to_json(options: dict[str, Any]) -> dict[str, Any]:
     return {**plain, **paths, "device": options["device"].value}
 
 
-def _from_json(given: dict[str, Any]) -> dict[str, Any]:
+def _from_json(given: dict[str, Any]) -> SimpleNamespace:
     """Return the options of `_to_json`; one that is not given has the default of the command."""
     known = inspect.signature(decode_command).parameters
     usual = {name: each.default for name, each in known.items() if name not in ("listen", "via_service")}
     given = {**usual, **given}
     paths = {name: given[name] and [Path(each) for each in given[name]] for name in ("audio", "lm")}
     model = given["model"] and Path(given["model"])
-    return {**given, **paths, "model": model, "device": Device(given["device"])}
+    return SimpleNamespace(**{**given, **paths, "model": model, "device": opt.Device(given["device"])})
 
 
 def _decode(
-    audio: list[Path],
-    model: Path | None,
-    forms: list[str] | None,
-    symbols: str,
-    out: str | None,
-    overwrite: bool,
-    skip_existing: bool,
-    channel: int | None,
-    jobs: int,
-    alternatives: int,
-    raw: int | None,
-    lm: list[Path] | None,
-    lm_weight: float | None,
-    beam: int | None,
-    inventory: str | None,
-    language: str | None,
-    nbest: int | None,
-    min_modulation_db: float | None,
-    cluster: str | None,
-    device: Device,
-    read: Callable[[Path, str], Recogniser] | None = None,
-    is_sent: bool = False,
+    given: SimpleNamespace, read: Callable[[Path, str], Recogniser] | None = None, is_sent: bool = False
 ) -> int:
     """Decode; return the exit status. `is_sent`: it writes no file, and who asked puts the output into `out`."""
+    audio, nbest, cluster = given.audio, given.nbest, given.cluster
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
-    if raw and str(audio[0]) != "-":
+    if given.raw and str(audio[0]) != "-":
         raise InputError("--raw is for standard input", "name - instead of a file")
-    if cluster and (inventory or language):
+    if cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
@@ -196,24 +145,24 @@ def _decode(
 
     if str(audio[0]) != "-":
         check_some(audio)
-    form, also = parse_formats(forms)
-    chosen = choose_output(form, out)
-    options, work = OutputOptions(*chosen, overwrite, skip_existing, also), Work(jobs, alternatives, channel)
+    form, also = parse_formats(given.forms)
+    options = OutputOptions(*choose_output(form, given.out), given.overwrite, given.skip_existing, also)
+    work = Work(given.jobs, given.alternatives, given.channel)
     options = _sent(options) if is_sent else options
-    if nbest and (also or symbols != "own"):
+    if nbest and (also or given.symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options, work)
-    device = Device.cpu if cluster else device
-    recogniser = load_recogniser(
-        model, device, lm or (), lm_weight, beam, min_modulation_db, True, inventory, language, read
+    device, search = opt.Device.cpu if cluster else given.device, (given.lm_weight, given.beam, given.min_modulation_db)
+    recogniser = opt.load_recogniser(
+        given.model, device, given.lm or (), *search, True, given.inventory, given.language, read
     )
-    may_doubt = not lm and recogniser.folder == BUILT_IN
-    options = _with_symbols(options, recogniser, symbols)
+    options = _with_symbols(options, recogniser, given.symbols)
+    may_doubt = not given.lm and recogniser.folder == BUILT_IN
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
     if nbest:
         return decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
-    return decode(recogniser, audio, options, new_reporter(), cluster, raw, doubt, work)
+    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work)
 
 
 def _sent(options: OutputOptions) -> OutputOptions:
@@ -228,31 +177,28 @@ def _sent(options: OutputOptions) -> OutputOptions:
 
 
 def align_command(
-    audio: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
-    ] = None,
-    phones: PhonesOption = None,
-    transcripts: TranscriptsOption = None,
-    words: WordsOption = None,
-    language: LanguageOption = None,
-    dictionary: DictionaryOption = None,
-    tier: TierOption = None,
-    limits: LimitsOption = None,
-    misfits: MisfitsOption = False,
-    silence: SilenceOption = None,
-    refine: RefineOption = True,
-    intervals: IntervalsOption = False,
-    inventory: InventoryOption = None,
-    model: ModelOrBundledOption = None,
-    forms: FormatOption = None,
-    symbols: SymbolsOption = "own",
-    out: OutOption = None,
-    overwrite: OverwriteOption = False,
-    skip_existing: SkipOption = False,
-    channel: ChannelOption = None,
-    jobs: JobsOption = 0,
-    device: DeviceOption = Device.auto,
+    audio: opt.AudioArgument = None,
+    phones: opt.PhonesOption = None,
+    transcripts: opt.TranscriptsOption = None,
+    words: opt.WordsOption = None,
+    language: opt.LanguageOption = None,
+    dictionary: opt.DictionaryOption = None,
+    tier: opt.TierOption = None,
+    limits: opt.LimitsOption = None,
+    misfits: opt.MisfitsOption = False,
+    silence: opt.SilenceOption = None,
+    refine: opt.RefineOption = True,
+    intervals: opt.IntervalsOption = False,
+    inventory: opt.InventoryOption = None,
+    model: opt.ModelOrBundledOption = None,
+    forms: opt.FormatOption = None,
+    symbols: opt.SymbolsOption = "own",
+    out: opt.OutOption = None,
+    overwrite: opt.OverwriteOption = False,
+    skip_existing: opt.SkipOption = False,
+    channel: opt.ChannelOption = None,
+    jobs: opt.JobsOption = 0,
+    device: opt.DeviceOption = opt.Device.auto,
 ) -> None:
     """Find the times of known phones or words in recordings.
 
@@ -261,36 +207,27 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
-    _align(**locals())
+    _align(SimpleNamespace(**locals(), ratings=None))
 
 
-def score_phones_command(
-    audio: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav')."),
-    ] = None,
-    phones: PhonesOption = None,
-    transcripts: TranscriptsOption = None,
-    words: WordsOption = None,
-    language: LanguageOption = None,
-    dictionary: DictionaryOption = None,
-    tier: TierOption = None,
-    limits: LimitsOption = None,
-    misfits: MisfitsOption = False,
-    silence: SilenceOption = None,
-    refine: RefineOption = True,
-    intervals: IntervalsOption = False,
-    model: ModelOrBundledOption = None,
-    forms: FormatOption = None,
-    symbols: SymbolsOption = "own",
-    out: OutOption = None,
-    overwrite: OverwriteOption = False,
-    skip_existing: SkipOption = False,
-    channel: ChannelOption = None,
-    jobs: JobsOption = 0,
-    device: DeviceOption = Device.auto,
-    ratings: RatingsOption = None,
-) -> None:
+def _like(command: Callable[..., None], without: str, more: inspect.Parameter) -> Callable[[Command], Command]:
+    """Give a command the options of another one, without one of them, and one more."""
+    others = inspect.signature(command, eval_str=True).parameters
+    options = [*(each for name, each in others.items() if name != without), more]
+
+    def give(function: Command) -> Command:
+        function.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        function.__annotations__ = {each.name: each.annotation for each in options}
+        return function
+
+    return give
+
+
+_RATINGS = inspect.Parameter("ratings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=opt.RatingsOption)
+
+
+@_like(align_command, "inventory", _RATINGS)
+def score_phones_command(**given: Any) -> None:
     """Say how well each phone of a transcript was said.
 
     Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1: the share of the
@@ -298,64 +235,41 @@ def score_phones_command(
     instead: another phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that
     of align.
     """
-    _align(scored=True, **locals())
+    _align(SimpleNamespace(**given, inventory=None), scored=True)
 
 
-def _align(
-    audio: list[Path] | None,
-    phones: str | None,
-    transcripts: Path | None,
-    words: Path | None,
-    language: str | None,
-    dictionary: Path | None,
-    tier: str | None,
-    limits: bool | None,
-    misfits: bool,
-    silence: str | None,
-    refine: bool,
-    intervals: bool,
-    model: Path | None,
-    forms: list[str] | None,
-    symbols: str,
-    out: str | None,
-    overwrite: bool,
-    skip_existing: bool,
-    channel: int | None,
-    jobs: int,
-    device: Device,
-    inventory: str | None = None,
-    scored: bool = False,
-    ratings: Path | None = None,
-) -> None:
+def _align(given: SimpleNamespace, scored: bool = False) -> None:
     """Align recordings; `scored`: also say how well each phone was said, and compare that with ratings."""
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.stages.align import align, choose_placing
     from speechctc.stages.score_phones import Ratings, say_if_untaught
 
-    if words is not None and (phones is not None or transcripts is not None):
+    if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
-    form, also = parse_formats(forms)
-    chosen = choose_output(form, out)
-    options = OutputOptions(*chosen, overwrite, skip_existing, also, {}, scored)
-    labels: Literal["phones", "words"] = "phones" if words is None else "words"
-    tasks = find_tasks(audio or (), phones, words or transcripts, Choice(tier, labels, limits), new_reporter())
-    if intervals and "textgrid" not in options.forms:
+    form, also = parse_formats(given.forms)
+    chosen = choose_output(form, given.out)
+    options = OutputOptions(*chosen, given.overwrite, given.skip_existing, also, {}, scored)
+    labels: Literal["phones", "words"] = "phones" if given.words is None else "words"
+    choice = Choice(given.tier, labels, given.limits)
+    tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
+    if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
-    rated = Ratings.read(ratings, [task.recording for task in tasks]) if ratings else None
-    recogniser = load_recogniser(model, device, inventory=inventory)
-    recogniser.boundaries = recogniser.boundaries if refine else None
-    if intervals and recogniser.boundaries is None:
+    rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
+    recogniser = opt.load_recogniser(given.model, given.device, inventory=given.inventory)
+    recogniser.boundaries = recogniser.boundaries if given.refine else None
+    if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
-    options = _with_symbols(options, recogniser, symbols)
-    placing = choose_placing(recogniser.inventory, labels, dictionary, language, misfits, silence, symbols == "own")
-    placing = placing._replace(show_intervals=intervals)
+    options = _with_symbols(options, recogniser, given.symbols)
+    reads, own = (given.dictionary, given.language), given.symbols == "own"
+    placing = choose_placing(recogniser.inventory, labels, *reads, given.misfits, given.silence, own)
+    placing = placing._replace(show_intervals=given.intervals)
     if scored:
         say_if_untaught(recogniser, new_reporter())
-    work, see = Work(jobs, channel=channel), rated.see if rated else None
+    work, see = Work(given.jobs, channel=given.channel), rated.see if rated else None
     status = align(recogniser, tasks, options, new_reporter(), placing, work, see)
     if rated:
-        show(rated.to_text(), err=out is None)
+        show(rated.to_text(), err=given.out is None)
     if status:
         raise typer.Exit(status)
 

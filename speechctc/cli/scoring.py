@@ -1,4 +1,4 @@
-"""Commands that measure, and what is learned from measuring: evaluate, compare, calibrate, train-boundaries."""
+"""Commands that look at corpora and models, and score them: doctor, plot, measure, evaluate, compare, and others."""
 
 from __future__ import annotations
 
@@ -7,40 +7,26 @@ from typing import Annotated, Optional
 
 import typer
 
-from speechctc.cli.options import (
-    BeamOption,
-    Device,
-    DeviceOption,
-    HeardLanguageOption,
-    InventoryOption,
-    JsonOption,
-    LmOption,
-    LmWeightOption,
-    ModelOption,
-    OverwriteOption,
-    SettingsArgument,
-    Split,
-    SymbolsOption,
-    find_model,
-    load_recogniser,
-)
+from speechctc.bundled import NAMES
+from speechctc.cli import options as opt
 from speechctc.cli.streams import new_reporter, show, show_scores, write_page
+from speechctc.core.errors import InputError
 
 
 def evaluate_command(
-    settings: SettingsArgument = None,
-    model: ModelOption = None,
+    settings: opt.SettingsArgument = None,
+    model: opt.ModelOption = None,
     split: Annotated[
-        Split, typer.Option("--split", help="The part of the corpus to score; dev is never trained on.")
-    ] = Split.test,
-    json_file: JsonOption = None,
-    overwrite: OverwriteOption = False,
-    lm: LmOption = None,
-    lm_weight: LmWeightOption = None,
-    beam: BeamOption = None,
-    symbols: SymbolsOption = "own",
-    inventory: InventoryOption = None,
-    language: HeardLanguageOption = None,
+        opt.Split, typer.Option("--split", help="The part of the corpus to score; dev is never trained on.")
+    ] = opt.Split.test,
+    json_file: opt.JsonOption = None,
+    overwrite: opt.OverwriteOption = False,
+    lm: opt.LmOption = None,
+    lm_weight: opt.LmWeightOption = None,
+    beam: opt.BeamOption = None,
+    symbols: opt.SymbolsOption = "own",
+    inventory: opt.InventoryOption = None,
+    language: opt.HeardLanguageOption = None,
     report: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/report.html."),
@@ -71,8 +57,8 @@ def evaluate_command(
     page = report_file(report) if report else None
     check_place(json_file, overwrite)
     check_place(page, overwrite)
-    recogniser = load_recogniser(
-        model, Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
+    recogniser = opt.load_recogniser(
+        model, opt.Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
     )
     scored, result = score(recogniser, split.value, settings or (), new_reporter(), symbols)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
@@ -85,10 +71,10 @@ def compare_command(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN RUN [RUN]... [KEY=VALUE]...", help="Two or more models; settings.")
     ],
-    split: Annotated[Split, typer.Option("--split", help="The part of the corpus to score.")] = Split.test,
-    json_file: JsonOption = None,
-    overwrite: OverwriteOption = False,
-    device: DeviceOption = Device.auto,
+    split: Annotated[opt.Split, typer.Option("--split", help="The part of the corpus to score.")] = opt.Split.test,
+    json_file: opt.JsonOption = None,
+    overwrite: opt.OverwriteOption = False,
+    device: opt.DeviceOption = opt.Device.auto,
 ) -> None:
     """Compare models on the same utterances.
 
@@ -103,18 +89,18 @@ def compare_command(
     check_place(json_file, overwrite)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
-    models = [Recogniser.load(find_model(folder), device.value) for folder in folders]
+    models = [Recogniser.load(opt.find_model(folder), device.value) for folder in folders]
     result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, new_reporter())
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
 
 def calibrate_command(
-    settings: SettingsArgument = None,
-    model: ModelOption = None,
+    settings: opt.SettingsArgument = None,
+    model: opt.ModelOption = None,
     split: Annotated[
-        Split, typer.Option("--split", help="The split to calibrate on; the model must not be trained on it.")
-    ] = Split.dev,
-    device: DeviceOption = Device.auto,
+        opt.Split, typer.Option("--split", help="The split to calibrate on; the model must not be trained on it.")
+    ] = opt.Split.dev,
+    device: opt.DeviceOption = opt.Device.auto,
 ) -> None:
     """Make the confidences of a model probabilities.
 
@@ -125,12 +111,12 @@ def calibrate_command(
     """
     from speechctc.stages.calibrate import calibrate
 
-    show(calibrate(find_model(model), new_reporter(), split.value, settings or (), device.value).to_text())
+    show(calibrate(opt.find_model(model), new_reporter(), split.value, settings or (), device.value).to_text())
 
 
 def train_boundaries_command(
-    settings: SettingsArgument = None,
-    model: ModelOption = None,
+    settings: opt.SettingsArgument = None,
+    model: opt.ModelOption = None,
     minutes: Annotated[
         float, typer.Option("--minutes", metavar="N", min=0.1, help="Train on at most N minutes of speech.")
     ] = 40.0,
@@ -147,7 +133,7 @@ def train_boundaries_command(
     """
     from speechctc.stages.train_boundaries import train_boundaries
 
-    show(train_boundaries(find_model(model), new_reporter(), settings or (), minutes, fresh))
+    show(train_boundaries(opt.find_model(model), new_reporter(), settings or (), minutes, fresh))
 
 
 def score_boundaries_command(
@@ -158,8 +144,8 @@ def score_boundaries_command(
     tier: Annotated[
         str, typer.Option("--tier", metavar="NAME", help="The tier of the TextGrids to compare.")
     ] = "phones",
-    json_file: JsonOption = None,
-    overwrite: OverwriteOption = False,
+    json_file: opt.JsonOption = None,
+    overwrite: opt.OverwriteOption = False,
 ) -> None:
     """Compare the boundaries of two sets of files.
 
@@ -171,3 +157,205 @@ def score_boundaries_command(
     check_place(json_file, overwrite)
     result = score_boundaries(reference, hypothesis, tier)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
+
+
+def doctor_command(
+    settings: opt.SettingsArgument = None,
+    config: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--config", help="The config whose corpus to examine. Default: only the machine."),
+    ] = None,
+    json_file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--json", metavar="FILE", help="Also write the findings to this JSON file; -: print only JSON."),
+    ] = None,
+    overwrite: opt.OverwriteOption = False,
+) -> None:
+    """Examine a corpus and the machine before long work. Nothing is changed.
+
+    Each finding says what is wrong, where, why it matters and what to do. The exit status is 1 if training is
+    impossible, else 0.
+    """
+    import json
+
+    from speechctc.config.load import load_config
+    from speechctc.inference.output import check_place
+    from speechctc.stages.doctor import examine
+
+    prints = json_file == Path("-")
+    if not prints:
+        check_place(json_file, overwrite)
+    loaded = load_config(config, settings or ()) if config else None
+    diagnosis = examine(loaded, new_reporter())
+    if prints:
+        typer.echo(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
+    else:
+        show_scores(diagnosis.to_text(), diagnosis.to_dict(), json_file, overwrite)
+    if not diagnosis.is_possible:
+        raise typer.Exit(1)
+
+
+def plot_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The picture to write: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    overwrite: opt.OverwriteOption = False,
+) -> None:
+    """Draw the curves of runs over one another.
+
+    Losses, phone error rate (PER), blank share, entropy, norm of the gradient and learning rate, by epoch.
+    """
+    from speechctc.stages.plot import plot
+
+    for line in plot(runs, out, overwrite):
+        show(line)
+    show(f"curves in {out}")
+
+
+def measure_command(
+    audio: Annotated[
+        list[Path], typer.Argument(help="Sound files, folders of them, or patterns in quotes ('talks/*.wav').")
+    ],
+    textgrids: Annotated[
+        Path | None,
+        typer.Option(
+            "--textgrids",
+            metavar="PLACE",
+            help="A folder of TextGrids named like the recordings, or the TextGrid of a single one. Default: beside the"
+            " recordings.",
+        ),
+    ] = None,
+    tier: Annotated[str, typer.Option("--tier", metavar="NAME", help="The tier of the phones.")] = "phones",
+    words: Annotated[
+        str, typer.Option("--words-tier", metavar="NAME", help="The tier of the words; it may be missing.")
+    ] = "words",
+    maximum_formant: Annotated[
+        float, typer.Option("--maximum-formant", metavar="HZ", min=1000, help="5500 suits women, 5000 men.")
+    ] = 5500.0,
+    number_of_formants: Annotated[
+        float, typer.Option("--number-of-formants", metavar="N", min=3, max=10, help="Searched for below that.")
+    ] = 5.0,
+    pitch_floor: Annotated[float, typer.Option("--pitch-floor", metavar="HZ", min=20, help="Lowest f0.")] = 75.0,
+    pitch_ceiling: Annotated[float, typer.Option("--pitch-ceiling", metavar="HZ", min=50, help="Highest f0.")] = 600.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The table to write, CSV. Default: standard output."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Also draw a vowel chart and durations, by speaker: .png .svg .pdf."
+        ),
+    ] = None,
+    overwrite: opt.OverwriteOption = False,
+    channel: opt.ChannelOption = None,
+) -> None:
+    """Measure phones with Praat: durations, f0 and formants.
+
+    Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
+    word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
+    steps. The speaker is the folder below the one named. Needs praat-parselmouth.
+    """
+    from speechctc.core.progress import Reporter
+    from speechctc.inference.output import check_place
+    from speechctc.stages.measure import PraatSettings, measure, picture_form, write_picture, write_table
+
+    form = picture_form(picture) if picture else ""
+    check_place(out, overwrite)
+    check_place(picture, overwrite)
+    if pitch_floor >= pitch_ceiling:
+        raise InputError(f"--pitch-floor {pitch_floor:g} is not below --pitch-ceiling {pitch_ceiling:g}", "lower it")
+    settings = PraatSettings(maximum_formant, number_of_formants, pitch_floor, pitch_ceiling)
+    rows, status = measure(audio, textgrids, tier, words, channel, settings, Reporter())
+    if rows and (text := write_table(rows, out, overwrite)):
+        show(text.removesuffix("\r\n"))
+    if rows and picture:
+        write_picture(rows, picture, form, overwrite)
+    if status:
+        raise typer.Exit(status)
+
+
+def check_labels_command(
+    config: opt.ConfigOption,
+    settings: opt.SettingsArgument = None,
+    model: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--model",
+            metavar="DIR",
+            help="The model that listens. Default: that of the config's run, else the latest run in runs/, or else"
+            f" english; bundled are {NAMES}. Standard error names it.",
+        ),
+    ] = None,
+    splits: Annotated[
+        Optional[list[opt.Split]],  # noqa: UP045
+        typer.Option("--split", help="The part of the corpus to check; may be given several times. Default: all."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The table to write (TSV): all utterances, ranked.")
+    ] = Path("suspects.tsv"),
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--report", metavar="DIR", help="Also write a page with pictures and sound: DIR/suspects.html."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option("--examples", metavar="N", min=1, help="How many utterances the page shows.")
+    ] = 40,
+    device: opt.DeviceOption = opt.Device.auto,
+    overwrite: opt.OverwriteOption = False,
+) -> None:
+    """Rank utterances by how doubtful their labels are.
+
+    The score says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
+    """
+    from speechctc.config.load import load_config
+    from speechctc.inference.output import check_place
+    from speechctc.stages.check_labels import check_labels, suspects_page
+
+    page = report / "suspects.html" if report else None
+    for place in (out, page):
+        check_place(place, overwrite)
+    loaded = load_config(config, settings or ())
+    model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
+    recogniser = opt.load_recogniser(model, device)
+    chosen = [split.value for split in splits or opt.Split]
+    checked = check_labels(recogniser, loaded, chosen, new_reporter())
+    show(checked.to_text())
+    write_page(out, checked.to_tsv(), overwrite)
+    if page:
+        write_page(page, suspects_page(checked, recogniser, recogniser.about, examples, new_reporter()), overwrite)
+
+
+def inspect_command(
+    model: opt.ModelOrBundledOption = None,
+    audio: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--audio", metavar="FILE", help="A recording to look at; of a longer one, the first 20 s."),
+    ] = None,
+    layer: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--layer", metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."
+        ),
+    ] = None,
+    phone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--phone", metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")] = Path("inside"),
+    channel: opt.ChannelOption = None,
+    overwrite: opt.OverwriteOption = False,
+) -> None:
+    """Draw the inside of a model as PNG files and a page.
+
+    The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
+    posteriors over time, and the saliency of a phone.
+    """
+    from speechctc.stages.inspect import inspect, write_pictures
+
+    recogniser = opt.load_recogniser(model, opt.Device.cpu)
+    found = inspect(recogniser, audio, layer, phone, channel)
+    title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
+    for path in write_pictures(found, out, title, recogniser.about, overwrite):
+        show(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Recognise and align the phones of recordings with a trained model."""
+"""Recognise and align the phones of recordings with a trained model, and with other language models than its own."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import check_phones, of_phrases, recognition
+from speechctc.core.progress import Reporter
+from speechctc.inference.alignment import Heard, check_phones, of_phrases, recognition
 from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness, Judge
-from speechctc.inference.heard import Heard
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, Samples, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream
-from speechctc.lm.model import LanguageModel
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import LanguageModel, NgramModel
 from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.numpy_net import log_softmax
+from speechctc.ngram.automaton import PhoneLM
+from speechctc.phones.texts import listed
 
 Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
 """Recordings: files, or samples."""
@@ -461,3 +464,63 @@ class Recogniser:
 def _check_count(alternatives: int) -> None:
     if alternatives < 0:
         raise InputError(f"{alternatives} alternatives", "ask for 0 or more")
+
+
+def with_language_models(
+    recogniser: Recogniser,
+    folder: Path,
+    lms: Sequence[Path],
+    weight: float | None,
+    beam: int | None,
+    reporter: Reporter,
+) -> Recogniser:
+    """Return a recogniser with the language models and settings of a command line.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    folder : Path
+        The folder of its checkpoint, in which tuned settings are looked for.
+    lms : sequence of Path
+        See `with_lms`.
+    weight : float, optional
+        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
+    beam : int, optional
+        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
+    reporter : Reporter
+        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
+
+    Raises
+    ------
+    InputError
+        A language model cannot be read or has other phones, or a number is out of range.
+    """
+    recogniser = with_lms(recogniser, lms, reporter)
+    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
+    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
+
+
+def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
+    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
+
+    Raises
+    ------
+    InputError
+        A model cannot be read or has other phones, or two models are of one kind.
+    """
+    ngram: PhoneLM | None = None
+    lstm: LanguageModel | None = None
+    for path in lms:
+        model = load_lm(path, recogniser.inventory, recogniser.device)
+        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
+            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
+        if isinstance(model, NgramModel):
+            ngram = model.lm
+            if model.missing:
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
+        else:
+            lstm = model
+    if not lms:
+        return recogniser
+    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
+    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)

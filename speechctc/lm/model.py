@@ -11,7 +11,7 @@ import numpy as np
 
 from speechctc.core import files
 from speechctc.ngram.automaton import END, PhoneLM
-from speechctc.ngram.trie import Reals
+from speechctc.ngram.ngram import Reals
 from speechctc.phones.inventory import Inventory
 
 Sequences = Sequence[Sequence[int]]

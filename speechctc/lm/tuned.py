@@ -19,7 +19,7 @@ from speechctc.decoding.search import Rows, best_labels, collapse
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
 from speechctc.ngram.automaton import PhoneLM
-from speechctc.ngram.trie import Reals
+from speechctc.ngram.ngram import Reals
 
 FILE = "tuned.json"
 CHECK = "digest"  # digest of the rest of the file, which reveals changes made by hand

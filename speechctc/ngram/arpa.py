@@ -12,7 +12,7 @@ import numpy as np
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.ngram.trie import FLOOR, START, Ngram
+from speechctc.ngram.ngram import FLOOR, START, Ngram
 from speechctc.phones.inventory import Inventory, inventory_of
 from speechctc.phones.texts import listed, read_unpacked
 

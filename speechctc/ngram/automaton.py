@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.ngram.kneser_ney import Labels, estimate
-from speechctc.ngram.trie import ROOT, START, Integers, Ngram, are_log_probs
+from speechctc.ngram.ngram import ROOT, START, Integers, Labels, Ngram, estimate
 
 END = 0  # column of the end of a sequence
 AT_ONCE = 2**12  # rows that are computed together
@@ -111,11 +110,9 @@ class PhoneLM:
         return total
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the strings, or where they are not known the tables, as tensors for `from_tensors`."""
-        if self.ngram is not None:
-            return self.ngram.to_tensors()
-        small = np.int16 if len(self.next_state) <= 2**15 else np.int32
-        return {"lm.log_probs": self.log_probs, "lm.next_state": self.next_state.astype(small)}
+        """Return the strings as tensors, for `from_tensors`."""
+        assert self.ngram is not None
+        return self.ngram.to_tensors()
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]], classes: int) -> PhoneLM:
@@ -130,19 +127,7 @@ class PhoneLM:
         InputError
             The tables would not fit into memory.
         """
-        if "lm.next_state" not in tensors:
-            return cls.of(Ngram.from_tensors(tensors, classes))
-        reals, states = np.asarray(tensors["lm.log_probs"]), np.asarray(tensors["lm.next_state"])
-        if reals.dtype.kind != "f" or states.dtype not in (np.int16, np.int32):
-            raise ValueError(f"an n-gram's tables of types {reals.dtype} and {states.dtype}")
-        if reals.ndim != 2 or not reals.size or reals.shape != states.shape:
-            raise ValueError(f"an n-gram's tables of shapes {reals.shape} and {states.shape}")
-        log_probs, next_state = reals.astype(np.float32), states.astype(np.int32)
-        if log_probs.shape[1] != classes:
-            raise ValueError(f"an n-gram over {log_probs.shape[1]} classes, where {classes} are wanted")
-        if not are_log_probs(log_probs) or next_state.min() < 0 or next_state.max() >= len(next_state):
-            raise ValueError("an n-gram with impossible probabilities or states")
-        return cls(log_probs, next_state)
+        return cls.of(Ngram.from_tensors(tensors, classes))
 
 
 class Contexts(NamedTuple):

@@ -15,14 +15,21 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
+from speechctc.inference.alignment import Hearing
 from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.goodness import judge_of
-from speechctc.inference.heard import Hearing
-from speechctc.inference.output import OutputOptions, Work, check_out
+from speechctc.inference.output import (
+    OutputOptions,
+    ResultWriter,
+    Work,
+    check_out,
+    left_to_do,
+    say_if_uncalibrated,
+    write_results,
+)
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
-from speechctc.inference.writer import ResultWriter, left_to_do, say_if_uncalibrated, write_results
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer

@@ -21,13 +21,21 @@ from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
-from speechctc.inference.output import OutputOptions, Work, check_out
+from speechctc.inference.output import (
+    STDIN,
+    OutputOptions,
+    ResultWriter,
+    Work,
+    check_out,
+    left_to_do,
+    say_if_uncalibrated,
+    write_results,
+)
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES
 from speechctc.inference.unsure import Doubt
-from speechctc.inference.writer import STDIN, ResultWriter, left_to_do, say_if_uncalibrated, write_results
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,15 @@ from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
-from speechctc.metrics.per import PER_MEANS, EditCounts, Reliability, reliability
-from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
+from speechctc.metrics.per import (
+    PER_MEANS,
+    EditCounts,
+    ProtocolScore,
+    Reliability,
+    protocols_for,
+    reliability,
+    score_by_protocols,
+)
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, score_split
 
 ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"

@@ -22,8 +22,7 @@ from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
-from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, load_lstm, save_lstm
-from speechctc.lm.lstm_trainer import LstmTrainer
+from speechctc.lm.lstm import LstmConfig, LstmModel, LstmTrainer, PhoneLstm, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.model import ABOUT
 from speechctc.model.checkpoint import provenance
 from speechctc.phones.inventory import Inventory

@@ -23,7 +23,7 @@ from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.ngram.arpa import write_arpa
-from speechctc.ngram.kneser_ney import estimate
+from speechctc.ngram.ngram import estimate
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.phones.texts import encode, listed, read_text, read_unpacked
@@ -197,7 +197,7 @@ def check_free(out: Path) -> None:
 def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
     """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
 
-    `threshold` is that of `speechctc.ngram.kneser_ney.prune`.
+    `threshold` is that of `speechctc.ngram.ngram.prune`.
 
     Raises
     ------

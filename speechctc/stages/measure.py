@@ -22,8 +22,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.textgrid import speaker_of
-from speechctc.pages.figures import FORMATS, require_matplotlib
-from speechctc.pages.vowels import draw_measures
+from speechctc.pages.figures import FORMATS, draw_measures, require_matplotlib
 from speechctc.phones.articulation import describe
 from speechctc.phones.labels import nfc
 from speechctc.phones.matching import ipa, is_arpabet

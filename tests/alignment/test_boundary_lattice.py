@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from speechctc.alignment.boundary_lattice import Lattice, marginals
+from speechctc.alignment.boundary_model import Lattice, marginals
 
 
 def random_lattice(frames: int, optional: list[bool], seed: int) -> Lattice:

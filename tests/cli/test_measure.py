@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.pages.vowels import draw_measures
+from speechctc.pages.figures import draw_measures
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 

@@ -20,9 +20,8 @@ from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.inference.formats import WRITERS, Layout, RecordingName
-from speechctc.inference.output import OutputOptions
+from speechctc.inference.output import OutputOptions, opened_out
 from speechctc.inference.result import Recognition
-from speechctc.inference.writer import opened_out
 from tests.cli import test_decode
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song

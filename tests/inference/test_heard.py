@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.alignment.transcript import phone_units
-from speechctc.inference.heard import Hearing
+from speechctc.inference.alignment import Hearing
 from speechctc.inference.recogniser import Recogniser
 from speechctc.phones.inventory import named_inventory
 from speechctc.stages.align import choose_placing

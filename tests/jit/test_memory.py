@@ -122,7 +122,7 @@ def test_a_lattice_beyond_all_memory() -> None:
     "script",
     [
         """
-from speechctc.alignment.boundary_lattice import Lattice, marginals
+from speechctc.alignment.boundary_model import Lattice, marginals
 def lattice(frames, states):
     scores = np.zeros((frames, states))
     low, high = np.zeros(states, np.int64), np.full(states, frames)

@@ -19,6 +19,7 @@ from speechctc.lm.lstm import (
     IGNORED,
     LstmConfig,
     LstmModel,
+    LstmTrainer,
     PhoneLstm,
     SavedLstm,
     Stream,
@@ -28,7 +29,6 @@ from speechctc.lm.lstm import (
     made_ahead,
     save_lstm,
 )
-from speechctc.lm.lstm_trainer import LstmTrainer
 from speechctc.lm.model import sample
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from speechctc.metrics.per import EditCounts
-from speechctc.metrics.protocols import Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
+from speechctc.metrics.per import EditCounts, Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
 from speechctc.phones.folding import choose_folding, parse_folding
 from speechctc.phones.inventory import TIMIT61, Inventory, inventory_of, named_inventory
 

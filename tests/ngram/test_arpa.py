@@ -11,7 +11,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.ngram.arpa import read_arpa, write_arpa
 from speechctc.ngram.automaton import PhoneLM
-from speechctc.ngram.kneser_ney import estimate
+from speechctc.ngram.ngram import estimate
 from speechctc.phones.inventory import Inventory, named_inventory
 from tests.ngram.arpa_texts import SRILM, random_table, score, to_arpa, write
 from tests.ngram.test_automaton import zipfian

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speechctc.ngram.kneser_ney import estimate
-from speechctc.ngram.trie import FLOOR, ROOT, Ngram
+from speechctc.ngram.ngram import FLOOR, ROOT, Ngram, estimate
 from tests.ngram.test_automaton import CASES
 
 A, B, C, END = 1, 2, 3, 4

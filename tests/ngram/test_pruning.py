@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.ngram.automaton import PhoneLM
-from speechctc.ngram.kneser_ney import estimate
-from speechctc.ngram.trie import Ngram
+from speechctc.ngram.ngram import Ngram, estimate
 
 CLASSES, END = 7, 7
 String = tuple[int, ...]

@@ -27,7 +27,7 @@ from speechctc.lm.model import NgramModel
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.ngram.arpa import write_arpa
-from speechctc.ngram.kneser_ney import estimate
+from speechctc.ngram.ngram import estimate
 from speechctc.stages import export as stage
 from speechctc.stages.export import export
 from tests.train_helpers import run_once

@@ -17,11 +17,10 @@ import pytest
 
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import edit_counts
-from speechctc.pages.charts import matrix, reliability_bins
 from speechctc.stages import report
 from speechctc.stages import report as report_tables
 from speechctc.stages.evaluate import evaluation_of, score
-from speechctc.stages.report import studio_command, write_report
+from speechctc.stages.report import matrix, reliability_bins, studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
 from tests.browser import browser, console, serious_faults, set_screen, wait_until
 from tests.command import Command, one_line_error
