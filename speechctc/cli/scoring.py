@@ -259,7 +259,8 @@ def measure_command(
     """
     from speechctc.core.progress import Reporter
     from speechctc.inference.output import check_place
-    from speechctc.stages.measure import PraatSettings, measure, picture_form, write_picture, write_table
+    from speechctc.pages.figures import picture_form
+    from speechctc.stages.measure import PraatSettings, measure, write_picture, write_table
 
     form = picture_form(picture) if picture else ""
     check_place(out, overwrite)

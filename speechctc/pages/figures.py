@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -54,6 +55,21 @@ def require_matplotlib() -> None:
     """Raise an `InputError` if matplotlib is not installed."""
     if not is_available():
         raise InputError("pictures are drawn by matplotlib, which is not installed", INSTALL)
+
+
+def picture_form(path: Path) -> str:
+    """Return the format of a picture by its ending.
+
+    Raises
+    ------
+    InputError
+        It is another ending than .png, .svg or .pdf, or matplotlib is not installed.
+    """
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise InputError(f"{path}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
+    require_matplotlib()
+    return form
 
 
 def new_figure(width: float, height: float) -> Figure:

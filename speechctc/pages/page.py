@@ -113,11 +113,16 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
+def render_text(template: str, values: Mapping[str, Any]) -> str:
+    """Return a text from a template, in which nothing is escaped."""
+    return _environment(escapes=False).get_template(template).render(values) + "\n"
+
+
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(escapes: bool = True) -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
-        autoescape=True,
+        autoescape=escapes,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

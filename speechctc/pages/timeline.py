@@ -126,7 +126,6 @@ def make_timeline(
     samples: NDArray[np.float32],
     rate: int,
     tiers: Sequence[Tier],
-    settings: SpectrogramSettings | None = None,
 ) -> Timeline:
     """Return a recording as it is shown on a page.
 
@@ -139,9 +138,8 @@ def make_timeline(
         Hz.
     tiers : sequence of Tier
         Those below the spectrogram, from top to bottom.
-    settings : SpectrogramSettings, optional
     """
-    settings = settings or SpectrogramSettings()
+    settings = SpectrogramSettings()
     seconds = len(samples) / rate
     scale = pixels_per_second([cell for tier in tiers for cell in tier.cells])
     strips = []

@@ -25,6 +25,7 @@ from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
+from speechctc.pages.page import render_text
 
 KEPT = ("epoch", "dev_per", "fold")
 CARD = "README.md"
@@ -40,26 +41,6 @@ WRITTEN = (
     tuned.FILE,
 )
 
-CARD_TEXT = """# The model {name}
-
-| | |
-| --- | --- |
-| phones | {phones} |
-| net | {parameters:,} parameters, half precision; `{activation}`, features of {rate:,} Hz |
-| dev | PER {per} % in epoch {epoch}: utterances that chose the epoch, so those of other speakers are worse |
-| beside it | {beside} |
-| made by | speechctc {version} |
-
-Use it: `speechctc decode audio.wav --model {quoted}`.
-
-**Data and terms.** Which recordings, speakers and labels was it trained on, and what do their terms allow?
-
-**How good it is.** On which recordings, that it was not trained on? `speechctc evaluate` prints lines to copy.
-
-**What it is for, and what not.** Language, microphones, ages; what to expect elsewhere.
-
-**How it was made.** Config, hours, machine; which model it began with.
-"""
 ENDINGS = {".onnx": "onnx", ".html": "web"}
 
 
@@ -218,19 +199,15 @@ def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:
         "calibration.json": "a calibration",
         boundaries.FILE: "boundaries",
     }
-    per = checkpoint.facts.get("dev_per")
-    return CARD_TEXT.format(
-        name=printable(name),
-        quoted=shlex.quote(printable(name)),
-        phones=f"{len(checkpoint.inventory.phones)}: {' '.join(checkpoint.inventory.phones)}".replace("|", "\\|"),
-        parameters=sum(each.size for each in checkpoint.weights.values()),
-        activation=checkpoint.config.model.activation,
-        rate=checkpoint.config.features.sample_rate,
-        per="unknown" if per is None else f"{per:.1f}",
-        epoch=checkpoint.facts.get("epoch", "unknown"),
-        beside=", ".join(about for file, about in names.items() if (folder / file).exists()) or "nothing",
-        version=__version__,
-    )
+    values = {
+        "checkpoint": checkpoint,
+        "name": printable(name),
+        "quoted": shlex.quote(printable(name)),
+        "parameters": sum(each.size for each in checkpoint.weights.values()),
+        "beside": ", ".join(about for file, about in names.items() if (folder / file).exists()) or "nothing",
+        "version": __version__,
+    }
+    return render_text("card.md", values)
 
 
 def _with_ngram(

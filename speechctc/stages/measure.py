@@ -22,7 +22,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.textgrid import speaker_of
-from speechctc.pages.figures import FORMATS, draw_measures, require_matplotlib
+from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe
 from speechctc.phones.labels import nfc
 from speechctc.phones.matching import ipa, is_arpabet
@@ -323,21 +323,6 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if name in ("start", "end", "duration", *BESIDE) else f"{value:.2f}"
     return "" if value is None else str(value)
-
-
-def picture_form(path: Path) -> str:
-    """Return the format of a picture by its ending.
-
-    Raises
-    ------
-    InputError
-        It is another ending than .png, .svg or .pdf, or matplotlib is not installed.
-    """
-    form = FORMATS.get(path.suffix.lower())
-    if form is None:
-        raise InputError(f"{path}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
-    require_matplotlib()
-    return form
 
 
 def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, some
-from speechctc.pages.figures import FORMATS, draw_curves, require_matplotlib
+from speechctc.pages.figures import draw_curves, picture_form
 from speechctc.training.runs import Run
 
 
@@ -21,10 +21,7 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
         matplotlib is not installed, a folder holds no epochs, or `out` has another ending than .png, .svg or .pdf, or
         was made or changed by hand.
     """
-    form = FORMATS.get(out.suffix.lower())
-    if form is None:
-        raise InputError(f"{out}: not the ending of a picture", f"use one of {', '.join(FORMATS)}")
-    require_matplotlib()
+    form = picture_form(out)
     written.refuse_changed([out], overwrite)
     # runs/sweep/* names the logs of a sweep, too
     beside = [path for path in folders if path.is_file()] if any(path.is_dir() for path in folders) else []

@@ -274,7 +274,8 @@ def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: R
         return corpus, []
     ours, theirs = config.corpus, checkpoint.config.corpus
     is_own = (ours.kind, ours.root, ours.tables.train) == (theirs.kind, theirs.root, theirs.tables.train)
-    known, chosen = _known_dev(checkpoint), {each.id for each in corpus.splits["dev"]}
+    known = frozenset(checkpoint.facts.get("dev_utterances", ()))
+    chosen = {each.id for each in corpus.splits["dev"]}
     pool = sorted((*corpus.splits["train"], *corpus.splits["dev"]), key=lambda each: each.id)
     gone = sorted(known - {each.id for each in pool})
     if not is_own and (not known or gone):
@@ -293,29 +294,6 @@ def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: R
     dev = tuple(each for each in pool if each.id in known)
     train = tuple(each for each in pool if each.id not in known)
     return replace(corpus, splits={**corpus.splits, "train": train, "dev": dev}), notes
-
-
-def _known_dev(checkpoint: Checkpoint) -> frozenset[str]:
-    """Return the ids of the dev of a model's run: those saved, or those of its features; none if neither are there."""
-    saved = checkpoint.facts.get("dev_utterances")
-    if isinstance(saved, list) and all(isinstance(each, str) for each in saved):
-        return frozenset(saved)
-    config = checkpoint.config
-    if not all((config.data.dir / split).is_dir() for split in ("train", "dev")):
-        return frozenset()
-    from speechctc.features.filterbank import Moments  # late: these load torch
-    from speechctc.features.shards import read_split
-
-    try:
-        settings = config.features.model_dump(mode="json")
-        train, dev = (read_split(config.data.dir / split, settings) for split in ("train", "dev"))
-        moments = sum((shard.moments for shard in train), start=Moments.none(config.features))
-    except (InputError, OSError):
-        return frozenset()
-    # features that were extracted again since have other statistics
-    pairs = zip(moments.normalisation(), (checkpoint.mean, checkpoint.std), strict=True)
-    is_same = all(np.array_equal(ours.numpy(), theirs) for ours, theirs in pairs)
-    return frozenset(id for shard in dev for id in shard.ids) if is_same else frozenset()
 
 
 def _in_any_phones(config: Config, trained: Config, split: str) -> Corpus:

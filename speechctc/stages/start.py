@@ -17,6 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, numbered, survey
 from speechctc.metrics.per import known_speakers
+from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import KINDS, apply_marks
 from speechctc.phones.matching import match_phones
 from speechctc.training.epoch_plan import BESIDE
@@ -205,77 +206,46 @@ def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
     corpus, config = found.corpus, found.config
     assert corpus is not None and config is not None
     known = known_speakers([utterance.speaker for utterance in found.utterances])
-    minutes = found.sound.seconds / 60
-    advice = advise(minutes, known)
-    of = "" if known is None else f" of {known} speaker{'s' if known != 1 else ''}"
-    lines = [
-        f"# Written by: speechctc start {shlex.quote(str(found.folder))}",
-        f"# for {minutes:.1f} minutes of labelled speech{of}.",
-        "# Paths are relative to the folder where you run the commands.",
-        "",
-        "base: finetune          # the net and the features of the bundled models",
-        f"run: {_quoted(f'runs/{name}')}",
-        "",
-        "corpus:",
-        f"  kind: {config.kind}",
-    ]
-    if config.kind == "table":
-        lines += ["  tables:"]
-        tables = ((split, getattr(config.tables, split)) for split in ("train", "dev", "test"))
-        lines += [f"    {split}: {_quoted(str(path))}" for split, path in tables if path]
-    if config.root is not None:
-        lines += [f"  root: {_quoted(str(config.root))}"]
-    if config.kind in ("textgrid", "elan") and config.words_tier is None:
-        lines += [f"  tier: {_quoted(config.tier)}        # the tier whose labels look like phones"]
-    if not config.uncorrected:
-        lines += ["  uncorrected: false    # files that are as speechctc decode wrote them are left out"]
-    why = "TIMIT's labels" if config.kind == "timit" else "the phones are the labels found in the training split"
-    lines += [f"  phones: {config.phones}         # {why}"]
-    if corpus.dev_from_train:
-        what = "speakers" if known and known > 1 else "utterances"
-        why = f"share of the {what} for dev, which chooses the best epoch and is not trained on"
-        lines += [f"  dev_share: {config.dev_share}        # {why}"]
-    lines += [*_given_lines(found.given), "", "data:", f"  dir: {_quoted(f'data/features/{name}')}"]
-    lines += [*_unlabelled_lines(found, advice), "", "train:"]
-    return "\n".join([*lines, *_train_lines(advice, begin)]) + "\n"
+    advice = advise(found.sound.seconds / 60, known)
+    values = {
+        "folder": str(found.folder),
+        "minutes": found.sound.seconds / 60,
+        "of": "" if known is None else f" of {known} speaker{'s' if known != 1 else ''}",
+        "name": name,
+        "config": config,
+        "dev_from_train": corpus.dev_from_train,
+        "speakers": known,
+        "given": _given(found.given),
+        "unlabelled": _unlabelled(found) if found.unlabelled else None,
+        "advice": advice,
+        "model": begin[0],
+        "why": begin[1],
+    }
+    return render_text("start.yaml", values | {"quoted": _quoted, "shell": shlex.quote})
 
 
-def _unlabelled_lines(found: Survey, advice: Advice) -> list[str]:
-    """Return the lines that propose to learn from recordings without labels too, where there are some."""
-    if not found.unlabelled:
-        return []
-    minutes = found.unlabelled_seconds / 60
-    refused = f" and {found.refused} whose labels are not used" if found.refused else ""
-    longer = 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE)
-    return [
-        f"  # unlabelled: {_quoted(str(found.folder))}",
-        f"  # learns from {minutes:.1f} minutes of {numbered(found.unlabelled)} without labels{refused} too:",
-        f"  # an experiment (docs/guide/training.md); an epoch takes about {longer:.1f} times as long: with it, set",
-        f"  # minutes to {longer * advice.minutes:.0f} below",
-    ]
+def _unlabelled(found: Survey) -> dict[str, Any]:
+    """Return what the config proposes of recordings without labels, to learn from them too."""
+    return {
+        "minutes": found.unlabelled_seconds / 60,
+        "files": numbered(found.unlabelled),
+        "refused": f" and {found.refused} whose labels are not used" if found.refused else "",
+        "longer": 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE),
+    }
 
 
-def _train_lines(advice: Advice, begin: tuple[str, str]) -> list[str]:
-    return [
-        f"  init_from: {begin[0]}   # the bundled model that fits: {begin[1]}",
-        f"  epochs: {advice.epochs}            # for {advice.amount} of labelled speech",
-        f"  minutes: {advice.minutes}           # longest training; the learning rate falls to 0 by its end",
-        f"  lr: {advice.lr}             # the learning rate of the recipe for little data",
-    ]
-
-
-def _given_lines(given: Mapping[str, Any]) -> list[str]:
-    """Return the lines of what was given or found in names and has no line of its own."""
+def _given(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was given or found in names and has no line of its own, as YAML."""
     written = ("kind", "tables", "root", "tier", "uncorrected", "phones", "dev_share")
     values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items() if key not in written}
     if values.get("segment") == '"ipa"':
         values["segment"] = "ipa         # labels are strings of IPA, which are divided into phones"
-    return [f"  {key}: {value}" for key, value in values.items()]
+    return values
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str | Path) -> str:
     """Return a string in quotes, so that YAML cannot read a name as something else."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(str(text), ensure_ascii=False)
 
 
 def _free_name(folder: Path) -> Path:
