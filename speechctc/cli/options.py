@@ -339,7 +339,8 @@ def load_recogniser(
     Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
     or a language, if one is given. `read` reads the model in place of `Recogniser.read`.
     """
-    from speechctc.inference.recogniser import ONLY, Recogniser, with_language_models
+    from speechctc.inference.recogniser import ONLY, Recogniser
+    from speechctc.inference.variants import find_wanted, restrict, with_language_models
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(
@@ -350,11 +351,7 @@ def load_recogniser(
     name = line.removeprefix("using ")
     recogniser.folder = folder
     about = name if name != line else line[:1].upper() + line[1:]
-    if inventory is not None or language is not None:
-        from speechctc.inference.restriction import find_wanted, restrict
-
-        wanted = find_wanted(inventory, language)
-        assert wanted is not None
+    if (wanted := find_wanted(inventory, language)) is not None:
         recogniser = restrict(recogniser, wanted, new_reporter())
         recogniser.folder = folder
         about += f"; {recogniser.checkpoint.facts[ONLY]}"

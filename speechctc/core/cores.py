@@ -1,13 +1,24 @@
-"""The cores that this process may use, and how they are shared among recordings and the rows of one."""
+"""The cores that this process may use, how recordings and the rows of one share them, and work on many in threads."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
+
+from speechctc.core.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 PRODUCTS = "OPENBLAS_NUM_THREADS"
 """The environment variable that says, before numpy is loaded, how many threads share a matrix product."""
+
+AHEAD = 4  # most results that wait to be taken, per thread
 
 _share = 0  # threads of one recording; 0: as many as there are
 
@@ -41,3 +52,41 @@ def shared_among(jobs: int) -> Iterator[None]:
         yield
     finally:
         _share = before
+
+
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0
+) -> Iterator[Result | InputError]:
+    """Yield ``work(item)`` of each item in order, or the `InputError` it raised.
+
+    Parameters
+    ----------
+    work : callable
+        Should spend most of its time without the interpreter's lock, as numpy and libsndfile do.
+    items : iterable
+    jobs : int
+        Number of threads; 0: one for each core, or ``OMP_NUM_THREADS``.
+    """
+    jobs = jobs or threads()
+    own: set[int] = set()
+    pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
+    waiting: deque[Future[Result | InputError]] = deque()
+    try:
+        with shared_among(jobs):
+            for item in items:
+                waiting.append(pool.submit(attempt, work, item))
+                if len(waiting) >= AHEAD * jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
+        pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
+
+
+def attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
+    """Return ``work(item)``, or the `InputError` that it raised."""
+    try:
+        return work(item)
+    except InputError as error:
+        return error

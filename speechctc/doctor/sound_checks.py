@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -87,31 +85,6 @@ class Heard:
     def seconds(self) -> float:
         """Return the duration, s."""
         return self.samples / self.rate
-
-
-def listen_to_all(places: Iterable[Place], heard: Callable[[], None] = lambda: None) -> dict[Place, Heard | InputError]:
-    """Measure recordings, several at a time; those that cannot be read have their error.
-
-    Parameters
-    ----------
-    places : iterable of Place
-    heard : callable
-        Called after each recording.
-    """
-    found: dict[Place, Heard | InputError] = {}
-    wanted = list(dict.fromkeys(places))
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="listening") as pool:
-        for place, result in zip(wanted, pool.map(_attempt, wanted), strict=True):
-            found[place] = result
-            heard()
-    return found
-
-
-def _attempt(place: Place) -> Heard | InputError:
-    try:
-        return listen_to(*place)
-    except InputError as error:
-        return error
 
 
 def listen_to(path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None) -> Heard:

@@ -1,13 +1,13 @@
-"""Recognise and align the phones of recordings with a trained model, and with other language models than its own."""
+"""Recognise and align the phones of recordings with a trained model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +18,39 @@ from speechctc.alignment.transcript import Items, Phrase, parse_phones
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
+from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.core.progress import Reporter
 from speechctc.inference.alignment import Heard, check_phones, of_phrases, recognition
-from speechctc.inference.batch_decode import decode_all
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness, Judge
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, Samples, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Stream
-from speechctc.lm.load import load_lm
-from speechctc.lm.model import LanguageModel, NgramModel
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, ActivityGate, Forward, Logits, Rows, Stream
+from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.numpy_net import log_softmax
-from speechctc.ngram.automaton import PhoneLM
-from speechctc.phones.texts import listed
 
 Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
 """Recordings: files, or samples."""
 
 
+BUNDLE = 256  # recordings to sort by length together
+BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding included
+
 ONLY = "only"
 """The fact of a checkpoint that says, in words, to which phones it was restricted."""
+
+
+class _Prepared(NamedTuple):
+    recording: Any
+    seconds: float
+    static: Rows | None  # None if it is too long for a batch, or no file
 
 
 class Recogniser:
@@ -257,7 +262,7 @@ class Recogniser:
         """
         _check_count(alternatives)
         if is_several(recording):
-            return decode_all(self, recording, 0, alternatives, channel, rate)
+            return self.decode_all(recording, 0, alternatives, channel, rate)
         return self.decode_one(recording, rate, alternatives, channel)
 
     def decode_one(
@@ -267,6 +272,65 @@ class Recogniser:
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(name, blocks.seconds, segments)
+
+    def decode_all(
+        self,
+        recordings: Iterable[Any],
+        jobs: int = 0,
+        alternatives: int = 0,
+        channel: int | None = None,
+        rate: int | None = None,
+    ) -> Iterator[Recognition | InputError]:
+        """Decode files or samples: on a CPU several at a time, on a GPU files in batches of similar length.
+
+        The arguments are those of `decode` for each; `jobs` is as for `map_in_threads`.
+        """
+        if self.device == "cpu":
+            return map_in_threads(lambda each: self.decode_one(each, rate, alternatives, channel), recordings, jobs)
+        return self.decode_in_batches(recordings, jobs, alternatives, channel, rate)
+
+    def decode_in_batches(
+        self,
+        recordings: Iterable[Any],
+        jobs: int = 0,
+        alternatives: int = 0,
+        channel: int | None = None,
+        rate: int | None = None,
+    ) -> Iterator[Recognition | InputError]:
+        """Decode recordings in batches of similar length; threads read files and compute features in advance."""
+
+        def prepare(recording: Any) -> _Prepared:
+            if rate is not None or not isinstance(recording, (str, Path)):
+                return _Prepared(recording, 0.0, None)
+            return _Prepared(recording, *self.forward.static(Path(recording), BATCH_FRAMES, channel))
+
+        prepared = map_in_threads(prepare, recordings, jobs)
+        while bundle := list(islice(prepared, BUNDLE)):
+            short = [each for each in bundle if isinstance(each, _Prepared) and each.static is not None]
+            done = {id(each): result for each, result in self._batches(short, alternatives)}
+            for each in bundle:
+                if isinstance(each, InputError):
+                    yield each
+                elif each.static is None:
+                    yield attempt(lambda one: self.decode_one(one, rate, alternatives, channel), each.recording)
+                else:
+                    yield done[id(each)]
+
+    def _batches(self, items: list[_Prepared], alternatives: int) -> Iterator[tuple[_Prepared, Recognition]]:
+        """Decode short recordings in batches of similar length."""
+
+        def frames(item: _Prepared) -> int:
+            return 0 if item.static is None else len(item.static)
+
+        gate = ActivityGate(self.config, self.phones)
+        left = sorted(items, key=frames, reverse=True)
+        while left:
+            size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
+            batch, left = left[:size], left[size:]
+            statics = [item.static for item in batch if item.static is not None]
+            for item, static, rows in zip(batch, statics, self.forward.batch(statics), strict=True):
+                segments = self.segments_of(gate.whole(static, rows), item.seconds, alternatives)
+                yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
 
     def stream(self, rate: int, alternatives: int = 0) -> Stream:
         """Recognise samples while they come, from a microphone for example, without a thread.
@@ -464,63 +528,3 @@ class Recogniser:
 def _check_count(alternatives: int) -> None:
     if alternatives < 0:
         raise InputError(f"{alternatives} alternatives", "ask for 0 or more")
-
-
-def with_language_models(
-    recogniser: Recogniser,
-    folder: Path,
-    lms: Sequence[Path],
-    weight: float | None,
-    beam: int | None,
-    reporter: Reporter,
-) -> Recogniser:
-    """Return a recogniser with the language models and settings of a command line.
-
-    Parameters
-    ----------
-    recogniser : Recogniser
-    folder : Path
-        The folder of its checkpoint, in which tuned settings are looked for.
-    lms : sequence of Path
-        See `with_lms`.
-    weight : float, optional
-        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
-    beam : int, optional
-        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
-    reporter : Reporter
-        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
-
-    Raises
-    ------
-    InputError
-        A language model cannot be read or has other phones, or a number is out of range.
-    """
-    recogniser = with_lms(recogniser, lms, reporter)
-    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
-    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
-
-
-def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
-    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
-
-    Raises
-    ------
-    InputError
-        A model cannot be read or has other phones, or two models are of one kind.
-    """
-    ngram: PhoneLM | None = None
-    lstm: LanguageModel | None = None
-    for path in lms:
-        model = load_lm(path, recogniser.inventory, recogniser.device)
-        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
-            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
-        if isinstance(model, NgramModel):
-            ngram = model.lm
-            if model.missing:
-                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
-        else:
-            lstm = model
-    if not lms:
-        return recogniser
-    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
-    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)

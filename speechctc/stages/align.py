@@ -11,12 +11,12 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import Hearing
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.goodness import judge_of
 from speechctc.inference.output import (
     OutputOptions,

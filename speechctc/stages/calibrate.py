@@ -10,10 +10,10 @@ import numpy as np
 
 from speechctc.alignment.transcript import phone_units
 from speechctc.core import files
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.goodness import Evidence, Goodness, collector
 from speechctc.inference.recogniser import Recogniser

@@ -20,11 +20,11 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment

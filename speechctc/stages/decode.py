@@ -15,11 +15,10 @@ from speechctc.audio import stream
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core import workers
-from speechctc.core.cores import shared_among, threads
+from speechctc.core.cores import map_in_threads, shared_among, threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
-from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import (
     STDIN,
@@ -152,7 +151,7 @@ def _results(
     if len(paths) == 1 and options.folder is None and WRITERS[form].is_live:
         opening = stream.opened(paths[0], rate, channel)
         return _while_read(recogniser, opening, form, alternatives, BLOCK_FRAMES)
-    return nullcontext(decode_all(recogniser, paths, *work))
+    return nullcontext(recogniser.decode_all(paths, *work))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from speechctc.config.schema import Config
-from speechctc.core.cores import cores
+from speechctc.core.cores import cores, map_in_threads
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
@@ -20,7 +20,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.doctor.disk import check_without_torch
 from speechctc.doctor.finding import Diagnosis, Finding, cannot_train
 from speechctc.doctor.label_checks import check_labels, check_splits
-from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to_all
+from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to
 from speechctc.features.one_recording import frame_count
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
@@ -72,9 +72,13 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
 
 def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
-    places = [Place.of(each) for part in corpus.splits.values() for each in part]
-    with reporter.progress("listening", len(set(places))) as advance:
-        return listen_to_all(places, lambda: advance(1))
+    places = list(dict.fromkeys(Place.of(each) for part in corpus.splits.values() for each in part))
+    sounds = {}
+    with reporter.progress("listening", len(places)) as advance:
+        for place, sound in zip(places, map_in_threads(lambda each: listen_to(*each), places, cores()), strict=True):
+            sounds[place] = sound
+            advance(1)
+    return sounds
 
 
 def _estimate(

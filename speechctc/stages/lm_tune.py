@@ -15,11 +15,11 @@ import numpy as np
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.tuned import (
     SHARES,

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
 from speechctc.metrics.per import EditCounts, bootstrap

@@ -15,11 +15,11 @@ from speechctc.audio import sound_file
 from speechctc.config.corpus_config import MARKS
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.batch_decode import decode_all, map_in_threads
 from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -209,7 +209,7 @@ def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator
     """Decode utterances in order, each from its channel and its stretch of the recording."""
     channels = {utterance.channel for utterance in utterances}
     if len(channels) == 1 and not any(utterance.stretch for utterance in utterances):
-        return decode_all(recogniser, [utterance.audio for utterance in utterances], channel=channels.pop())
+        return recogniser.decode_all([utterance.audio for utterance in utterances], channel=channels.pop())
     return map_in_threads(lambda utterance: recogniser.decode(**sound_of(utterance, recogniser)), utterances)
 
 

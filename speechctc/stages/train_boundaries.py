@@ -16,11 +16,11 @@ from speechctc.alignment.boundary_training import BoundaryNet, Example, examples
 from speechctc.audio import sound_file
 from speechctc.config.load import with_settings
 from speechctc.core import files
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.batch_decode import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint

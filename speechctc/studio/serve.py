@@ -25,7 +25,7 @@ from speechctc.core.errors import InputError
 from speechctc.studio.folder import readable
 
 if TYPE_CHECKING:
-    from speechctc.inference.restriction import Wanted
+    from speechctc.inference.variants import Wanted
 
 HOST = "127.0.0.1"
 OBJECTS = 100_000  # that are made between two searches for circles of garbage

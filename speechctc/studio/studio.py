@@ -18,7 +18,7 @@ from speechctc.studio.phones import DIGITS, Phone, Splice
 from speechctc.studio.training import Training
 
 if TYPE_CHECKING:
-    from speechctc.inference.restriction import Wanted
+    from speechctc.inference.variants import Wanted
 
 WAIT = 600.0  # seconds that a request waits for the model
 TOUCH = 0.0002  # seconds between phones that count as touching

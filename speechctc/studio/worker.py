@@ -29,12 +29,12 @@ from speechctc.studio.sound import Sound
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.inference.restriction import Wanted
     from speechctc.inference.result import Recognition
     from speechctc.inference.samples import AudioBlocks
     from speechctc.inference.segmenter import Segment
     from speechctc.inference.streaming import Stream
     from speechctc.inference.unsure import Doubt
+    from speechctc.inference.variants import Wanted
 
 ALTERNATIVES = 5  # other phones to name for each phone
 REMEDY = "take the tick from N-gram, and recognise again"
@@ -113,7 +113,7 @@ class Worker:
         folder, line = find_and_describe(model, or_built_in=True)
         recogniser = Recogniser.load(folder)
         if self._only and self._only[0] == model:
-            from speechctc.inference.restriction import restrict
+            from speechctc.inference.variants import restrict
 
             recogniser = restrict(recogniser, self._only[1], Reporter())
             line += f"; {recogniser.checkpoint.facts[ONLY]}"

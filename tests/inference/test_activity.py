@@ -146,7 +146,6 @@ def test_without_the_detector_it_finds_phones_in_a_hum(english: Recogniser) -> N
 def test_what_is_decoded_in_blocks_in_batches_and_at_once_is_alike(tiny_model: Path, tmp_path: Path) -> None:
     import soundfile
 
-    from speechctc.inference.batch_decode import decode_all, decode_in_batches
     from speechctc.inference.samples import SampleBlocks
 
     model = speechctc.load(tiny_model, "cpu")
@@ -158,7 +157,7 @@ def test_what_is_decoded_in_blocks_in_batches_and_at_once_is_alike(tiny_model: P
         found = list(model.segments(SampleBlocks(wave, RATE, RATE), block_frames=frames))
         assert [segment.phone for segment in found] == list(whole.phones)
         np.testing.assert_allclose([s[1:4] for s in found], [s[1:4] for s in whole.segments], atol=1e-4)
-    for results in (decode_all(model, [tmp_path / "a.wav"], 2), decode_in_batches(model, [tmp_path / "a.wav"])):
+    for results in (model.decode_all([tmp_path / "a.wav"], 2), model.decode_in_batches([tmp_path / "a.wav"])):
         (result,) = results
         assert result.phones == whole.phones  # type: ignore[union-attr]
 

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.inference.batch_decode import decode_all, decode_in_batches
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
@@ -156,8 +155,8 @@ def test_many_at_a_time_are_as_one_by_one(model: Recogniser, tmp_path: Path) -> 
     alone = [model.decode(path) for path in paths]
     assert alone[5].phones != ()
     for _ in range(3):
-        assert list(decode_all(model, paths, 4)) == alone
-    for batched, expected in zip(decode_in_batches(model, paths, 2), alone, strict=True):
+        assert list(model.decode_all(paths, 4)) == alone
+    for batched, expected in zip(model.decode_in_batches(paths, 2), alone, strict=True):
         assert isinstance(batched, Recognition) and batched.phones == expected.phones
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import speechctc
 from speechctc.audio import sound_file, stream
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
-from speechctc.inference.batch_decode import decode_all, decode_in_batches, map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -193,9 +193,9 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
     paths[4].write_bytes(b"")
     soundfile.write(paths[6], np.zeros(100, np.float32), 16000)
     for results in (
-        decode_all(model, paths, jobs=1),
-        decode_all(model, paths, 3),
-        decode_in_batches(model, paths, 2),
+        model.decode_all(paths, jobs=1),
+        model.decode_all(paths, 3),
+        model.decode_in_batches(paths, 2),
     ):
         for k, result in enumerate(results):
             if k == 4:
@@ -242,11 +242,11 @@ def test_numbers_and_moments_in_a_list_are_one_recording(model: Recogniser) -> N
 def test_on_a_gpu_samples_go_one_by_one(model: Recogniser, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     sound = sing(SONG, np.random.default_rng(0))[0]
-    (result,) = decode_in_batches(model, [sound], rate=16000)
+    (result,) = model.decode_in_batches([sound], rate=16000)
     assert result == model.decode(sound, 16000)
-    (refused,) = decode_in_batches(model, [tmp_path / "a.wav"], rate=16000)
+    (refused,) = model.decode_in_batches([tmp_path / "a.wav"], rate=16000)
     assert isinstance(refused, InputError)
-    (by_name,) = decode_in_batches(model, [str(tmp_path / "a.wav")])
+    (by_name,) = model.decode_in_batches([str(tmp_path / "a.wav")])
     assert isinstance(by_name, Recognition) and by_name.phones == tuple(SONG)
 
 
@@ -265,14 +265,14 @@ def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_
     soundfile.write(tmp_path / "a.wav", both, 16000)
     for channel, song in enumerate(songs, start=1):
         for results in (
-            decode_all(model, [tmp_path / "a.wav"], 1, 0, channel),
-            decode_in_batches(model, [tmp_path / "a.wav"], 1, 0, channel),
+            model.decode_all([tmp_path / "a.wav"], 1, 0, channel),
+            model.decode_in_batches([tmp_path / "a.wav"], 1, 0, channel),
         ):
             (result,) = results
             assert isinstance(result, Recognition) and list(result.phones) == song
         score = model.align(tmp_path / "a.wav", song, channel=channel).score
         assert score is not None and score > -1
-    (result,) = decode_all(model, [tmp_path / "a.wav"], 1, 0, 3)
+    (result,) = model.decode_all([tmp_path / "a.wav"], 1, 0, 3)
     assert isinstance(result, InputError) and "no channel 3, it has 2 channels" in result.what
 
 
@@ -282,9 +282,9 @@ def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
     paths = [tmp_path / f"{k}.wav" for k in range(5)]
     for k, path in enumerate(paths):
         write_song(path, SONG * (1 + k % 3), seed=k)
-    monkeypatch.setattr("speechctc.inference.batch_decode.BUNDLE", 3)
-    monkeypatch.setattr("speechctc.inference.batch_decode.BATCH_FRAMES", 250)
-    for path, batched in zip(paths, decode_in_batches(model, paths), strict=True):
+    monkeypatch.setattr("speechctc.inference.recogniser.BUNDLE", 3)
+    monkeypatch.setattr("speechctc.inference.recogniser.BATCH_FRAMES", 250)
+    for path, batched in zip(paths, model.decode_in_batches(paths), strict=True):
         alone = model.decode(path)
         assert isinstance(batched, Recognition)
         assert batched.phones == alone.phones and batched.seconds == alone.seconds

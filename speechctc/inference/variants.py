@@ -1,4 +1,4 @@
-"""Restrict a recogniser to the phones of an inventory: a language's, a corpus's, or a person's own.
+"""Recognisers of the same model with other language models, or restricted to the phones of an inventory.
 
 A phone that the model has not learned gets an output composed of those of similar phones, by kernel ridge regression
 over the distances of articulation. With each of 41 phones of VoxAngeles taken out of the model `ipa` in turn, composed
@@ -20,7 +20,9 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.inference.recogniser import ONLY, Recogniser
-from speechctc.lm.model import PartModel
+from speechctc.lm.load import load_lm
+from speechctc.lm.model import LanguageModel, NgramModel, PartModel
+from speechctc.lm.tuned import lm_settings
 from speechctc.model import checkpoint
 from speechctc.model.numpy_net import Weights
 from speechctc.ngram.automaton import PhoneLM
@@ -30,6 +32,7 @@ from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone
 from speechctc.phones.labels import nfc
 from speechctc.phones.matching import Match, is_arpabet, match_phones
+from speechctc.phones.texts import listed
 
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
 COUNTS = "phones.tsv"  # the phones of a corpus, beside its features
@@ -220,3 +223,63 @@ def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
     """Return an n-gram of which only some phones are said, as `PartModel`."""
     numbers = list(kept)
     return PhoneLM(np.ascontiguousarray(lm.log_probs[:, numbers]), np.ascontiguousarray(lm.next_state[:, numbers]))
+
+
+def with_language_models(
+    recogniser: Recogniser,
+    folder: Path,
+    lms: Sequence[Path],
+    weight: float | None,
+    beam: int | None,
+    reporter: Reporter,
+) -> Recogniser:
+    """Return a recogniser with the language models and settings of a command line.
+
+    Parameters
+    ----------
+    recogniser : Recogniser
+    folder : Path
+        The folder of its checkpoint, in which tuned settings are looked for.
+    lms : sequence of Path
+        See `with_lms`.
+    weight : float, optional
+        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
+    beam : int, optional
+        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
+    reporter : Reporter
+        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
+
+    Raises
+    ------
+    InputError
+        A language model cannot be read or has other phones, or a number is out of range.
+    """
+    recogniser = with_lms(recogniser, lms, reporter)
+    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
+    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
+
+
+def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
+    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
+
+    Raises
+    ------
+    InputError
+        A model cannot be read or has other phones, or two models are of one kind.
+    """
+    ngram: PhoneLM | None = None
+    lstm: LanguageModel | None = None
+    for path in lms:
+        model = load_lm(path, recogniser.inventory, recogniser.device)
+        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
+            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
+        if isinstance(model, NgramModel):
+            ngram = model.lm
+            if model.missing:
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
+        else:
+            lstm = model
+    if not lms:
+        return recogniser
+    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
+    return Recogniser(checkpoint, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)
