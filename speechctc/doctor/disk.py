@@ -9,7 +9,7 @@ import psutil
 
 from speechctc.core.cores import cores, threads
 from speechctc.core.errors import NEEDS_TORCH
-from speechctc.doctor.finding import Diagnosis, Finding
+from speechctc.doctor.finding import Diagnosis, Finding, finding
 
 LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
 
@@ -21,8 +21,7 @@ def check_without_torch(folders: tuple[Path, ...] = ()) -> Diagnosis:
         "torch": "not installed: recognition does without",
         "processor": f"{cores()} cores, {threads()} threads, {memory:.1f} GiB of memory",
     }
-    what, why = "no training here: torch is not installed", "extract, train and LSTM language models compute with it"
-    return Diagnosis((Finding("no-torch", "note", what, (), why, NEEDS_TORCH), *check_disk(folders)), facts)
+    return Diagnosis((finding("no-torch", severity="note", fix=NEEDS_TORCH), *check_disk(folders)), facts)
 
 
 def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
@@ -32,7 +31,5 @@ def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
         there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
         free = shutil.disk_usage(there).free
         if free < LEAST_DISK:
-            what = f"{free / 2**30:.1f} GiB are free on the disk of {folder}"
-            why = "features and checkpoints may not fit; what was saved before stays"
-            found.append(Finding("disk", "warning", what, (str(folder),), why, "free space, or choose another folder"))
+            found.append(finding("disk", [folder], gib=free / 2**30, folder=folder))
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from speechctc.core.errors import InputError, some
@@ -11,6 +13,7 @@ from speechctc.core.errors import InputError, some
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
 ORDER: tuple[Severity, ...] = ("stops", "warning", "note")
+TEXTS = Path(__file__).with_name("findings.yaml")
 SHOWN = 6  # places named in the report for people; JSON has all
 
 
@@ -52,12 +55,26 @@ class Finding:
         return {**vars(self), "where": list(self.where)}
 
 
-def listed(
-    kind: str, what: str, where: Iterable[str], why: str, fix: str, severity: Severity = "warning"
-) -> list[Finding]:
-    """Return the finding on these places, whose number follows `what`; none if there are no places."""
-    where = tuple(where)
-    return [Finding(kind, severity, f"{what}: {len(where)}", where, why, fix)] if where else []
+def finding(kind: str, where: Iterable[object] = (), severity: Severity = "warning", **values: Any) -> Finding:
+    """Return the finding of a kind on these places; its texts are those of findings.yaml, with the values in them."""
+    places = tuple(map(str, where))
+    texts = _texts()[kind]
+    what, why, fix = (texts[key].format(**{"count": len(places), **values}) for key in ("what", "why", "fix"))
+    return Finding(kind, severity, what, places, why, fix)
+
+
+def listed(kind: str, where: Iterable[object], severity: Severity = "warning", **values: Any) -> list[Finding]:
+    """Return the finding on these places; none if there are no places."""
+    places = list(where)
+    return [finding(kind, places, severity, **values)] if places else []
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    import yaml
+
+    found: dict[str, dict[str, str]] = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -111,4 +128,4 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
 
 def cannot_train(error: InputError) -> Finding:
     """Return the finding for an error that ends training before it begins."""
-    return Finding("cannot-train", "stops", error.what, (), "training stops with this error", error.fix)
+    return finding("cannot-train", severity="stops", what=error.what, fix=error.fix)

@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from speechctc.core.devices import choose_device, nvidia_driver, total_memory
 from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
 from speechctc.doctor.disk import check_disk
-from speechctc.doctor.finding import Diagnosis, Finding
+from speechctc.doctor.finding import Diagnosis, Finding, finding
 from speechctc.model.checkpoint import build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch
@@ -58,8 +59,7 @@ def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagn
         why, fix = why_no_gpu()
         facts["GPU"] = f"none is used: {why}; {fix}"
         if device == "cuda" or _has_nvidia(Path("/")):
-            what, slow = f"torch finds no CUDA GPU: {why}", "training on the CPU takes many times as long"
-            found.append(Finding("no-gpu", "stops" if device == "cuda" else "warning", what, (), slow, fix))
+            found.append(finding("no-gpu", severity="stops" if device == "cuda" else "warning", reason=why, fix=fix))
     return Diagnosis(tuple(found), facts)
 
 
@@ -116,13 +116,20 @@ def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> li
     milliseconds = [f"{count}: {1000 * seconds[count]:.0f} ms" for count in sorted(seconds)]
     busy = best < threads <= there
     return [
-        Finding(
+        finding(
             "threads",
+            [f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ],
             "note",
-            f"with {threads} threads on {there} cores a step takes longer than with {best}: {', '.join(milliseconds)}",
-            tuple(f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ),
-            "other programs use the cores" if busy else "cores are idle" if best > threads else "threads share cores",
-            f"set OMP_NUM_THREADS={best}" + (", or end the other programs" if busy else ""),
+            threads=threads,
+            cores=there,
+            best=best,
+            times=", ".join(milliseconds),
+            why="other programs use the cores"
+            if busy
+            else "cores are idle"
+            if best > threads
+            else "threads share cores",
+            more=", or end the other programs" if busy else "",
         )
     ]
 
@@ -139,18 +146,19 @@ def _loss_starts(device: str) -> list[Finding]:
     logits = torch.linspace(-2, 2, 6 * 2 * 4).sin().reshape(6, 2, 4)
     problem = (torch.tensor([[1, 2], [3, 3]]), [6, 5], [2, 2])
     want = ctc.ctc_loss(logits, *problem, reduction="sum", backend="reference")
-    why = "training computes this loss in every step"
     try:
         got = ctc.ctc_loss(logits.to(device), *problem, reduction="sum", backend=device).cpu()
     except Exception as error:  # whatever a broken installation raises is what the user must know
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        what = f"the CTC loss does not start on the {device.upper()}: {reason}"
         fix = INSTALL if device == "cpu" else "train with train.device=cpu, or with train.loss_backend=torch"
-        return [Finding("loss", "stops", what, (), why, fix)]
+        return [_of_loss("loss-stopped", device=device.upper(), reason=reason, fix=fix)]
     if abs(float(got) - float(want)) > TOLERANCE * float(want):
-        what = f"the CTC loss on the {device.upper()} is {float(got):.6f}, and should be {float(want):.6f}"
-        return [Finding("loss", "stops", what, (), why, INSTALL)]
+        return [_of_loss("loss-differs", device=device.upper(), got=float(got), want=float(want), fix=INSTALL)]
     return []
+
+
+def _of_loss(kind: str, **values: Any) -> Finding:
+    return replace(finding(kind, severity="stops", **values), kind="loss")
 
 
 def why_no_gpu(root: Path = Path("/")) -> tuple[str, str]:
@@ -259,16 +267,8 @@ def check_memory(memory: MemoryEstimate) -> list[Finding]:
     share = memory.device / memory.available if memory.available else 0.0
     if share < NEAR:
         return []
-    return [
-        Finding(
-            "memory",
-            "warning",
-            f"training needs about {memory.device / MIB:,.0f} MiB of the device's {memory.available / MIB:,.0f}",
-            (f"the largest batch: {memory.largest}",),
-            "batches that do not fit are split, to the same result but more slowly; on a CPU the system may end it",
-            "lower train.batch_frames, cut the longest recordings, or take a smaller model",
-        )
-    ]
+    needed, there = memory.device / MIB, memory.available / MIB
+    return [finding("memory", [f"the largest batch: {memory.largest}"], needed=needed, there=there)]
 
 
 def noise_learner(config: Config, inventory: Inventory, device: torch.device) -> TrainStep:

@@ -15,7 +15,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.sound_file import COPIED_AS_TEXT, channels_differ, open_sound
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Utterance
-from speechctc.doctor.finding import Finding, listed
+from speechctc.doctor.finding import Finding, Severity, finding, listed
 
 Samples: TypeAlias = NDArray[np.float32]
 
@@ -155,78 +155,21 @@ LONG = 60.0  # s
 Sounds: TypeAlias = Mapping[Place, Heard | InputError]
 
 
-class Check(NamedTuple):
-    """A check of each recording: what it says of one that it finds, or ``""``; and the finding on those found."""
-
-    kind: str
-    see: Callable[[Heard], str]
-    what: str
-    why: str
-    fix: str
-
-
 def _is_clipped(sound: Heard) -> bool:
     return sound.clipped > CLIPPED * sound.samples and sound.clipped >= FEW_CLIPPED
 
 
-CHECKS = (
-    Check(
-        "cut-short",
-        lambda sound: sound.cut.partition(": cut short: ")[2],
-        "recordings that are shorter than their headers say",
-        "sound is missing for the last labels",
-        "copy them again, or shorten their labels",
-    ),
-    Check(
-        "copied-as-text",
-        lambda sound: sound.cut.partition(": ")[2] if COPIED_AS_TEXT in sound.cut else "",
-        "recordings that were copied as text",
-        "line ends were changed in them, which makes noise of sound; speechctc mends it, other programs do not",
-        "copy them again, in binary mode",
-    ),
-    Check(
-        "channels-differ",
-        lambda sound: f"{sound.channels} channels" if sound.differ else "",
-        "recordings with different sounds in their channels, perhaps two speakers",
-        "the channels are averaged, and the model hears both at once",
-        "corpus.channel=1 reads the first; the column 'channel' of a table chooses one for each recording",
-    ),
-    Check(
-        "clipped",
-        lambda sound: f"{100 * sound.clipped / sound.samples:.2g} % of samples" if _is_clipped(sound) else "",
-        "recordings that are clipped, with peaks cut flat",
-        "clipping adds noise at all frequencies, most of all in vowels",
-        "record again at a lower level, or use originals that are not clipped",
-    ),
-    Check(
-        "silent",
-        lambda sound: f"{sound.level_db:.0f} dB" if sound.level_db <= SILENT_DB else "",
-        "recordings that are silent",
-        "the model learns to find phones in silence",
-        "look for the right recording or channel, or leave them out",
-    ),
-    Check(
-        "quiet",
-        lambda sound: f"{sound.level_db:.0f} dB" if SILENT_DB < sound.level_db <= QUIET_DB else "",
-        f"recordings that are very quiet, with their loudest 20 ms below {QUIET_DB:.0f} dB of full scale",
-        "the noise of 16 bits is near their soft sounds",
-        "record louder, or use the originals before any change of level",
-    ),
-    Check(
-        "offset",
-        lambda sound: f"{sound.offset:+.2f}" if abs(sound.offset) > OFFSET else "",
-        "recordings with a constant offset: their mean is not 0",
-        "the energy and the lowest bands measure the offset in place of the speech",
-        "remove it: ffmpeg -i FILE -af highpass=f=20 NEW.wav",
-    ),
-    Check(
-        "long",
-        lambda sound: f"{sound.seconds:.0f} s" if sound.seconds > LONG else "",
-        f"recordings longer than {LONG:.0f} s",
-        "each is one utterance; the longest decides on the memory that training needs, and long ones are learned late",
-        "cut them at pauses",
-    ),
-)
+CHECKS: Mapping[str, Callable[[Heard], str]] = {
+    "cut-short": lambda sound: sound.cut.partition(": cut short: ")[2],
+    "copied-as-text": lambda sound: sound.cut.partition(": ")[2] if COPIED_AS_TEXT in sound.cut else "",
+    "channels-differ": lambda sound: f"{sound.channels} channels" if sound.differ else "",
+    "clipped": lambda sound: f"{100 * sound.clipped / sound.samples:.2g} % of samples" if _is_clipped(sound) else "",
+    "silent": lambda sound: f"{sound.level_db:.0f} dB" if sound.level_db <= SILENT_DB else "",
+    "quiet": lambda sound: f"{sound.level_db:.0f} dB" if SILENT_DB < sound.level_db <= QUIET_DB else "",
+    "offset": lambda sound: f"{sound.offset:+.2f}" if abs(sound.offset) > OFFSET else "",
+    "long": lambda sound: f"{sound.seconds:.0f} s" if sound.seconds > LONG else "",
+}
+"""By kind of finding, what is said of a recording that has it; ``""`` of others."""
 
 
 def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Finding]:
@@ -236,9 +179,9 @@ def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Find
     """
     heard = {place: sound for place, sound in sounds.items() if isinstance(sound, Heard)}
     found = [*_unreadable(sounds), *_rates(heard, rate, of_model), *_telephone(heard)]
-    for kind, see, what, why, fix in CHECKS:
+    for kind, see in CHECKS.items():
         seen = (f"{place} ({said})" for place, sound in heard.items() if (said := see(sound)))
-        found += listed(kind, what, seen, why, fix)
+        found += listed(kind, seen, quiet=QUIET_DB, long=LONG)
     return found
 
 
@@ -246,10 +189,8 @@ def _unreadable(sounds: Sounds) -> list[Finding]:
     errors = tuple(error.what for error in sounds.values() if isinstance(error, InputError))
     if not errors:
         return []
-    what = f"recordings that cannot be read: {len(errors)} of {len(sounds)}"
-    why = "extraction leaves them out, and their labels with them"
-    fix = "copy or convert them again, or leave them out"
-    return [Finding("unreadable", "stops" if len(errors) == len(sounds) else "warning", what, errors, why, fix)]
+    severity: Severity = "stops" if len(errors) == len(sounds) else "warning"
+    return [finding("unreadable", errors, severity, all=len(sounds))]
 
 
 def _rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Finding]:
@@ -262,24 +203,13 @@ def _rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Find
     if of_model:
         fix = f"keep {rate}, which the model of train.init_from reads: they are resampled"
     fix += "" if every else ", or leave these out"
-    return [
-        Finding(
-            "low-rate",
-            "warning",
-            f"recordings with a lower sample rate than features.sample_rate={rate}: {len(low)} of {len(heard)}",
-            tuple(f"{place} ({sound.rate:,} Hz)" for place, sound in low.items()),
-            f"they have no sound above {highest / 2:,.0f} Hz, where the model looks for it"
-            + ("" if every else "; it learns to tell the recordings apart, not the phones"),
-            fix,
-        )
-    ]
+    where = (f"{place} ({sound.rate:,} Hz)" for place, sound in low.items())
+    more = "" if every else "; it learns to tell the recordings apart, not the phones"
+    return [finding("low-rate", where, rate=rate, all=len(heard), highest=highest / 2, more=more, fix=fix)]
 
 
 def _telephone(heard: Mapping[Place, Heard]) -> list[Finding]:
     found = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
     if not found or len(found) > len(heard) / 2:  # most are so: a corpus of telephone speech
         return []
-    what = f"recordings without sound above 4.2 kHz, despite their sample rate: {len(found)} of {len(heard)}"
-    why = "they went through a telephone or were resampled from 8 kHz; fricatives are hard to tell apart in them"
-    fix = "use the original recordings, or set features.high_hz=4000 for all"
-    return [Finding("telephone", "warning", what, tuple(map(str, found)), why, fix)]
+    return [finding("telephone", found, all=len(heard))]
