@@ -138,6 +138,15 @@ def units_of(items: Sequence[Item]) -> Iterator[Unit]:
                 yield from units_of(option)
 
 
+def fewest_phones(items: Sequence[Item]) -> int:
+    """Return how many phones are said if of all pronunciations and alternatives the shortest ones are."""
+    return sum(
+        min(map(len, item.pronunciations)) if isinstance(item, Unit) else min(map(fewest_phones, item.options))
+        for item in items
+        if not isinstance(item, AnyStretch)
+    )
+
+
 def is_plain(items: Sequence[Item]) -> bool:
     """Return whether there are only units with one pronunciation."""
     return all(isinstance(item, Unit) and len(item.pronunciations) == 1 for item in items)

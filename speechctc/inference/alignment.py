@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, is_plain, units_of
+from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, fewest_phones, is_plain, units_of
 from speechctc.core.errors import InputError, some
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
@@ -28,6 +28,8 @@ Refine = Callable[[Sequence[Segment], Span], list[Segment]]
 """Returns phones with other times, within a span."""
 BEYOND = 0.1
 """Seconds by which a phrase may end after the recording: times of other programs are rounded."""
+NAMED = 3
+"""Phrases that are left out, to be named."""
 SHORTEST = 0.005
 """Least duration of a phone, seconds: a frame of the boundary model."""
 
@@ -134,9 +136,10 @@ def recognition(
     if not items:
         return Recognition(name, seconds, (), 0.0)
     encode, length = segmenter.inventory.encode, seconds - (start or 0.0)
-    if is_plain(items) and not find_misfits:
-        labels = [label for unit in units_of(items) for label in encode(unit.pronunciations[0])]
-        check_fit(name, labels, posteriors.frames, length)
+    if not find_misfits:
+        plain = units_of(items) if is_plain(items) else ()
+        labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
+        check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
     from speechctc.alignment.placement import place  # late: it loads numba
 
     placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
@@ -203,31 +206,30 @@ def of_phrases(
     Raises
     ------
     InputError
-        A phrase lies outside of the recording, or none fits.
+        No phrase lies in the recording and fits.
     """
     parts, failures, number = [], list[InputError](), 0
     for phrase in phrases:
         start, end = phrase.start, min(phrase.end, seconds)
         where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
-        if end - start <= 0 or phrase.end > seconds + BEYOND:
-            raise InputError(
-                f"{where}: a phrase ends after the recording, which has {seconds:.2f} s", "correct its times"
-            )
         first, last = (max(math.ceil((time - clock.half) / clock.step), 0) for time in (start, end))
         own = FrameClock(clock.step, clock.seconds(first))
-        with posteriors.part(first, last) as rows:
-            try:
+        try:
+            if end - start <= 0 or phrase.end > seconds + BEYOND:
+                what = f"{where}: a phrase ends after the recording, which has {seconds:.2f} s"
+                raise InputError(what, "correct its times")
+            with posteriors.part(first, last) as rows:
                 found = place_part(where, end, phrase.items, rows, segmenter(own), start=start)
-                parts.append(_moved(found, start, end, number))
-            except InputError as error:
-                failures.append(error)
+            parts.append(_moved(found, start, end, number))
+        except InputError as error:
+            failures.append(error)
         number += sum(1 for _ in units_of(phrase.items))
     if not parts:
         raise failures[0]
     notes = [part.note for part in parts if part.note]
     if failures:
         left = f"{name}: {len(failures)} of {len(phrases)} phrases are left out, which do not fit their times"
-        notes.append(f"{left}; the first: {failures[0].what}")
+        notes.append(f"{left}: {some([each.what.removeprefix(f'{name}, ') for each in failures], NAMED)}")
     return _joined(name, seconds, parts, "; ".join(notes))
 
 

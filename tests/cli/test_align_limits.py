@@ -154,9 +154,30 @@ def test_empty_and_late_annotations_are_named(speechctc: Command, here: Path) ->
     Path("a.eaf").write_text(Path("a.eaf").read_text().replace('"101"', '"100"'))  # pympi writes no empty one
     use = ("align", "a.wav", "--transcripts", "a.eaf", "--tier", "phrases")
     assert "a.eaf: no time for 'low top' from 0.100 to 0.100 s" in speechctc(*use).err
-    write_elan("a.eaf", [(0.1, 0.4, "mid top"), (60.0, 61.0, "mid")])
+    write_elan("a.eaf", [(60.0, 61.0, "mid top")])
     done = speechctc(*use)
     assert done.status == 2 and "a.wav, 60.00 to 61.00 s: a phrase ends after the recording" in done.err
+
+
+def test_far_too_many_phones_are_refused_before_the_search(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["hum"])
+    for said, least in (("mid top ", 10000), ("(low top|mid (low|)) ", 5000)):
+        Path("a.txt").write_text(said * 5000)
+        assert f"a.wav: {least} phones need {least} frames, and its" in speechctc("align", "a.wav").err
+
+
+def test_a_row_beyond_the_recording_is_left_out_alone(speechctc: Command, here: Path) -> None:
+    (start, end), *_ = write_words("a.wav", ["hum"])
+    seconds = soundfile.info("a.wav").duration
+    times = [(max(start - 0.02, 0.0), seconds + 0.005), *((seconds + k, seconds + k + 0.9) for k in range(1, 5))]
+    lines = [f"{k}\ta.wav\t{first:.3f}\t{last:.3f}\tlow top" for k, (first, last) in enumerate(times)]
+    (here / "t.tsv").write_text("\n".join([HEAD, *lines]) + "\n")
+    done = speechctc("align", "--transcripts", "t.tsv", "--format", "json")
+    (entry,) = json.loads(done.out)
+    assert entry["phones"] == ["low", "top"] and entry["segments"][-1]["end"] <= seconds
+    assert done.status == 3 and "a.wav: 4 of 5 phrases are left out" in done.err
+    assert f"times: {times[1][0]:.2f} to {times[1][1]:.2f} s: a phrase ends after the" in done.err
+    assert "and 1 more" in done.err and done.err.count("which has") == 3
 
 
 def test_a_phrase_that_does_not_fit_is_left_out_and_said(speechctc: Command, here: Path) -> None:
