@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from speechctc.audio import sound_file
-from speechctc.inference.result import Recognition
+from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
@@ -36,8 +36,9 @@ def recordings_page(results: Iterable[Shown]) -> str:
     shown, files = [], list(results)
     for number, ((path, _, channel, result), name) in enumerate(zip(files, _names(files), strict=True)):
         samples, _ = sound_file.read(path, RATE, channel)
-        tier = Tier("phones", tuple(map(_cell, result.segments)))
-        shown.append((result, make_timeline(f"r{number}", name, samples, RATE, [tier])))
+        tiers = [Tier("words", tuple(map(_word, result.words)))] if result.words else []
+        tiers.append(Tier("phones", tuple(map(_cell, result.segments))))
+        shown.append((result, make_timeline(f"r{number}", name, samples, RATE, tiers)))
     title = f"Phones of {shown[0][1].name}" if len(shown) == 1 else f"Phones of {len(shown)} recordings"
     is_aligned = any(result.score is not None for result, _ in shown)
     is_scored = any(result.goodness is not None for result, _ in shown)
@@ -50,6 +51,10 @@ def _names(files: Sequence[Shown]) -> list[str]:
     """Return the names without their folders, which readers need not know, unless two are the same."""
     short = [Path(name).name for _, name, _, _ in files]
     return short if len(set(short)) == len(short) else [name for _, name, _, _ in files]
+
+
+def _word(word: Word) -> Cell:
+    return Cell(word.start, word.end, word.word, "plain", f"{word.word}, {word.start:.2f} to {word.end:.2f} s")
 
 
 def _cell(segment: Segment) -> Cell:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.inference.page import recordings_page
-from speechctc.inference.result import Recognition
+from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
@@ -30,6 +30,15 @@ def test_phones_with_their_times_and_doubtful_ones(tmp_path: Path) -> None:
     assert 'aria-label="ʃ, 0.20 to 0.35 s, confidence 0.30; or s 0.25"' in html
     kinds = re.findall(r'class="cell (\w+)"', html)
     assert kinds == ["plain", "doubtful"] and '<td class="number">0.350</td>' in html
+
+
+def test_words_stand_over_their_phones(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    words = (Word("see <i>", 0.1, 0.35, -1.0, 0), Word("*", 0.35, 0.4, -1.0, -1))
+    segments = (Segment("s", 0.1, 0.2, 0.9), Segment("iː", 0.2, 0.35, 0.9))
+    html = recordings_page([(tmp_path / "a.wav", "a.wav", None, Recognition("a", 0.5, segments, words=words))])
+    assert html.index("see &lt;i&gt;, 0.10 to 0.35 s") < html.index("iː, 0.20 to 0.35 s, confidence 0.90")
+    assert "*, 0.35 to 0.40 s" in html and len(re.findall(r'class="cell (\w+)"', html)) == 4
 
 
 def test_a_page_for_one_recording_and_for_many(speechctc: Command, here: Path) -> None:

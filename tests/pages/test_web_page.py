@@ -246,7 +246,8 @@ def test_the_microphone(page: Path, recogniser: Recogniser, tmp_path: Path) -> N
     fake = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
     with opened(page, *fake, f"--use-file-for-fake-audio-capture={tmp_path / 'said.wav'}") as driver:
         driver.find_element("id", "record").click()
-        wait_until(driver, "parseFloat(document.getElementById('elapsed').textContent) > 2")
+        wait_until(driver, "document.getElementById('heard').textContent.split(' ').length > 4")  # while one speaks
+        assert set(driver.find_element("id", "heard").text.split()) <= set(recogniser.phones)
         driver.find_element("id", "record").click()
         wait_until(driver, DONE, 1)
         assert len(set(driver.execute_script(LABELS))) > 3

@@ -83,7 +83,7 @@ export class FilterBank {
     for (const block of samples) {
       waiting = joined(waiting, block);
       const count = this.frames(waiting.length);
-      if (!count) continue;
+      if (!count && block.length) continue;
       yield this.static(waiting);
       waiting = waiting.slice(count * this.shift);
     }
@@ -135,7 +135,10 @@ export function* cmnBlocks(blocks, width, config) {
   for (const block of blocks) {
     waiting = joined(waiting, block);
     const done = waiting.length / width - ahead;
-    if (done <= before) continue;
+    if (done <= before) {
+      if (!block.length) yield block;
+      continue;
+    }
     yield slidingCmn(waiting, width, config).slice(before * width, done * width);
     before = Math.min(behind, done);
     waiting = waiting.slice((done - before) * width);

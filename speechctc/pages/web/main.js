@@ -88,7 +88,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, phones, seconds, done, error, damaged }) {
+function heard({ id, ready: loaded, phones, seconds, done, error, damaged, heard: live }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -97,6 +97,7 @@ function heard({ id, ready: loaded, phones, seconds, done, error, damaged }) {
     for (const each of recordings.values()) each.state.textContent = "waiting";
     return;
   }
+  if (live && recording) part("heard").textContent += `${live.join(" ")} `;
   const entry = recordings.get(id);
   if (error) {
     complain(entry ? `${entry.file.name}: ${error}` : error);
@@ -169,11 +170,17 @@ async function recordOrEnd() {
       const end = recording;
       recording = null;
       const file = await end();
+      worker?.postMessage({ samples: null });
       file.recorded = true;
       await take([file]);
     } else {
-      recording = await record(data("recorder"), (level, seconds) => {
-        part("level").value = Math.min(level, 1);
+      let listens = false;
+      part("heard").textContent = "";
+      recording = await record(data("recorder"), (samples, seconds, rate) => {
+        if (!listens) worker?.postMessage({ listen: rate });
+        listens = true;
+        worker?.postMessage({ samples });
+        part("level").value = samples.reduce((most, value) => Math.min(Math.max(most, Math.abs(value)), 1), 0);
         part("elapsed").textContent = `${seconds.toFixed(1)} s`;
       });
     }
@@ -183,7 +190,7 @@ async function recordOrEnd() {
   button.disabled = false;
   button.textContent = recording ? "End" : "Record";
   button.setAttribute("aria-pressed", String(recording !== null));
-  part("meter").hidden = recording === null;
+  for (const id of ["meter", "heard"]) part(id).hidden = recording === null;
 }
 
 part("files").addEventListener("change", ({ target }) => {

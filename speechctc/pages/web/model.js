@@ -62,17 +62,17 @@ export class Model {
   }
 
   // Yields log posteriors of mono samples at the model's rate, which come in blocks.
-  *logPosteriors(blocks) {
+  *logPosteriors(blocks, live = false) {
     const gate = new Gate(this.config, this.spoken), { dims } = this.bank, { classes } = this.net;
     const centred = cmnBlocks(gate.watch(this.bank.blocks(blocks)), dims, this.config.features);
-    for (const logits of gate.apply(logitBlocks(centred, this.net), classes)) yield logSoftmax(logits, classes);
+    for (const logits of gate.apply(logitBlocks(centred, this.net, live), classes)) yield logSoftmax(logits, classes);
   }
 
   // Yields lists of phones while blocks of samples are read; `seconds` is asked for the length at the end.
-  *phonesOf(blocks, seconds, alternatives = 2) {
+  *phonesOf(blocks, seconds, alternatives = 2, live = false) {
     const search = chooseSearch(this.config, this.ngram, this.net.classes);
     const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, alternatives);
-    for (const block of this.logPosteriors(blocks)) {
+    for (const block of this.logPosteriors(blocks, live)) {
       const { rows, path } = search.push(block);
       yield [...segmenter.push(rows, path)];
     }

@@ -6,7 +6,7 @@ import { joined } from "./rows.js";
 
 const CHUNK = 1024; // rows of a product that are gathered at a time
 const EPSILON = 1e-5; // of the layer normalisation
-const BLOCK_FRAMES = 2000; // of input in one pass
+const BLOCK_FRAMES = 2000, LIVE_FRAMES = 50; // of input in one pass
 const upTo = (value, step) => Math.ceil(value / step) * step;
 
 function maximum(values, from, result, at, units, pieces) {
@@ -200,10 +200,10 @@ function receptiveField(model, features, spans) {
 }
 
 // Yields the logits of features that come in blocks, equal to those of one pass.
-export function* logitBlocks(blocks, net) {
+export function* logitBlocks(blocks, net, live = false) {
   const { config: model, features, dims, classes } = net, stride = model.time_stride;
   const spans = net.dense.map((layer) => layer.span);
-  const context = upTo(Math.floor((receptiveField(model, features, spans) - 1) / 2), stride), size = upTo(BLOCK_FRAMES, stride);
+  const context = upTo(Math.floor((receptiveField(model, features, spans) - 1) / 2), stride), size = upTo(live ? LIVE_FRAMES : BLOCK_FRAMES, stride);
   let waiting = new Float32Array(0), before = 0;
   for (const block of blocks) {
     waiting = joined(waiting, block);
@@ -214,6 +214,7 @@ export function* logitBlocks(blocks, net) {
       before = Math.min(context, done);
       waiting = waiting.slice((done - before) * dims);
     }
+    if (!block.length) yield block;
   }
   if (waiting.length / dims > before) yield net.forward(waiting).slice((before / stride) * classes);
 }

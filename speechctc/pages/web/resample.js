@@ -9,7 +9,8 @@ function commonDivisor(a, b) {
   return b ? commonDivisor(b, a % b) : a;
 }
 
-// Yields blocks of mono samples at another rate, Hz; in all ceil(n * wanted / rate) samples.
+// Yields blocks of mono samples at another rate, Hz; in all ceil(n * wanted / rate) samples. An empty block passes through
+// all generators as an empty one: who asks for more than there is, is told so.
 export function* resampled(blocks, rate, wanted) {
   if (rate === wanted) {
     yield* blocks;
@@ -46,6 +47,7 @@ export function* resampled(blocks, rate, wanted) {
     const until = Math.floor(((offset + waiting.length - taps + width) * group) / step) - 1;
     const count = Math.floor((until - done) / PIECE) * PIECE;
     if (count > 0) yield apply(count);
+    else if (!block.length) yield block;
     const past = begin(done) - offset;
     waiting = waiting.slice(past);
     offset += past;

@@ -47,7 +47,7 @@ function averaged(sound) {
   return result;
 }
 
-// Records until `end` is called, which returns a WAV file; `watch` is told the level and the seconds.
+// Records until `end` is called, which returns a WAV file; `watch` is given the samples, the seconds and the rate.
 export async function record(recorder, watch) {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser offers no microphone here.");
   const plain = { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 };
@@ -64,7 +64,7 @@ export async function record(recorder, watch) {
     node.port.onmessage = ({ data }) => {
       parts.push(data);
       frames += data.length;
-      watch(data.reduce((most, value) => Math.max(most, Math.abs(value)), 0), frames / context.sampleRate);
+      watch(data, frames / context.sampleRate, context.sampleRate);
     };
     context.createMediaStreamSource(stream).connect(node);
   } catch (error) {

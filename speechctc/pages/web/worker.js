@@ -34,6 +34,28 @@ async function recognise(id, source) {
   postMessage({ id, done: true, phones: [], seconds });
 }
 
+let hear = () => {}; // takes samples of the microphone; null at their end
+
+// Tells the phones while someone speaks.
+async function listen(rate) {
+  const parts = [];
+  let ended = false, arrived = () => {};
+  hear = (samples) => {
+    if (samples) parts.push(samples);
+    else ended = true;
+    arrived();
+  };
+  function* heard() {
+    for (;;) yield parts.shift() ?? new Float32Array(0);
+  }
+  for (const phones of model.phonesOf(resampled(heard(), rate, model.rate), null, 0, true)) {
+    if (phones.length) postMessage({ heard: phones.map(({ phone }) => phone) });
+    while (!parts.length && !ended) await new Promise((done) => { arrived = done; });
+    if (ended) return;
+    await others();
+  }
+}
+
 const waiting = [];
 let busy = false;
 
@@ -58,6 +80,8 @@ globalThis.onmessage = ({ data }) => {
       model = new Model(data.about, decoded(data.weights), data.lm ? decoded(data.lm) : null);
       postMessage({ ready: true });
     } else if (data.stop) stopped.add(data.id);
+    else if (data.listen) listen(data.listen).catch((error) => postMessage({ error: error.message }));
+    else if ("samples" in data) hear(data.samples);
     else {
       waiting.push(data);
       work();

@@ -1,0 +1,73 @@
+"""The pictures and the notebook of the lessons are those that the lessons' own code makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documented.reading import ROOT
+
+GUIDE = ROOT / "docs" / "guide"
+LESSONS = ("phonetician.md", "student.md", "engineer.md")
+LARGEST = 60_000  # bytes of a picture
+NUMBER = re.compile(r"-?\d+(?:\.\d*)?")
+
+
+def draw(folder: Path, *arguments: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "scripts" / "draw_lessons"), "--out", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_each_lesson_has_small_pictures_that_are_described(lesson: str) -> None:
+    pictures = re.findall(r"!\[(.*?)\]\((.*?)\)", (GUIDE / lesson).read_text(encoding="utf-8"))
+    assert pictures
+    for described, name in pictures:
+        assert len(described.split()) > 8, name
+        assert 1000 < (GUIDE / name).stat().st_size < LARGEST, name
+
+
+def test_the_notebook_is_the_lesson() -> None:
+    draw(GUIDE, "--check")
+
+
+def test_the_notebook_runs_and_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells in order and in one namespace, as Jupyter runs them; commands are run where the lesson is."""
+    monkeypatch.chdir(tmp_path)
+    book = json.loads((GUIDE / "student.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    ran = [cell for cell in cells if not cell["source"][0].startswith("!")]
+    assert len(ran) == 4 and len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    known: dict[str, object] = {}
+    for cell in ran:
+        printed = _printed("".join(cell["source"]), known)
+        shown = "".join("".join(output["text"]) for output in cell["outputs"])
+        assert NUMBER.split(printed) == NUMBER.split(shown)
+        numbers, expected = ([float(each) for each in NUMBER.findall(text)] for text in (printed, shown))
+        assert numbers == pytest.approx(expected, abs=0.011)
+    assert (tmp_path / "lattice.svg").exists()
+
+
+def _printed(source: str, known: dict[str, object]) -> str:
+    import io
+    from contextlib import redirect_stdout
+
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(source, "student.ipynb", "exec"), known)
+    return out.getvalue()
+
+
+def test_the_lattice_of_the_lesson_is_drawn_by_its_code(tmp_path: Path) -> None:
+    draw(tmp_path, "student-lattice.svg")
+    drawn, kept = ((place / "student-lattice.svg").read_text(encoding="utf-8") for place in (tmp_path, GUIDE))
+    texts = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)
+    assert texts.findall(drawn) == texts.findall(kept) and "loss" in drawn
