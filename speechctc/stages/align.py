@@ -11,6 +11,7 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
+from speechctc.audio.recordings import Recording
 from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -35,6 +36,7 @@ from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
+See = Callable[[Recording, Recognition], None]
 EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
@@ -121,12 +123,12 @@ def align(
     reporter: Reporter,
     placing: Placing | None = None,
     work: Work = Work(),  # noqa: B008
-    see: Callable[[Recognition], None] | None = None,
+    see: See | None = None,
 ) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
 
     The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed, `MISFITS` if all were aligned and
-    some do not fit their transcripts. `see` is given each result.
+    some do not fit their transcripts. `see` is given each recording and its result.
 
     Raises
     ------
@@ -138,14 +140,15 @@ def align(
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
     check_out(recordings, options)
     say_if_uncalibrated(recogniser, options, reporter)
-    left = {recording.path for recording in left_to_do(recordings, options, reporter)}
-    tasks = [task for task in tasks if task.recording.path in left]
-    seen = _Seen({}, [], see)
+    left = set(left_to_do(recordings, options, reporter))
+    tasks = [task for task in tasks if task.recording in left]
+    seen = _Seen([], [], see)
     # eSpeak NG reads one text at a time: not in the threads
     prepared = ((task, _phrases(task, recogniser.inventory, placing)) for task in tasks)
     place = partial(_place, recogniser, options.scored, placing, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, work.jobs)
-    writer = ResultWriter([task.recording for task in tasks], seen.collect(results), options)
+    recordings = [task.recording for task in tasks]
+    writer = ResultWriter(recordings, seen.collect(recordings, results), options)
     status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [
         *(placing.pronouncer.notes() if placing.pronouncer else ()),
@@ -254,20 +257,22 @@ def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> In
 
 
 class _Seen(NamedTuple):
-    """What the results say about their transcripts: errors of given boundaries by file, and lines on misfits."""
+    """What the results say about their transcripts: errors of given boundaries with the file, lines on misfits."""
 
-    errors: dict[str, float]
+    errors: list[tuple[float, str]]
     lines: list[str]
-    see: Callable[[Recognition], None] | None
+    see: See | None
 
-    def collect(self, results: Iterable[Recognition | InputError]) -> Iterator[Recognition | InputError]:
-        """Yield the results, and collect from them."""
-        for result in results:
+    def collect(
+        self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError]
+    ) -> Iterator[Recognition | InputError]:
+        """Yield the results of recordings, and collect from them."""
+        for recording, result in zip(recordings, results, strict=True):
             if isinstance(result, Recognition):
                 if self.see:
-                    self.see(result)
+                    self.see(recording, result)
                 if result.given_error is not None:
-                    self.errors[result.file] = result.given_error
+                    self.errors.append((result.given_error, result.file))
                 if result.misfits:
                     self.lines.append(f"{result.file}: {misfits_text(result.misfits)}")
                 if result.note:
@@ -275,13 +280,12 @@ class _Seen(NamedTuple):
             yield result
 
 
-def _errors_text(errors: dict[str, float]) -> str:
+def _errors_text(errors: list[tuple[float, str]]) -> str:
     if len(errors) == 1:
-        ((file, error),) = errors.items()
+        error, file = errors[0]
         return f"{file}: the boundaries of its transcript are {1000 * error:.1f} ms from the aligned ones (median)"
-    far = sorted(errors, key=errors.__getitem__, reverse=True)[:FARTHEST]
-    named = ", ".join(f"{file} {1000 * errors[file]:.1f} ms" for file in far)
-    middle = 1000 * median(errors.values())
+    named = ", ".join(f"{file} {1000 * error:.1f} ms" for error, file in sorted(errors, reverse=True)[:FARTHEST])
+    middle = 1000 * median(error for error, _ in errors)
     return (
         f"the boundaries of the transcripts of {len(errors)} recordings are {middle:.1f} ms from the aligned ones"
         f" (median of the recordings' medians); farthest: {named}"

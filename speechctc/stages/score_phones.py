@@ -39,11 +39,11 @@ class Ratings:
     ----------
     file : Path
         The table, for errors.
-    given : dict of str to tuple of float
-        By file, as a result names it, a rating for each phone.
+    given : dict of Recording to tuple of float
+        A rating for each phone.
     """
 
-    def __init__(self, file: Path, given: dict[str, tuple[float, ...]]) -> None:
+    def __init__(self, file: Path, given: dict[Recording, tuple[float, ...]]) -> None:
         self.file, self._given = file, given
         self._pairs: list[list[tuple[float, float]]] = []
         self._odd: list[str] = []
@@ -64,7 +64,7 @@ class Ratings:
             others = [each for each in (str(recording.name), recording.path.stem) if each not in own]
             key = next((each for each in (id, *others) if each in rows), None)
             if key is not None:
-                given[str(recording.path)] = rows[key]
+                given[recording] = rows[key]
                 users[key].append(id)
         if shared := next((key for key, each in users.items() if len(each) > 1), None):
             what = f"{file}: the id {shared} fits {len(users[shared])} recordings"
@@ -76,9 +76,9 @@ class Ratings:
             )
         return cls(file, given)
 
-    def see(self, result: Recognition) -> None:
-        """Take the scores of a recording."""
-        ratings = self._given.get(result.file)
+    def see(self, recording: Recording, result: Recognition) -> None:
+        """Take the scores of a recording, whose channel may be another command's default."""
+        ratings = self._given.get(recording, self._given.get(recording._replace(channel=None)))
         scores = [segment.goodness.score for segment in result.segments if segment.goodness]
         if ratings is not None and len(ratings) == len(scores):
             self._pairs.append(list(zip(scores, ratings, strict=True)))

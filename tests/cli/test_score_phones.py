@@ -7,7 +7,9 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid
@@ -15,7 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.stages.score_phones import Ratings
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
-from tests.tiny_model import write_song
+from tests.tiny_model import RATE, sing, write_song
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_ratings_are_of_one_recording_each(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the id a fits 2 recordings; write which is meant: x/a, y/a"):
         Ratings.read(table, two)
     Ratings.read(table, two[:1])
-    assert list(Ratings.read(table, below)._given) == ["x/a.wav"]  # whose id it is
+    assert list(Ratings.read(table, below)._given) == below[:1]  # whose id it is
     table.write_text("id\tratings\na\t1 2\na\t1 3\n")
     with pytest.raises(InputError, match="line 3: the id a is there twice"):
         Ratings.read(table, two[:1])
@@ -134,3 +136,23 @@ def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str,
     (here / "a.txt").write_text("scale")
     done = speechctc("score-phones", "a.wav", *given)
     assert done.status == 2 and message in done.err.splitlines()[-1], done.err
+
+
+def test_channels_of_one_file_have_ratings_and_results_of_their_own(speechctc: Command, here: Path) -> None:
+    songs = ("low mid high top low high", "top low mid high low top")
+    sounds = [sing(song.split(), np.random.default_rng(k), RATE)[0] for k, song in enumerate(songs)]
+    soundfile.write(here / "two.wav", np.column_stack([sound[: min(map(len, sounds))] for sound in sounds]), RATE)
+    told = ("low mid high top low high", "mid low mid low low top")
+    rows = "".join(f"{id},two.wav,{k},{said}\n" for k, (id, said) in enumerate(zip("ab", told, strict=True), start=1))
+    (here / "t.csv").write_text(f"id,audio,channel,phones\n{rows}")
+    (here / "r.csv").write_text("id,ratings\na,2 2 2 2 2 2\nb,0 2 2 0 2 2\n")
+    way = ("score-phones", "--transcripts", "t.csv", "--format", "json", "--out", "out/")
+    done = speechctc(*way, "--ratings", "r.csv")
+    assert done.status == 0, done.err
+    phones = next(line for line in done.out.splitlines() if "correlation" in line)
+    assert "12 phones" in phones and float(phones.split()[-1]) > 0.7, done.out
+    kept = (here / "out/a.json").read_bytes()
+    (here / "out/b.json").unlink()
+    again = speechctc(*way, "--skip-existing")
+    assert again.status == 0 and "1 recordings left out" in again.err, again.err
+    assert (here / "out/a.json").read_bytes() == kept and (here / "out/b.json").exists()
