@@ -156,3 +156,13 @@ def test_channels_of_one_file_have_ratings_and_results_of_their_own(speechctc: C
     again = speechctc(*way, "--skip-existing")
     assert again.status == 0 and "1 recordings left out" in again.err, again.err
     assert (here / "out/a.json").read_bytes() == kept and (here / "out/b.json").exists()
+
+
+def test_where_nothing_is_heard_it_says_so(speechctc: Command, here: Path) -> None:
+    song = "low mid high top low mid high".split()
+    write_song(here / "a.wav", song)
+    heard = speechctc("score-phones", "a.wav", "--phones", " ".join(song))
+    assert heard.status == 0 and "is heard" not in heard.err, heard.err
+    soundfile.write(here / "b.wav", np.zeros(2 * RATE), RATE)
+    silence = speechctc("score-phones", "b.wav", "--phones", " ".join(song))
+    assert silence.status == 3 and "b.wav: no phone is heard where 7 of the transcript would be" in silence.err
