@@ -245,3 +245,14 @@ def test_a_name_too_long_for_its_result_stops_no_other(speechctc: Command, here:
     done = speechctc("decode", "in", "--out", "found", "--format", "textgrid", *more)
     assert done.status == 1 and [each.name for each in (here / "found").glob("*.TextGrid")] == ["b.TextGrid"]
     assert f"{'a' * 248}.wav: left out: its name is too long for a file of results; rename it" in done.err
+
+
+def test_boundaries_beside_an_open_stretch_are_those_of_what_is_heard_there(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", "low mid high top low high".split())
+    found = []
+    for phones in ("low mid high top low high", "low mid * low high"):
+        done = speechctc("align", "a.wav", "--phones", phones, "--format", "json")
+        assert done.status == 0, done.err
+        segments = json.loads(done.out)[0]["segments"]
+        found.append([(each["start"], each["end"]) for each in (*segments[:2], *segments[-2:])])
+    assert np.array(found[1]) == pytest.approx(np.array(found[0]), abs=0.002)
