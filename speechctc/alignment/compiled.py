@@ -24,10 +24,12 @@ NEVER = 1000.0
 """For what should happen only where there is no other path, nats."""
 AROUND = 5.0
 """How far around a unit others say what is usual there, seconds."""
-SPREADS = 3.0
-"""How many distances of the median from the upper quartile above that a deficit is unusual: Tukey's fence."""
+SPREADS = 1.5
+"""How many distances of the median from the upper quartile above that a deficit is unusual."""
 GAP = 3.0
-"""How many phones a gap costs beside its own."""
+"""How many unusual deficits a gap costs beside those of its units."""
+UNIT = 1.5, 0.7
+"""How many of them a unit costs: this times its phones to that power, for what varies evens out in a long one."""
 LEAST = 2.5
 """Least deficit of a phone that is unusual, nats: about that of guessing among 12 phones."""
 FEWEST = 20
@@ -323,9 +325,9 @@ def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
     A unit should be left out if it fits worse than the units around it usually do, for the net may fail in a whole part
     of a recording. With the median q2 and the upper quartile q3 of the deficits there, a deficit per phone is unusual
     from ``q3 + SPREADS (q3 - q2)`` on. Those of the whole recording count instead if this makes it less: a whole
-    part of the transcript may not be said. Each phone left out costs this once, and a gap `GAP` times more: where the
-    net fails, it fails for some phones in a row. The second of two equal words is more often a slip of the pen than
-    said: it costs q3 for each phone.
+    part of the transcript may not be said. A unit left out costs this as often as `UNIT` says, and a gap `GAP` times
+    more: where the net fails, it fails for some phones in a row. The second of two equal words is more often a slip of
+    the pen than said: it costs q3 for each phone.
 
     Parameters
     ----------
@@ -337,13 +339,14 @@ def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
         Seconds from one frame to the next.
     """
     phones = np.array([min(map(len, unit.pronunciations)) for unit in units], np.float64)
+    times = UNIT[0] * phones ** UNIT[1]
     if len(fits.unit) < FEWEST:
-        return Costs(EXTRA, np.full(len(units), GAP * LEAST), LEAST * phones, 0.5 * LEAST * phones)
+        return Costs(EXTRA, np.full(len(units), GAP * LEAST), LEAST * times, 0.5 * LEAST * phones)
     middle, upper = _quartiles(fits, AROUND / step)
     unusual = np.minimum(_fence(middle, upper), _fence(*np.percentile(fits.deficit, (50, 75))))
     unusual = np.maximum(unusual, LEAST)
     unusual, upper = (np.interp(np.arange(len(units)), fits.unit, values) for values in (unusual, upper))
-    return Costs(EXTRA, GAP * unusual, unusual * phones, upper * phones)
+    return Costs(EXTRA, GAP * unusual, unusual * times, upper * phones)
 
 
 def _fence(middle: Values, upper: Values) -> Values:

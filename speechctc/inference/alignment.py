@@ -30,7 +30,7 @@ BEYOND = 0.1
 """Seconds by which a phrase may end after the recording: times of other programs are rounded."""
 NAMED = 3
 """Phrases that are left out, to be named."""
-OWN = -1
+SPOKEN = -1
 GOES_ON = 50  # most frames of a phone that goes on into a stretch
 SLURRED = 6
 """Phones in a row that are not left out of right speech: among 13,240 of TIMIT's at most 5 of a row were not heard."""
@@ -333,7 +333,7 @@ def in_time(
         (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
         for k, stretch in enumerate(placed.stretches)
     ]
-    segments = lasting(_outside_stretches(heard.get(OWN, []), placed, spans), SHORTEST, begin, seconds)
+    segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), SHORTEST, begin, seconds)
     words, misfits = _words(segments, placed, units, spans), _misfits(segments, placed, units, spans, seconds)
     return Aligned(tuple(segments), tuple(words), tuple(misfits))
 
@@ -341,9 +341,9 @@ def in_time(
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:
     """Return the class of each frame, also of the phones that are heard in stretches, and the stretch of each phone.
 
-    Boundaries beside a stretch can then be refined as those between two phones. `OWN`: a phone of the transcript.
+    Boundaries beside a stretch can then be refined as those between two phones. `SPOKEN`: a phone of the transcript.
     """
-    classes, where = placed.classes.copy(), np.full(len(placed.classes), OWN)
+    classes, where = placed.classes.copy(), np.full(len(placed.classes), SPOKEN)
     for number, (first, end, _) in enumerate(placed.stretches):
         found = posteriors.greedy[first:end].astype(np.int64)
         near = min(GOES_ON, end - first)
@@ -454,7 +454,9 @@ class Heard:
         """Return a function that refines segments as phones of the model, and keeps their labels."""
 
         def refined(segments: Sequence[Segment], span: Span) -> list[Segment]:
-            heard = [each._replace(phone=self.labels.get(each.phone, each.phone.removeprefix(_OWN))) for each in segments]
+            heard = [
+                each._replace(phone=self.labels.get(each.phone, each.phone.removeprefix(_OWN))) for each in segments
+            ]
             return [each._replace(phone=own.phone) for each, own in zip(refine(heard, span), segments, strict=True)]
 
         return refined if self.labels else refine
