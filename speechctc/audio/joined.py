@@ -10,7 +10,6 @@ import io
 import mmap
 import os
 import re
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from speechctc.core.errors import InputError
 
 UNKNOWN = 2**62  # frames of a FLAC file that does not say how many, at least
 _FLAC = b"fLaC\0\0\0\x22"  # the mark, and the header of the first block, which is of 34 bytes
+_OGG_FIRST = b"OggS\0\2"  # the mark, version and flags of the first page of a stream
 _LENGTH = 21  # where 36 bits of a FLAC file hold its length: half of this byte, and the four that follow
 _SKIP = 1 << 18  # samples decoded at a time where they are only counted
 
@@ -186,8 +186,8 @@ def parts_of(path: Path, file: soundfile.SoundFile) -> list[tuple[int, int]]:
     size = status.st_size
     if file.format == "FLAC":
         starts = _flac_starts(path, size, status.st_mtime_ns)
-    elif file.format == "OGG" and re.search(r"Ogg ?: Junk after the last page", file.extra_info):
-        starts = list(_ogg_starts(path))
+    elif file.format == "OGG":
+        starts = _ogg_starts(path, size, status.st_mtime_ns)
     elif file.format == "MP3":
         starts = _mp3_starts(path, size)
     else:
@@ -209,17 +209,23 @@ def _flac_starts(path: Path, size: int, changed: int) -> list[int]:
     return starts if starts[:1] == [0] else []
 
 
-def _ogg_starts(path: Path) -> Iterator[int]:
-    """Yield where the first page of each stream of an OGG file lies; of streams side by side, that of the first."""
-    with path.open("rb") as file:
+@lru_cache(maxsize=1 << 16)
+def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
+    """Find the first page of each stream of an OGG file; of streams side by side, that of the first.
+
+    libsndfile says of some files that more follows, not of copies of one recording, whose serial number is the same.
+    """
+    starts: list[int] = []
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         at, was_first = 0, False
-        while len(head := file.read(27)) == 27 and head.startswith(b"OggS"):
-            is_first = bool(head[5] & 2)
+        has_more = content.find(_OGG_FIRST, 1) > 0  # it is quick to find; whether it is a page, the pages before it say
+        while has_more and content[at : at + 4] == b"OggS" and at + 27 <= size:
+            is_first = bool(content[at + 5] & 2)
             if is_first and not was_first:
-                yield at
+                starts.append(at)
             was_first = is_first
-            at += 27 + head[26] + sum(file.read(head[26]))
-            file.seek(at)
+            at += 27 + content[at + 26] + sum(content[at + 27 : at + 27 + content[at + 26]])
+    return starts
 
 
 def _mp3_starts(path: Path, size: int) -> list[int]:

@@ -59,6 +59,16 @@ def test_all_recordings_of_a_file_are_read(tmp_path: Path, ending: str) -> None:
         assert np.abs(sound.read(30000, 31000) - wanted[30000:31000]).max() < 1e-3
 
 
+@pytest.mark.parametrize("ending", ["ogg", "opus"])
+def test_copies_of_a_recording_have_one_serial_number(tmp_path: Path, ending: str) -> None:
+    """libsndfile does not say that more follows."""
+    path = write(tmp_path / f"a.{ending}", 1.0)
+    wanted = read(path)
+    path.write_bytes(path.read_bytes() * 3)
+    np.testing.assert_array_equal(read(path), np.tile(wanted, 3))
+    assert sound_file.cut_short(path) == ""
+
+
 @pytest.mark.parametrize("ending", FORMATS)
 def test_a_single_recording_is_opened_as_it_is(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"a.{ending}", 1.0)
