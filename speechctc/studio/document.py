@@ -35,6 +35,7 @@ from speechctc.inference.result import Recognition
 from speechctc.phones.labels import nfc
 from speechctc.studio.journal import ENDING, READ, RECOGNISED, History, Journal, Outdated, to_lines
 from speechctc.studio.phones import DIGITS, Phone, Phones, Splice, check_order, edit
+from speechctc.studio.sound import version
 
 PHONES, CONFIDENCE = "phones", "confidence"
 COPY = ".original"  # ending of the copy of a TextGrid that is replaced
@@ -64,6 +65,8 @@ class Document:
     ----------
     phones : list of Phone
     seconds : float
+    version : str
+        Of the recording; see `speechctc.studio.sound.version`.
     grid_path : Path
         The TextGrid, which need not exist.
     revision : int
@@ -79,7 +82,7 @@ class Document:
 
     def __init__(self, recording: Path, own_name: bool = False, siblings: Siblings | None = None) -> None:
         self.recording, self._own_name = recording, own_name
-        self.seconds = sound_file.info(recording).seconds
+        self.version, self.seconds = version(recording), sound_file.info(recording).seconds
         self._lock, self._writing = threading.RLock(), threading.Lock()
         self._load(siblings)
 
@@ -109,9 +112,9 @@ class Document:
         return [None if each is None else (each.st_mtime_ns, each.st_size) for each in stats]
 
     def is_outdated(self) -> bool:
-        """Return whether another program changed the journal or the TextGrid."""
+        """Return whether another program changed the journal, the TextGrid or the recording."""
         with self._lock:
-            return self._seen != self._on_disk()
+            return self._seen != self._on_disk() or self.version != version(self.recording)
 
     def _read_grid(self) -> None:
         """Read the TextGrid; labels that the journal does not have become a change, which the next edit saves."""
@@ -218,6 +221,9 @@ class Document:
             return splice
 
     def _check(self, revision: int) -> None:
+        if version(self.recording) not in (self.version, ""):  # labels of one that is gone can still be saved
+            what = f"{self.recording.name}: another recording has taken its place since it was opened"
+            raise InputError(what, "open it again; its saved labels are kept")
         if revision != self.revision:
             raise Conflict
 
@@ -244,6 +250,7 @@ class Document:
             A person has made or corrected labels.
         """
         with self._lock:
+            self._check(self.revision)
             if self.state == "corrected":
                 fix = "they are kept; recognise recordings that nobody has corrected"
                 raise InputError(f"{self.recording}: its labels were corrected by hand", fix)

@@ -8,12 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Conflict
+from speechctc.studio.sound import version
 from speechctc.studio.worker import Restriction, serve_process
 
 Launch = Callable[..., Any]  # of a pipe and a model; the pipe is of another class on Windows
@@ -192,13 +194,17 @@ class Recognitions:
             if self._now is not None or not self._waiting:
                 return
             name, path = self._waiting.popleft()
+            was = version(path)
             future = self._engine.ask("recognise", path, self._engine.ngram)
             self._now = (name, future)
-        future.add_done_callback(lambda done: threading.Thread(target=self._take, args=(name, done)).start())
+        take = partial(self._take, name, future, lambda: version(path) == was)
+        future.add_done_callback(lambda _: threading.Thread(target=take).start())
 
-    def _take(self, name: str, future: Future[Any]) -> None:
+    def _take(self, name: str, future: Future[Any], is_same: Callable[[], bool]) -> None:
         try:
             result = future.result()
+            if not is_same():
+                raise InputError("the recording was replaced while it was recognised", "recognise it again")
             self._done(name, result)
             self.note = result.note
         except (InputError, OSError, Conflict) as error:

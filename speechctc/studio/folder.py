@@ -16,7 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
-from speechctc.studio.sound import Sound, loudest
+from speechctc.studio.sound import Sound, loudest, version
 
 OPEN = 8  # documents and sounds that stay in memory
 SOON = 0.4  # seconds after a change in which further ones join the same writing of the TextGrid
@@ -58,7 +58,7 @@ class Folder:
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._documents: OrderedDict[str, Document] = OrderedDict()
         self._sounds: OrderedDict[str, Sound] = OrderedDict()
-        self._loudest: dict[tuple[str, SpectrogramSettings], float] = {}
+        self._loudest: dict[tuple[str, str, SpectrogramSettings], float] = {}
         self._rows: dict[str, dict[str, Any]] = {}
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="studio")
         self._timers: dict[str, threading.Timer] = {}
@@ -108,7 +108,9 @@ class Folder:
         with self._opening[name]:  # the labels of an hour take a second, and two requests need them read once
             if (now := self._recent(name)) is not None and now is not found:
                 return now
-            found = self._opened(path)
+            old, found = found, self._opened(path)
+            if old and old.version != found.version and found.phones:
+                found.note = f"{path.name} was replaced: these labels were made for the recording before"
             with self._lock:
                 self._documents[name] = found
                 while len(self._documents) > OPEN:
@@ -132,21 +134,22 @@ class Folder:
         """
         path = self._path(name)
         with self._lock:
-            if name in self._sounds:
+            if name in self._sounds and self._sounds[name].version in ("", version(path)):
                 self._sounds.move_to_end(name)
                 return self._sounds[name]
         sound = Sound(path)
         with self._lock:
-            sound = self._sounds.setdefault(name, sound)
+            self._sounds[name] = sound
             while len(self._sounds) > OPEN:
                 self._sounds.popitem(last=False)
         return sound
 
     def loudest(self, name: str, settings: SpectrogramSettings) -> float:
         """Return the highest level of a recording's spectrogram, dB, computed once."""
-        key = (name, settings)
+        sound = self.sound(name)
+        key = (name, sound.version, settings)
         if key not in self._loudest:
-            self._loudest[key] = loudest(self.sound(name), settings)
+            self._loudest[key] = loudest(sound, settings)
         return self._loudest[key]
 
     def changed(self, name: str) -> None:

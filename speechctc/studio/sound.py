@@ -36,6 +36,12 @@ PROBE_SECONDS = 0.1
 LIMITS = {"window": (0.001, 0.1), "highest": (500.0, 24000.0), "dynamic_range": (10.0, 120.0)}
 
 
+def version(path: Path) -> str:
+    """Return what differs once another recording lies at this place: time and size; ``""`` if none does."""
+    status = path.stat() if path.exists() else None
+    return f"{status.st_mtime_ns}-{status.st_size}" if status else ""
+
+
 class Sound:
     """A recording whose parts can be read, mono, at its own rate. Its methods may be called from several threads.
 
@@ -49,6 +55,8 @@ class Sound:
         Hz.
     frames : int
         Samples.
+    version : str
+        See `version`.
 
     Raises
     ------
@@ -57,7 +65,7 @@ class Sound:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.version = path, version(path)
         self._file = path
         self._copy: tempfile._TemporaryFileWrapper[bytes] | None = None
         self._summary: NDArray[np.int16] | None = None

@@ -103,6 +103,7 @@ class Studio:
         return {
             "name": name,
             "seconds": document.seconds,
+            "sound": document.version,
             "textgrid": document.grid_path.name,
             "tier": document.grid.name,
             "tiers": tiers,
@@ -219,7 +220,7 @@ class Studio:
     def recognise(self, names: list[str]) -> None:
         """Recognise recordings that nobody has corrected, in the background."""
         for name in names:
-            document = self.folder.document(name)
+            document = self.folder.document(name, again=True)
             if document.state == "corrected":
                 if len(names) == 1:
                     raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")

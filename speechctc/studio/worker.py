@@ -25,7 +25,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.alignment import check_fit, recognition
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.model.numpy_net import log_softmax
-from speechctc.studio.sound import Sound
+from speechctc.studio.sound import Sound, version
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -175,7 +175,7 @@ class Worker:
 
     def _opened(self, path: Path) -> Sound:
         """Return a recording; the last one stays open, as some formats are decoded first."""
-        if self._sound is None or self._sound.path != path:
+        if self._sound is None or self._sound.path != path or self._sound.version != version(path):
             if self._sound is not None:
                 self._sound.close()
             self._sound = Sound(path)

@@ -432,3 +432,44 @@ def test_many_pages_at_once_lose_nothing(folder: Path) -> None:
     assert sorted(entry["new"][0][2] for entry in journal if entry.get("what") == "relabel") == sorted(
         f"l{number}" for number in range(10)
     )
+
+
+def test_a_recording_that_was_replaced_is_not_corrected_unseen(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["low", "top", "mid"])
+    with client_of(tmp_path) as (client, studio):
+        one = client.get("/api/recording", params={"recording": "a.wav"}).json()
+        tile = {"recording": "a.wav", "window": 0.005, "highest": 5000, "range": 70, "level": 4, "number": 0}
+        before = [client.get("/api/tile", params=tile).content, client.get("/api/audio", params=tile).content]
+        journal = studio.folder.document("a.wav").journal.path
+        grid = (tmp_path / "a.TextGrid").read_bytes()
+        write_song(tmp_path / "a.wav", ["mid", "low", "top", "high"], 7)
+        change = {"revision": one["revision"], "what": "relabel", "phone": 0, "label": "high"}
+        for route, body in (("edit", change), ("edit", {"revision": one["revision"], "what": "undo"})):
+            status, answer = post(client, route, "a.wav", **body)
+            assert status == 400 and "a.wav: another recording has taken its place" in answer["error"]
+        assert not journal.exists() and (tmp_path / "a.TextGrid").read_bytes() == grid
+        after = [client.get("/api/tile", params=tile).content, client.get("/api/audio", params=tile).content]
+        assert all(old != new for old, new in zip(before, after, strict=True))
+        two = client.get("/api/recording", params={"recording": "a.wav"}).json()
+        assert two["note"] == "a.wav was replaced: these labels were made for the recording before"
+        assert two["seconds"] > one["seconds"] and two["sound"] != one["sound"] and two["phones"] == one["phones"]
+        assert post(client, "edit", "a.wav", **change)[0] == 200
+
+
+def test_what_was_recognised_in_a_replaced_recording_is_not_kept(tmp_path: Path, tiny_model: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low", "top"])
+    with client_of(tmp_path, tiny_model) as (client, studio):
+        ask = studio.engine.ask
+
+        def replaced(what: str, *arguments: Any) -> Any:
+            future = ask(what, *arguments)
+            future.exception()
+            write_song(tmp_path / "a.wav", ["mid", "low", "top"], 7)
+            return future
+
+        studio.engine.ask = replaced  # type: ignore[method-assign]
+        client.post("/api/recognise", json={"names": ["a.wav"]})
+        while not studio.recognitions.problems:
+            time.sleep(0.01)
+        assert "replaced while it was recognised" in studio.recognitions.problems["a.wav"]
+        assert not studio.folder.document("a.wav", again=True).phones

@@ -7,8 +7,12 @@ export class Refused extends Error {
   }
 }
 
+// By recording, which version of its sound is open: what was fetched of another is not shown.
+export const sounds = new Map();
+
 export function address(name, values) {
-  return `/api/${name}?${new URLSearchParams(values)}`;
+  const sound = sounds.get(values.recording);
+  return `/api/${name}?${new URLSearchParams(sound ? { ...values, sound } : values)}`;
 }
 
 async function answered(response) {

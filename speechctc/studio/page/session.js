@@ -1,6 +1,6 @@
 // The recording that is open, its phones, what is chosen, and the edits that are sent to the server in order.
 
-import { get, post } from "./api.js";
+import { get, post, sounds } from "./api.js";
 
 export const session = {
   name: "",
@@ -39,6 +39,7 @@ function take(labels) {
 export async function open(name) {
   await queue;
   const found = await get("recording", { recording: name });
+  sounds.set(name, found.sound);
   Object.assign(session, found, { phones: found.phones.map(phoneOf), chosen: -1, cursor: 0, selection: null });
   changed("opened");
 }
@@ -46,6 +47,7 @@ export async function open(name) {
 export async function reload() {
   const { chosen, cursor } = session;
   const found = await get("recording", { recording: session.name });
+  sounds.set(session.name, found.sound);
   Object.assign(session, found, { phones: found.phones.map(phoneOf) });
   session.chosen = Math.min(chosen, session.phones.length - 1);
   session.cursor = cursor;
