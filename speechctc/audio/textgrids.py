@@ -201,11 +201,12 @@ def _binary(file: io.BytesIO) -> Iterator[Tier]:
 
 
 def _string(file: io.BytesIO) -> str:
-    """Read a text: a length and ASCII, or 0xFFFF, a length and UTF-16."""
+    """Read a text: a length and ASCII, or 0xFFFF, a number of characters and UTF-16."""
     (length,) = _unpack(file, ">H")
     if length != 0xFFFF:
         return _take(file, length).decode("latin-1")
-    return _take(file, 2 * _unpack(file, ">H")[0]).decode("utf-16-be")
+    units = (_take(file, 2) for _ in range(_unpack(file, ">H")[0]))
+    return b"".join(unit + (_take(file, 2) if 0xD8 <= unit[0] < 0xDC else b"") for unit in units).decode("utf-16-be")
 
 
 def _unpack(file: io.BytesIO, form: str) -> tuple[int, ...]:

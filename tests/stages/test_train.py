@@ -112,6 +112,51 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
     run_once(extracted, here / "r", f"train.epochs={epochs + 1}", resume=True)
 
 
+BESET = """
+import json, os, random, sys, time
+
+from speechctc.cli import app
+from speechctc.training.trainer import Trainer
+
+hour, of_clock, step, signals = random.Random(1), time.time, Trainer._step, json.loads(sys.argv.pop(1))
+time.time = lambda: of_clock() + 3600 * hour.randrange(-1000, 1000)
+
+
+def stepped(self, *given):
+    done = step(self, *given)
+    for number in signals.get(str(self.progress.step + 1), ()):
+        os.kill(os.getpid(), number)
+    return done
+
+
+Trainer._step = stepped
+app.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_stopped_continued_interrupted_twice_and_killed_while_the_clock_jumps(extracted: Path, here: Path) -> None:
+    settings = ("train.epochs=3", "model.dropout=0.2", "train.save_minutes=0.0001")
+    whole = run_once(extracted, here / "whole", *settings)
+    plan: list[dict[int, list[int]]] = [
+        {3: [signal.SIGSTOP], 5: [signal.SIGINT, signal.SIGINT]},
+        {9: [signal.SIGSTOP], 11: [signal.SIGKILL]},
+        {},
+    ]
+    for signals, ends in zip(plan, (130, -signal.SIGKILL, 0), strict=True):
+        command = [sys.executable, "-c", BESET, json.dumps(signals), "train", "--config", str(extracted)]
+        with subprocess.Popen([*command, "--run", "r", "--resume", *settings], stderr=subprocess.PIPE, cwd=here) as one:
+            while (seen := os.waitid(os.P_PID, one.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)) and (
+                seen.si_code == os.CLD_STOPPED
+            ):
+                one.send_signal(signal.SIGCONT)
+                os.waitid(os.P_PID, one.pid, os.WCONTINUED)
+            assert one.stderr is not None and b"Traceback" not in one.stderr.read()
+        assert one.returncode == ends
+    assert same(whole, load_file(here / "r" / "last" / "weights.safetensors"))
+    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
 def test_a_finished_run_resumed_says_so(extracted: Path, here: Path) -> None:
     weights = run_once(extracted, here / "r", "train.epochs=1")
     recorder = Recorder()
