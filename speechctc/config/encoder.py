@@ -116,7 +116,7 @@ def _facts(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> EncoderFac
     """Read the facts of a folder whose files have these sizes and times."""
     about, sound = _values(folder / "config.json"), _values(folder / "preprocessor_config.json")
     weights = weight_files(folder)
-    if (family := about.get("model_type")) not in FAMILIES:
+    if (family := str(about.get("model_type"))) not in FAMILIES:
         raise InputError(f"{folder}: an encoder of the type {family!r:.40}", f"use one of: {', '.join(FAMILIES)}")
     try:
         window, shift = 1, 1
@@ -126,7 +126,7 @@ def _facts(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> EncoderFac
         normalise = bool(sound["do_normalize"])
         if min(*sizes, window, shift) < 1:
             raise ValueError
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         raise InputError(
             f"{folder}: not the files of an encoder: a size or the rate is missing", "copy it anew"
         ) from None
@@ -135,7 +135,7 @@ def _facts(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> EncoderFac
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
-    return EncoderFacts(str(family), digest.hexdigest(), *sizes, window, shift, normalise)
+    return EncoderFacts(family, digest.hexdigest(), *sizes, window, shift, normalise)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -150,8 +150,9 @@ def weight_files(folder: Path) -> list[Path]:
     if not (folder / _WEIGHTS).is_file() and (folder / _INDEX).is_file():
         table = _values(folder / _INDEX).get("weight_map")
         names = sorted({str(name) for name in table.values()}) if isinstance(table, dict) else names
-    paths = [folder / Path(name).name for name in names]
-    if missing := [path.name for path in paths if not path.is_file()]:
+    paths = [folder / name for name in names]  # a name that leads elsewhere is none of the folder's
+    there = {path for path in folder.iterdir() if path.is_file()}
+    if missing := [path.name for path in paths if path not in there]:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         if pickles:
             raise InputError(

@@ -220,10 +220,10 @@ class Goodness:
                 raise ValueError
             for phone, row in values["phones"].items():
                 k = column[phone]
-                expected[k, 0] += row["omitted"]
+                expected[k, 0] += float(row["omitted"])
                 for start, shares in ((0, row["said"]), (classes, row["followed"])):
                     for other, share in shares.items():
-                        expected[k, start + column[other]] += share
+                        expected[k, start + column[other]] += float(share)
             quantiles = np.array(values["odds"], np.float64)
             fine = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
             if not fine or quantiles.shape != RANKS.shape or not np.isfinite(quantiles).all():

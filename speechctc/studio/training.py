@@ -64,8 +64,10 @@ class Training:
     def chosen(self) -> Path | None:
         """The model that the last round made or the user chose; None for the one that the studio began with."""
         name = self._kept("model")
-        model = self.folder / name if isinstance(name, str) and name else None
-        return model if model is not None and (model / "checkpoint.json").exists() else None
+        with suppress(OSError):  # too long a name
+            if isinstance(name, str) and name and (self.folder / name / "checkpoint.json").exists():
+                return self.folder / name
+        return None
 
     def _kept(self, key: str) -> Any:
         """Return a value that `choose` wrote; None if there is none."""
@@ -87,7 +89,8 @@ class Training:
         It is the round's, unless that made more errors on the recordings held out than the one before; then it is None.
         """
         state = self.status()
-        number, looked_at = state.get("round", 0), self._kept("round") or 0
+        number, looked_at = state.get("round", 0), self._kept("round")
+        looked_at = looked_at if isinstance(looked_at, int) else 0
         model = self._round(number) / "run" / "best"
         if state.get("state") != "done" or number <= looked_at or not (model / "checkpoint.json").exists():
             return None
@@ -208,7 +211,7 @@ class Training:
 
     def _curve(self, number: int) -> list[dict[str, Any]]:
         lines = []
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, LookupError, TypeError):
             for line in (self._round(number) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
                 lines.append({key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")})
@@ -222,11 +225,14 @@ class Training:
         return self.folder / f"round-{number}"
 
     def _state(self, number: int) -> dict[str, Any]:
+        """Return the state of a round; ``{}`` if it is not as a round writes it."""
         try:
-            state = files.read_json(self._round(number) / STATE)
-        except (OSError, ValueError):
+            state: dict[str, Any] = files.read_json(self._round(number) / STATE)
+            held, trained = {*state.get("test", ())}, {*state.get("train", ())}
+            scores = [0 <= each["per"] for key in ("before", "after") if (each := state.get(key))]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
-        return state if isinstance(state, dict) else {}
+        return state if all(scores) and all(isinstance(each, str) for each in held | trained) else {}
 
 
 def _plan(found: Corrections, model: Path, phones: list[str], minutes: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from speechctc.audio.siblings import Siblings
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.textgrids import read_textgrid, read_tiers
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.encoder import read_facts
 from speechctc.config.load import known_keys, load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -35,21 +36,27 @@ from speechctc.corpora.transcripts import in_table, is_table, read_transcript
 from speechctc.ctc import ctc_loss, posteriors
 from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.goodness import Goodness
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.restriction import read_inventory
 from speechctc.lm.load import load_lm
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.phones.articulation import sounds_of
 from speechctc.phones.dictionary import read_dictionary
-from speechctc.phones.label_rules import LabelRules, read_map
+from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
+from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.texts import read_text
 from speechctc.stages.plot import plot, read_epochs
+from speechctc.stages.score_phones import _rows
 from speechctc.stages.start import start as run_start
 from speechctc.stages.sweep import is_finished
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.phones import check_order, edit
+from speechctc.studio.training import Training
 from speechctc.training.batches import Split
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
@@ -361,6 +368,27 @@ def _names() -> None:
         shutil.rmtree(root)
 
 
+def _inventory() -> None:
+    """Match phones with those of a model, as `restrict` does."""
+    own = ("a", "b", "ʃ", "i", "t", "s", "sil")
+    phones = read_inventory(Path("i.txt"))
+    matches = match_phones(phones, own)
+    for phone in phones:
+        divide_phone(phone, diphthongs=True, affricates=False)
+        sounds_of(phone)
+    assert {match.phone for match in matches.values()} <= set(own)
+
+
+def _rounds() -> None:
+    """Ask for all that the studio knows of its rounds of training."""
+    training = Training(Path("talks"))
+    state = training.status()
+    json.dumps([state, training.models(), str(training.chosen)])
+    training.new_model()
+    training.is_running()
+    assert training._process_of(state) is None
+
+
 GRID = (
     '"IntervalTier"',
     '"TextTier"',
@@ -417,6 +445,11 @@ READERS: dict[str, Reader] = {
     "transcript": Reader(seeds.transcripts, _transcript, ("\t",), given=("a.wav",)),
     "config": Reader(seeds.configs, _config, CONFIG),
     "settings": Reader(seeds.settings, _settings, ("\n", "=", *CONFIG)),
+    "inventory": Reader(seeds.inventories, _inventory, ("\t", "phone", "ː", "\u0303", "˥", "t͡s", "aɪ")),
+    "ratings": Reader(seeds.ratings, lambda: _rows(Path("r.csv")), ("id", "ratings", "\t", ",", "nan", "1e999", '"')),
+    "goodness": Reader(seeds.goodnesses, lambda: Goodness.load(Path(), seeds.PHONES), MODEL),
+    "encoder": Reader(seeds.encoders, lambda: read_facts(Path("e")), ("wav2vec2", "weight_map", "..", "/", "null")),
+    "rounds": Reader(seeds.rounds, _rounds, ("state", "training", "round-3", "per", "null", "..", "1e999")),
     "names": Reader(seeds.names, _names, ("/", ".wav", ".TextGrid", "._", "\n", "*", "[a]")),
     "calibration": Reader(seeds.calibrations, _calibration, MODEL),
     "shards": Reader(seeds.shards, _shards, MODEL, makes=("checked.json",)),

@@ -26,6 +26,7 @@ from speechctc.core.progress import Reporter
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.goodness import RANKS, Goodness
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, arrays_of, build_net, save_checkpoint
@@ -334,6 +335,47 @@ def dictionaries() -> list[Files]:
 def texts() -> list[Files]:
     raw = "a b ʃ\n\nb a\n".encode()
     return [{"t.txt": raw}, {"t.txt": gzip.compress(raw, mtime=0)}]
+
+
+def inventories() -> list[Files]:
+    texts = ("a b ʃ t͡s aː aɪ\n", "phone\tcount\na\t5\nʃ\t2\n")
+    return [{"i.txt": each.encode(code)} for each in texts for code in ("utf-8", "utf-16")]
+
+
+def ratings() -> list[Files]:
+    return [{"r.csv": b"id,ratings\na,0.5 1 2\nb,1\n"}, {"r.csv": "id\tratings\nä\t3 4\n".encode("utf-16")}]
+
+
+def goodnesses() -> list[Files]:
+    with tempfile.TemporaryDirectory() as name:
+        own = Goodness.untaught(PHONES)
+        Goodness(own.phones, own.expected, np.linspace(-9, 9, len(RANKS))).save(Path(name))
+        return [_read(Path(name))]
+
+
+def encoders() -> list[Files]:
+    about = {"model_type": "wav2vec2", "conv_kernel": [10, 3], "conv_stride": [5, 2], "hidden_size": 4}
+    sound = {"sampling_rate": 16000, "do_normalize": True}
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}
+    files = {"config.json": about | {"num_hidden_layers": 2}, "preprocessor_config.json": sound}
+    texts = {f"e/{name}": json.dumps(each).encode() for name, each in files.items()}
+    whole = {"e/model.safetensors.index.json": json.dumps(index).encode(), "e/model-1.safetensors": b"weights"}
+    return [texts | {"e/model.safetensors": b"weights"}, texts | whole]
+
+
+def rounds() -> list[Files]:
+    """What a studio left beside a folder of recordings."""
+    scores = {"before": {"per": 20.0}, "after": {"per": 10.0}}
+    state = {"state": "done", "process": 1, "test": ["a.wav"], "train": ["b.wav"], **scores}
+    about = {"round.json": state, "run/best/checkpoint.json": {}, "run/metrics.jsonl": record_line()}
+    first = {f"talks-studio/round-1/{name}": json.dumps(each).encode() for name, each in about.items()}
+    chosen = {"talks-studio/studio.json": json.dumps({"model": "round-1/run/best", "round": 0}).encode()}
+    running = {"talks-studio/round-2/round.json": json.dumps(state | {"state": "training"}).encode()}
+    return [first | chosen, first | chosen | running]
+
+
+def record_line() -> dict[str, float]:
+    return {"epoch": 1, "loss": 2.0, "dev_loss": 2.5, "dev_per": 50.0, "minutes": 0.5}
 
 
 def names() -> list[Files]:
