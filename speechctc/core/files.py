@@ -88,7 +88,7 @@ else:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def write_file(path: Path, write: Callable[[Path], None]) -> None:
+def write_file(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file with `write`, which gets the path of a draft; the draft then replaces `path`.
 
     A link at `path` is replaced, not followed. A device or a pipe (``/dev/stdout``) is written to directly.
@@ -120,11 +120,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, as `write_file` does."""
-
-    def write(draft: Path) -> None:
-        draft.write_bytes(content)
-
-    write_file(path, write)
+    write_file(path, lambda draft: draft.write_bytes(content))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -164,7 +160,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         _commit_all(draft)
         if not os.path.lexists(path):
             os.rename(draft, path)
-        elif not _exchange(draft, path):
+        elif (swap := _system_exchange()) is None or swap(os.fsencode(draft), os.fsencode(path)):
             previous = previous_name(path)
             os.rename(path, previous)
             os.rename(draft, path)
@@ -239,12 +235,6 @@ def settle_folder(path: Path) -> None:
         else:
             os.rename(previous, path)
     tidy(path.parent)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; return False if the system or the file system cannot."""
-    swap = _system_exchange()
-    return swap is not None and swap(os.fsencode(one), os.fsencode(other)) == 0
 
 
 @cache

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
-from speechctc.config.corpus_config import KEYS_OF_KIND
+from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import demo, table, textgrid, timit
@@ -14,8 +14,16 @@ from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.espeak import read_espeak
 from speechctc.corpora.flite import read_flite
 
-if TYPE_CHECKING:
-    from speechctc.config.corpus_config import CorpusConfig
+READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
+    "timit": lambda config, needed: timit.read_timit(_root(config), _timit_set(config), config.dev_share, needed),
+    "table": table.read_tables,
+    "textgrid": lambda config, needed: textgrid.read_textgrids(_root(config), config, needed),
+    "elan": lambda config, needed: textgrid.read_elan(_root(config), config, needed),
+    "demo": lambda config, needed: demo.read_demo(_root(config), config.demo, _timit_set(config)),
+    "espeak": lambda config, needed: read_espeak(_root(config), config),
+    "flite": lambda config, needed: read_flite(_root(config), config),
+}
+"""By `corpus.kind`; each takes the config and the split without which there is no corpus."""
 
 
 def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
@@ -32,7 +40,8 @@ def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
     InputError
         There is no corpus of that kind.
     """
-    corpus = _read(config, needed)
+    read = READERS.get(config.kind) or plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))
+    corpus: Corpus = read(config, needed)
     if config.channel is None:
         return corpus
     splits = {
@@ -42,23 +51,8 @@ def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
     return dataclasses.replace(corpus, splits=splits)
 
 
-def _read(config: CorpusConfig, needed: str) -> Corpus:
-    if config.kind == "table":
-        return table.read_tables(config, needed)
-    if config.kind == "textgrid":
-        return textgrid.read_textgrids(_root(config), config, needed)
-    if config.kind == "espeak":
-        return read_espeak(_root(config), config)
-    if config.kind == "flite":
-        return read_flite(_root(config), config)
-    if config.kind == "elan":
-        return textgrid.read_elan(_root(config), config, needed)
-    if config.kind not in KEYS_OF_KIND:
-        return cast(Corpus, plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))(config, needed))
-    phone_set = "timit61" if config.phones == "auto" else config.phones
-    if config.kind == "demo":
-        return demo.read_demo(_root(config), config.demo, phone_set)
-    return timit.read_timit(_root(config), phone_set, config.dev_share, needed)
+def _timit_set(config: CorpusConfig) -> str:
+    return "timit61" if config.phones == "auto" else config.phones
 
 
 def _root(config: CorpusConfig) -> Path:

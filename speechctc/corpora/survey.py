@@ -72,13 +72,20 @@ class Sound:
     paths: list[Path] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Survey:
-    """The recordings and labels of a folder.
+    """The recordings and labels of a folder: what it holds, what was given, and what is to be said.
 
     Attributes
     ----------
     folder : Path
+    recordings : list of Path
+    given : dict of str to object
+        The keys of the section ``corpus`` that were given, or found in names, with their values.
+    settings : sequence of str
+        What was given, as it was typed.
+    notes : list of str
+        What was chosen, and files that could not be used as labels.
     config : CorpusConfig or None
         How to read the labelled recordings; None if there are none.
     corpus : Corpus or None
@@ -89,12 +96,8 @@ class Survey:
         Number of recordings without labels, and of those whose labels cannot be used; of both, those that can be read.
     unlabelled_seconds : float
         Duration of both where others are labelled.
-    broken : tuple of str
+    broken : list of str
         The error for each recording without labels that cannot be read, where others are labelled.
-    notes : tuple of str
-        What was chosen, and files that could not be used as labels.
-    given : mapping of str to object
-        The keys of the section ``corpus`` that were given, or found in names, with their values.
     of_words : bool
         The labels are words whose language is not known.
     to_test : CorpusConfig or None
@@ -104,23 +107,49 @@ class Survey:
     """
 
     folder: Path
-    config: CorpusConfig | None
-    corpus: Corpus | None
-    sound: Sound
-    unlabelled: int
-    refused: int
-    notes: tuple[str, ...]
-    given: Mapping[str, Any] = field(default_factory=dict)
+    recordings: list[Path]
+    given: dict[str, Any]
+    settings: Sequence[str]
+    notes: list[str] = field(default_factory=list)
+    config: CorpusConfig | None = None
+    corpus: Corpus | None = None
+    sound: Sound = field(default_factory=Sound)
+    unlabelled: int = 0
+    refused: int = 0
+    unlabelled_seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
     of_words: bool = False
     to_test: CorpusConfig | None = None
     mend: bool = False
-    unlabelled_seconds: float = 0.0
-    broken: tuple[str, ...] = ()
 
     @property
     def utterances(self) -> list[Utterance]:
         """Return the labelled recordings of all splits."""
         return [utterance for split in self.corpus.splits.values() for utterance in split] if self.corpus else []
+
+    def config_of(self, **found: object) -> CorpusConfig:
+        """Return the section ``corpus`` of what was found, with what was given in its place."""
+        values = {**_REQUIRED, "corpus": {"phones": "found", **found, **self.given}}
+        return parse_config(values, "the settings", self.settings).corpus
+
+    def tiers(self, kind: str, files: Sequence[Path]) -> CorpusConfig | None:
+        """Return the config for files with tiers; None if no tier is given and none looks like phones."""
+        if "tier" in self.given or "words_tier" in self.given:
+            return self.config_of(kind=kind, root=str(self.folder))
+        tier, note = phone_tier(files)
+        self.notes.append(note)
+        return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
+
+    def find_language(self, rows: Sequence[Row], table: Path) -> None:
+        """Take the language that names say; else remember that the words are of none."""
+        named = named_language(rows, table, self.folder)
+        self.of_words = named is None
+        if named:
+            self.given["language"] = named.code
+            self.notes.append(
+                f"the labels are words; by {named.where} they are {named.name}, and are read as such "
+                f"(corpus.language: {named.code})"
+            )
 
 
 def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
@@ -142,7 +171,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
-    look = Look(folder, _recordings(folder), _given(settings), settings, left_out([folder]))
+    look = Survey(folder, _recordings(folder), _given(settings), settings, left_out([folder]))
     for kind, find in _KINDS.items():
         if look.given.get("kind", kind) != kind:
             continue
@@ -158,13 +187,17 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
             look.mend = look.mend or kind == "table"
             continue
         if config and corpus:
-            return _labelled(look, *_divided(look, config, corpus))
+            _add_labelled(look, *_divided(look, config, corpus))
+            return look
     if not look.recordings:
-        raise _nothing(folder, look.notes)
-    sound, notes = listen(look.recordings), tuple(look.notes)
-    return Survey(
-        folder, None, None, sound, len(sound.paths), 0, notes, look.given, look.of_words, look.to_test, look.mend
-    )
+        first = f" ({look.notes[0]})" if look.notes else ""
+        raise InputError(
+            f"{folder}: no recordings in this folder, and no table that names recordings{first}",
+            "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables",
+        )
+    look.sound = listen(look.recordings)
+    look.unlabelled = len(look.sound.paths)
+    return look
 
 
 def _to_test(config: CorpusConfig | None) -> CorpusConfig | None:
@@ -186,7 +219,7 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
     return dict(values.get("corpus", {}))
 
 
-def _divided(look: Look, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
+def _divided(look: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
     """Return the corpus read with its labels divided into IPA symbols, if they look like strings of these."""
     counts = Counter(phone for split in corpus.splits.values() for utterance in split for phone in utterance.phones)
     if "segment" in look.given or config.phones != "found" or not are_strings(counts):
@@ -199,66 +232,19 @@ def _divided(look: Look, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusCo
     return config, read_corpus(config)
 
 
-def _labelled(look: Look, config: CorpusConfig, corpus: Corpus) -> Survey:
+def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
+    """Add the labelled recordings, and facts of them and of the others."""
     used = {utterance.audio for split in corpus.splits.values() for utterance in split}
     own = {path.resolve() for path in used}  # a link to one of them is no other recording
     others = listen(path for path in look.recordings if path.resolve() not in own)
-    left = others.paths
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
-        refused = min(sum(map(len, corpus.rejected.values())), len(left))
+        look.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
     else:
         siblings = Siblings()
-        refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in left)
-    return Survey(
-        look.folder,
-        config,
-        corpus,
-        listen(used),
-        len(left) - refused,
-        refused,
-        tuple(look.notes),
-        look.given,
-        unlabelled_seconds=others.seconds,
-        broken=tuple(others.unreadable),
-    )
-
-
-@dataclass
-class Look:
-    """A folder that is looked at: what it holds, what was given, and what is to be said."""
-
-    folder: Path
-    recordings: list[Path]
-    given: dict[str, Any]
-    settings: Sequence[str]
-    notes: list[str] = field(default_factory=list)
-    of_words: bool = False
-    to_test: CorpusConfig | None = None
-    mend: bool = False
-
-    def config(self, **found: object) -> CorpusConfig:
-        """Return the section ``corpus`` of what was found, with what was given in its place."""
-        values = {**_REQUIRED, "corpus": {"phones": "found", **found, **self.given}}
-        return parse_config(values, "the settings", self.settings).corpus
-
-    def tiers(self, kind: str, files: Sequence[Path]) -> CorpusConfig | None:
-        """Return the config for files with tiers; None if no tier is given and none looks like phones."""
-        if "tier" in self.given or "words_tier" in self.given:
-            return self.config(kind=kind, root=str(self.folder))
-        tier, note = phone_tier(files)
-        self.notes.append(note)
-        return self.config(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
-
-    def find_language(self, rows: Sequence[Row], table: Path) -> None:
-        """Take the language that names say; else remember that the words are of none."""
-        named = named_language(rows, table, self.folder)
-        self.of_words = named is None
-        if named:
-            self.given["language"] = named.code
-            self.notes.append(
-                f"the labels are words; by {named.where} they are {named.name}, and are read as such "
-                f"(corpus.language: {named.code})"
-            )
+        look.refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in others.paths)
+    look.config, look.corpus, look.sound = config, corpus, listen(used)
+    look.unlabelled, look.unlabelled_seconds = len(others.paths) - look.refused, others.seconds
+    look.broken = others.unreadable
 
 
 def listen(recordings: Iterable[Path]) -> Sound:
@@ -285,7 +271,7 @@ def _recordings(folder: Path) -> list[Path]:
         return []
 
 
-def _as_tables(look: Look) -> CorpusConfig | None:
+def _as_tables(look: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
     for path in sorted(path for path in look.folder.rglob("*") if path.suffix.lower() in TABLES and path.is_file()):
@@ -304,7 +290,7 @@ def _as_tables(look: Look) -> CorpusConfig | None:
     if not {"language", "dictionary"} & set(look.given) and all(row.phones is None for row in rows[train]):
         look.find_language(rows[train], train)
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
-    configs = [look.config(**values, root=root) for root in (None, str(look.folder), ".")]
+    configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
 
 
@@ -346,7 +332,7 @@ def _usable(config: CorpusConfig) -> int:
         return 0
 
 
-def _as_textgrids(look: Look) -> CorpusConfig | None:
+def _as_textgrids(look: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     siblings = Siblings()
     grids = [grid for path in look.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
@@ -358,28 +344,19 @@ def _as_textgrids(look: Look) -> CorpusConfig | None:
     return look.tiers("textgrid", grids)
 
 
-def _as_elan(look: Look) -> CorpusConfig | None:
+def _as_elan(look: Survey) -> CorpusConfig | None:
     """Return the config for files of ELAN; None if there are none."""
     return look.tiers("elan", files) if (files := eaf_files(look.folder)) else None
 
 
-def _as_timit(look: Look) -> CorpusConfig | None:
+def _as_timit(look: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
     if not any(path.suffix.lower() == ".phn" for path in look.folder.rglob("*")):
         return None
-    return look.config(kind="timit", root=str(look.folder), phones="timit61")
+    return look.config_of(kind="timit", root=str(look.folder), phones="timit61")
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
-
-
-def _nothing(folder: Path, notes: Sequence[str]) -> InputError:
-    """Return the error for a folder without recordings, with the first note on the files that it has."""
-    first = f" ({notes[0]})" if notes else ""
-    return InputError(
-        f"{folder}: no recordings in this folder, and no table that names recordings{first}",
-        "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables",
-    )
 
 
 UNLABELLED_GUIDE = "docs/guide/training.md"

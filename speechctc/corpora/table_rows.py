@@ -256,13 +256,10 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     words = values.get("words")
     if isinstance(words, list):
         words = " ".join(map(str, words))
-    traits = () if _TRAITS.isdisjoint(values) else _traits(values)
+    named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
+    traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     number = int(channel) if channel else None
     return Row(line, id, audio, labels, speaker, number, _text(words), start=start, end=end, traits=traits)
-
-
-def _traits(values: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name in TRAITS if (text := _text(values.get(name))))
 
 
 def read_sheet(path: Path, columns: Iterable[str]) -> Text:
@@ -284,7 +281,10 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features such as data validation, which do not matter here
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-            sheets = {sheet.title: _rows(sheet) for sheet in book.worksheets}
+            sheets = {
+                sheet.title: [[_cell_text(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+                for sheet in book.worksheets
+            }
             book.close()
     except Exception as error:  # files that are not workbooks raise errors of many types
         reason = " ".join(str(error).split())[:80] or type(error).__name__
@@ -295,10 +295,6 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
     title = next((title for title, rows in sheets.items() if wanted <= _header(rows)), next(iter(sheets)))
     note = f"{path}: the sheet {title!r} is read, of {len(sheets)}" if len(sheets) > 1 else ""
     return Text("\n".join("\t".join(row) for row in sheets[title]) + "\n", note)
-
-
-def _rows(sheet: Any) -> list[list[str]]:
-    return [[_cell_text(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
 
 
 def _cell_text(cell: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, some
-from speechctc.corpora.corpus import Corpus, Rejected, Utterance
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
@@ -58,6 +58,7 @@ class Labelled(NamedTuple):
 class Found(NamedTuple):
     """The utterances of a recording, its longest gap in seconds, and how many utterances another speaker interrupts."""
 
+    labelled: Labelled
     utterances: list[Utterance]
     gap: float
     interrupted: int
@@ -128,7 +129,7 @@ def find_utterances(
         raise errors[0]
     builder.utterances[split] += [utterance for _, utterances in found for utterance in utterances]
     interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
-    return Found([utterance for _, utterances in found for utterance in utterances], gap, interrupted)
+    return Found(labelled, [utterance for _, utterances in found for utterance in utterances], gap, interrupted)
 
 
 class _Reader(NamedTuple):
@@ -349,20 +350,29 @@ class TierReader:
 
     Parameters
     ----------
+    root : Path
+        The folder of the corpus.
+    config : CorpusConfig
+
+    Attributes
+    ----------
     builder : CorpusBuilder
         Gets the utterances, and the files and tiers that cannot be used.
-    config : CorpusConfig
 
     Raises
     ------
     InputError
-        ``corpus.words_tier`` is set, and there is neither a dictionary nor a language to read words by.
+        There is no such folder; ``corpus.words_tier`` is set, and there is neither a dictionary nor a language to read
+        words by.
     """
 
-    def __init__(self, builder: CorpusBuilder, config: CorpusConfig) -> None:
-        self._builder, self._config = builder, config
+    def __init__(self, root: Path, config: CorpusConfig) -> None:
+        if not root.is_dir():
+            files = {"elan": ".eaf files"}.get(config.kind, "recordings and TextGrids")
+            raise InputError(f"{root}: no such folder", f"set corpus.root to the folder of the {files}")
+        self.builder, self._config = CorpusBuilder.for_config(config), config
         self._files: list[tuple[Labelled, str]] = []
-        self._notes: list[FileNote] = []
+        self._found: list[Found] = []
         self._uncorrected: list[Path] = []
         self._words = WordPhones(config) if config.words_tier is not None else None
         if self._words is not None and not self._words.possible:
@@ -373,21 +383,22 @@ class TierReader:
         """The recordings of the files so far."""
         return [labelled.audio for labelled, _ in self._files]
 
-    def add(self, labelled: Labelled, split: str) -> None:
-        """Add a file of a split.
+    def add(self, id: str, split: str, read: Callable[[], Labelled]) -> None:
+        """Add a file of a split, or to what is rejected if `read` raises an `InputError`.
 
-        Raises
-        ------
-        InputError
-            It is as `speechctc decode` wrote it, and ``corpus.uncorrected`` leaves such files out.
+        So is one that is as `speechctc decode` wrote it, where ``corpus.uncorrected`` leaves such files out.
         """
-        if not self._config.uncorrected and is_uncorrected(labelled.file, labelled.tiers):
-            self._uncorrected.append(Path(labelled.file.name))
-            raise InputError(
-                f"{labelled.file}: as speechctc decode wrote it, nobody has corrected it",
-                "corpus.uncorrected=true takes such labels as correct",
-            )
-        self._files.append((labelled, split))
+        try:
+            labelled = read()
+            if not self._config.uncorrected and is_uncorrected(labelled.file, labelled.tiers):
+                self._uncorrected.append(Path(labelled.file.name))
+                raise InputError(
+                    f"{labelled.file}: as speechctc decode wrote it, nobody has corrected it",
+                    "corpus.uncorrected=true takes such labels as correct",
+                )
+            self._files.append((labelled, split))
+        except InputError as error:
+            self.builder.rejected[split].append(Rejected(id, str(error)))
 
     def read(self) -> None:
         """Read all files that were added."""
@@ -397,20 +408,28 @@ class TierReader:
             self._words.learn(pair for labelled in train for pair in texts(labelled, self._config, self._words))
         for labelled, split in self._files:
             try:
-                found = find_utterances(labelled, split, self._builder, self._config, self._words)
-                self._notes.append(FileNote(labelled, found))
+                self._found.append(find_utterances(labelled, split, self.builder, self._config, self._words))
             except InputError as error:
-                self._builder.rejected[split].append(Rejected(labelled.id, str(error)))
+                self.builder.rejected[split].append(Rejected(labelled.id, str(error)))
 
-    def to_corpus(self) -> Corpus:
-        """Return the corpus, with notes and warnings on its tiers."""
-        builder, words = self._builder, self._words
+    def to_corpus(self, needed: str, what: str, fix: str) -> Corpus:
+        """Return the corpus, with notes and warnings on its tiers.
+
+        Raises
+        ------
+        InputError
+            There is no utterance in training or the `needed` split: `what`, and the first reason or else `fix`.
+        """
+        builder, words = self.builder, self._words
+        if not builder.utterances["train"] and not builder.utterances[needed]:
+            reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
+            raise InputError(what, reasons[0] if reasons else fix)
         builder.warn_of(
             self._uncorrected,
             "left out, because they are as speechctc decode wrote them and nobody has corrected them "
             "(corpus.uncorrected=true takes their labels as correct)",
         )
-        report_tiers(self._notes, builder, self._config)
+        report_tiers(self._found, builder, self._config)
         if words is not None:
             builder.notes += words.notes()
             builder.warnings += words.warnings()
@@ -425,17 +444,10 @@ def is_uncorrected(file: Path, tiers: Sequence[Tier]) -> bool:
     return "confidence" in names and "score" not in names and not written.changed([file])
 
 
-class FileNote(NamedTuple):
-    """A recording with its labels, and the utterances found in it."""
-
-    labelled: Labelled
-    found: Found
-
-
-def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: CorpusConfig) -> None:
+def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
     """Add notes and warnings on the files of a corpus."""
-    utterances = [utterance for file in files for utterance in file.found.utterances]
-    tiered = {u.speaker for file in files for u in file.found.utterances if u.speaker != file.labelled.speaker}
+    utterances = [utterance for file in files for utterance in file.utterances]
+    tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
     if said := [file.labelled.note for file in files if file.labelled.note]:
         more = f" (and {len(said) - 1} more files)" if len(said) > 1 else ""
@@ -443,16 +455,16 @@ def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: Corp
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= LONG_GAP:
         builder.warn_of(
-            [_name(file) for file in files if file.found.gap >= LONG_GAP],
+            [_name(file) for file in files if file.gap >= LONG_GAP],
             f"recordings with {LONG_GAP:.0f} s or more without a label; if they contain speech, "
             "the model learns to ignore it",
         )
-    if interrupted := sum(file.found.interrupted for file in files):
+    if interrupted := sum(file.interrupted for file in files):
         builder.warnings.append(
             f"{interrupted} of {len(utterances)} utterances have labels of another speaker at the same time: the model "
             "hears both and is told to write one; a recording with a channel for each speaker has no such utterances"
         )
-    long = {_name(file) for file in files for utterance in file.found.utterances if _is_long(utterance, file, config)}
+    long = {_name(file) for file in files for utterance in file.utterances if _is_long(utterance, file, config)}
     builder.warn_of(
         sorted(long),
         f"recordings with utterances longer than {config.max_seconds:.0f} s and no silence to cut them at; the longest "
@@ -460,11 +472,11 @@ def report_tiers(files: Sequence[FileNote], builder: CorpusBuilder, config: Corp
     )
 
 
-def _report_cuts(files: Sequence[FileNote], builder: CorpusBuilder, config: CorpusConfig) -> None:
-    cut = [file for file in files if any(utterance.stretch for utterance in file.found.utterances)]
+def _report_cuts(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
+    cut = [file for file in files if any(utterance.stretch for utterance in file.utterances)]
     if not cut:
         return
-    parts = [u.stretch for file in cut for u in file.found.utterances if u.stretch is not None]
+    parts = [u.stretch for file in cut for u in file.utterances if u.stretch is not None]
     used, all_seconds = sum(end - start for start, end in parts), sum(file.labelled.seconds for file in cut)
     at = "" if config.max_gap is None else f"where more than {config.max_gap:g} s have no label (corpus.max_gap), or "
     builder.notes.append(
@@ -474,12 +486,12 @@ def _report_cuts(files: Sequence[FileNote], builder: CorpusBuilder, config: Corp
     )
 
 
-def _is_long(utterance: Utterance, file: FileNote, config: CorpusConfig) -> bool:
+def _is_long(utterance: Utterance, file: Found, config: CorpusConfig) -> bool:
     start, end = utterance.stretch or (0.0, file.labelled.seconds)
     return end - start > config.max_seconds
 
 
-def _name(file: FileNote) -> Path:
+def _name(file: Found) -> Path:
     return Path(file.labelled.audio.name)
 
 

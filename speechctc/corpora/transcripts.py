@@ -84,7 +84,7 @@ class Choice(NamedTuple):
     limits: bool | None = None
 
 
-def read_transcript(file: Path, recording: Path, choice: Choice = Choice()) -> Transcript:  # noqa: B008
+def read_transcript(file: Path, recording: Path, choice: Choice) -> Transcript:
     """Read the phones or words of a recording from a file, whose format is told by its ending.
 
     Parameters
@@ -170,10 +170,7 @@ def _rate(recording: Path) -> int:
         return PHN_RATE
 
 
-def beside_each(
-    recordings: Sequence[Recording],
-    choice: Choice = Choice(),  # noqa: B008
-) -> list[TranscriptOrError]:
+def beside_each(recordings: Sequence[Recording], choice: Choice) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
     endings, siblings = _endings(choice), Siblings()
     found = []
@@ -184,11 +181,7 @@ def beside_each(
     return _read_each(found, choice)
 
 
-def in_folder(
-    folder: Path,
-    recordings: Sequence[Recording],
-    choice: Choice = Choice(),  # noqa: B008
-) -> list[TranscriptOrError]:
+def in_folder(folder: Path, recordings: Sequence[Recording], choice: Choice) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
     endings, siblings = _endings(choice), Siblings()
     spelled: defaultdict[str, set[str]] = defaultdict(set)
@@ -257,9 +250,7 @@ def is_table(file: Path) -> bool:
 
 
 def in_table(
-    table: Path,
-    recordings: Sequence[Recording] | None,
-    choice: Choice = Choice(),  # noqa: B008
+    table: Path, recordings: Sequence[Recording] | None, choice: Choice
 ) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 

@@ -193,10 +193,18 @@ def compiled_entry(dtype: torch.dtype) -> Any:
     return with_cache(numba.cfunc, _source(dtype), _SIGNATURE, error_model="numpy").ctypes
 
 
-def is_compiled(dtype: torch.dtype) -> bool:
-    """Return whether the machine code is in this process or in the cache on disk."""
+def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
+    """Return whether the CPU kernel for a type of logits is compiled, in this process or in the cache on disk.
+
+    Compiling takes some seconds, once per machine, version and type: when it is about to happen, say so.
+    """
     try:
         stored: Any = FunctionCache(_source(dtype))  # type: ignore[no-untyped-call, unused-ignore]
         return stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None
     except RuntimeError:
         return False
+
+
+def warm_up(dtype: torch.dtype = torch.float32) -> None:
+    """Compile the CPU kernel for logits of a type, or load it from disk; the loss then starts at once."""
+    compiled_entry(dtype)

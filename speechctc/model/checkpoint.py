@@ -31,8 +31,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
-from speechctc.features.extractor import extractor
-from speechctc.model.layers import weight_shapes
+from speechctc.model.layers import plan_of, weight_shapes
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 
@@ -107,13 +106,13 @@ class Checkpoint:
         return net
 
 
-def save_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
-    """Write a checkpoint, whole or not at all; `half` rounds the weights to half precision, 11 bits."""
-    files.write_folder(folder, lambda draft: fill_checkpoint(draft, checkpoint, half))
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all."""
+    files.write_folder(folder, lambda draft: fill_checkpoint(draft, checkpoint))
 
 
 def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
-    """Write the files of a checkpoint into a folder that no one reads yet."""
+    """Write the files of a checkpoint into a folder that no one reads yet; `half` rounds weights to 11 bits."""
     tensors = {f"net.{name}": tensor for name, tensor in checkpoint.weights.items()}
     tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
     lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
@@ -171,7 +170,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
         if not (std > 0).all():
             raise ValueError("normalisation.std has a value that is not above 0")
-        lm = _load_lm(folder / "lm.safetensors", len(inventory.phones) + 1)
+        ngram = folder / "lm.safetensors"
+        lm = PhoneLM.from_tensors(load_arrays(ngram), len(inventory.phones) + 1) if ngram.exists() else None
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
@@ -216,21 +216,13 @@ def _halved(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     return halved
 
 
-def _load_lm(path: Path, classes: int) -> PhoneLM | None:
-    if not path.exists():
-        return None
-    return PhoneLM.from_tensors(load_arrays(path), classes)
-
-
 def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
     """Return the config's net for these phones, with random weights from torch's default generator."""
     import torch
 
     from speechctc.model.net import ConvCTCNet
 
-    kind, features = extractor(config.features), config.features
-    classes, has_bands = len(inventory.phones) + 1, bool(kind.bands)
-    net = ConvCTCNet(config.model, features.channels, features.static_dims, classes, has_bands, kind.layers)
+    net = ConvCTCNet(config.model, plan_of(config.model, config.features), len(inventory.phones) + 1)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
@@ -277,14 +269,9 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     raise InputError(f"{place}: {what}", f"name a run's folder, one of its checkpoints, {NAMES}")
 
 
-def _checked(labels: tuple[str, ...]) -> tuple[str, ...]:
-    check_labels(labels)
-    return labels
-
-
 class _Phones(BaseModel):
     name: str
-    list: Annotated[tuple[str, ...], AfterValidator(_checked)]
+    list: Annotated[tuple[str, ...], AfterValidator(check_labels)]
 
 
 class _About(BaseModel):

@@ -57,6 +57,9 @@ class NetPlan(NamedTuple):
         Inputs of the output layer that are normalised, 0 or all.
     inputs : int
         Of the output layer.
+    has_bands : bool
+        The values of a frame are of neighbouring bands, and the convolutions cover several, as they cover frames.
+        Otherwise each value is a channel of its own.
     """
 
     mixed: int
@@ -65,6 +68,7 @@ class NetPlan(NamedTuple):
     dense: tuple[LayerPlan, ...]
     normed: int
     inputs: int
+    has_bands: bool = True
 
 
 def plan(config: ModelConfig, channels: int, dims: int, has_bands: bool = True, layers: int = 1) -> NetPlan:
@@ -110,9 +114,8 @@ def plan(config: ModelConfig, channels: int, dims: int, has_bands: bool = True, 
         for k, (units, span) in enumerate(zip(config.dense, config.dense_spans, strict=True))
     )
     # The sum over residual layers has no fixed scale: it is normalised before the output layer.
-    return NetPlan(
-        layers if layers > 1 else 0, convs, pool, dense, inputs[-1] if is_normed and config.residual else 0, inputs[-1]
-    )
+    normed = inputs[-1] if is_normed and config.residual else 0
+    return NetPlan(layers if layers > 1 else 0, convs, pool, dense, normed, inputs[-1], has_bands)
 
 
 def plan_of(model: ModelConfig, features: FeatureConfig) -> NetPlan:

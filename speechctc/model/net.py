@@ -26,7 +26,7 @@ from torch.nn import functional
 from speechctc.config.schema import Config, ModelConfig
 from speechctc.features.extractor import Rows
 from speechctc.features.filterbank import frame_mask, net_input_after_cmn
-from speechctc.model.layers import LayerPlan, output_frames, plan
+from speechctc.model.layers import LayerPlan, NetPlan, output_frames
 from speechctc.model.maxout import Maxout
 
 BIAS = 0.3
@@ -52,23 +52,15 @@ class ConvCTCNet(nn.Module):
     ----------
     config : ModelConfig
         Layers, activation, regularisation.
-    channels, dims : int
-        Channels of the input (static features and derivatives), and values per frame.
+    net : NetPlan
+        Its layers in numbers.
     classes : int
         Phones and the blank.
-    has_bands : bool
-        The values are of neighbouring bands, and the convolutions cover several, as they cover frames. Otherwise each
-        value is a channel of its own.
-    layers : int
-        The values are so many vectors of one size, one after the other, whose learned mean the net takes.
     """
 
-    def __init__(
-        self, config: ModelConfig, channels: int, dims: int, classes: int, has_bands: bool = True, layers: int = 1
-    ) -> None:
+    def __init__(self, config: ModelConfig, net: NetPlan, classes: int) -> None:
         super().__init__()
-        self.config, self.has_bands = config, has_bands
-        net = plan(config, channels, dims, has_bands, layers)
+        self.config, self.has_bands = config, net.has_bands
         self.mix = nn.Parameter(torch.zeros(net.mixed)) if net.mixed else None
         self.convs = nn.ModuleList(Layer(each, config) for each in net.convs)
         self.pool = nn.MaxPool2d((net.pool, 1)) if net.pool > 1 else nn.Identity()

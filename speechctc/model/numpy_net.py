@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
 from speechctc.core.cores import threads_of_one
-from speechctc.features.extractor import extractor
 from speechctc.features.one_recording import net_input
 from speechctc.model.layers import LayerPlan, plan_of
 
@@ -47,7 +46,7 @@ class NumpyNet:
     def __init__(self, config: Config, weights: Weights, mean: Rows, std: Rows) -> None:
         self.config, self.mean, self.std = config, mean, std
         net, kind = plan_of(config.model, config.features), config.model.activation
-        self._pool, self._has_bands = net.pool, bool(extractor(config.features).bands)
+        self._pool, self._has_bands = net.pool, net.has_bands
         self._mix = weights["mix"] if net.mixed else None
         self._convs, self._dense = ([_Layer(each, kind, weights) for each in part] for part in (net.convs, net.dense))
         self._norm = _Norm("norm", weights) if net.normed else None

@@ -14,7 +14,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
 from speechctc.phones.inventory import CMU39
-from speechctc.phones.labels import nfc
+from speechctc.phones.labels import nfc, pairs
 from speechctc.phones.matching import is_arpabet, match_phones
 
 CMUDICT = "cmudict"
@@ -44,16 +44,8 @@ sh ʃ | t t ɾ ʔ | th θ t̪ | v v | w w ʍ | y j | z z | zh ʒ
     )
     for ipa in line.split()
 }
-# Centring vowels are two phones of CMU's set.
-_TWO = {
-    "iə": ("ih", "r"),
-    "ɪə": ("ih", "r"),
-    "eə": ("eh", "r"),
-    "ʊə": ("uh", "r"),
-    "oə": ("ao", "r"),
-    "ɔə": ("ao", "r"),
-    "ɑə": ("aa", "r"),
-}
+# Centring vowels are two phones of CMU's set: these and r.
+_TWO = {ipa: (cmu, "r") for ipa, cmu in pairs("iə>ih ɪə>ih eə>eh ʊə>uh oə>ao ɔə>ao ɑə>aa").items()}
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,8 @@ def read_dictionary(path: Path) -> Dictionary:
     if not found:
         raise InputError(f"{file}: no words in this dictionary", "each line is a word and its phones")
     everything = {phone for readings in found.values() for _, phones in readings for phone in phones}
-    arpabet = _is_arpabet(everything)
+    stressed = any(phone[-1] in "012" and phone[:-1].lower() in CMU39 for phone in everything)
+    arpabet = stressed or is_arpabet(sorted(everything))
     spelling = {phone: _spelling(phone, arpabet) for phone in everything}
     words = {
         word: tuple(
@@ -162,11 +155,6 @@ def _entries(text: str, path: Path) -> Iterator[tuple[str, float, tuple[str, ...
         if not phones:
             raise InputError(f"{path}, line {number}: {head.strip()!r} has no phones", "add them, or delete the line")
         yield word_key(_VARIANT.sub("", head.strip())), weight, phones
-
-
-def _is_arpabet(phones: set[str]) -> bool:
-    stressed = any(phone[-1] in "012" and phone[:-1].lower() in CMU39 for phone in phones)
-    return stressed or is_arpabet(sorted(phones))
 
 
 def _spelling(phone: str, arpabet: bool) -> str:

@@ -19,16 +19,12 @@ from itertools import pairwise
 from typing import Any
 
 from speechctc.core.errors import InputError
-from speechctc.phones.labels import nfc
+from speechctc.phones.labels import nfc, pairs
 
 BLANK = 0
 FOUND = "found"
 SILENCES = frozenset(("h#", "pau", "epi", "sil", "sp", "spn", "<sil>", "SIL", "<p:>", "_", "#"))
 """Labels of pauses, in TIMIT and elsewhere. A pause has no limit to its duration."""
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(pair.split(":") for pair in text.split())
 
 
 TIMIT61 = tuple(
@@ -38,10 +34,10 @@ TIMIT61 = tuple(
 CMU39 = tuple(
     "aa ae ah ao aw ay b ch d dh eh er ey f g hh ih iy jh k l m n ng ow oy p r s sh t th uh uw v w y z zh".split()
 )
-TIMIT_TO_48 = _pairs(
-    "ax-h:ax axr:er bcl:vcl dcl:vcl gcl:vcl pcl:cl tcl:cl kcl:cl em:m eng:ng nx:n hv:hh ux:uw h#:sil pau:sil"
+TIMIT_TO_48 = pairs(
+    "ax-h:ax axr:er bcl:vcl dcl:vcl gcl:vcl pcl:cl tcl:cl kcl:cl em:m eng:ng nx:n hv:hh ux:uw h#:sil pau:sil", ":"
 )
-_48_TO_39 = _pairs("ao:aa ax:ah el:l en:n ix:ih zh:sh cl:sil vcl:sil epi:sil")
+_48_TO_39 = pairs("ao:aa ax:ah el:l en:n ix:ih zh:sh cl:sil vcl:sil epi:sil", ":")
 TIMIT_TO_39 = {phone: _48_TO_39.get(to, to) for phone, to in TIMIT_TO_48.items()} | _48_TO_39
 """TIMIT's 61 labels to those of the 48 and of the 39 [1]_; labels that stay as they are, are not in the tables."""
 TIMIT48 = tuple(sorted({TIMIT_TO_48.get(phone, phone) for phone in TIMIT61} - {"q"}))
@@ -125,8 +121,8 @@ def frames_needed(classes: Sequence[int]) -> int:
     return len(classes) + sum(a == b for a, b in pairwise(classes))
 
 
-def check_labels(labels: Sequence[Any]) -> None:
-    """Check labels read from a file: they are distinct non-empty strings without control characters.
+def check_labels(labels: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return labels read from a file; they are distinct non-empty strings without control characters.
 
     Raises
     ------
@@ -140,6 +136,7 @@ def check_labels(labels: Sequence[Any]) -> None:
             raise ValueError(f"the label {label!a:.60} holds a line break or another control character")
     if len(set(labels)) != len(labels):
         raise ValueError("a label occurs twice")
+    return labels
 
 
 def named_inventory(name: str) -> Inventory:

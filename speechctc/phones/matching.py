@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from speechctc.phones.articulation import FAR, distance, plain
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, TIMIT_TO_39
+from speechctc.phones.labels import pairs
 
 How = Literal["name", "table", "nearness"]
 
@@ -23,7 +24,7 @@ _IPA_OF = {
 }
 ARPABET = frozenset(TIMIT61) | frozenset(CMU39)
 # Phones that are parts or variants of others, where distances of features would be wrong.
-_PARTS = dict(pair.split(":") for pair in "bcl:b dcl:d gcl:g pcl:p tcl:t kcl:k nx:n dx:t em:m en:n eng:ng el:l".split())
+_PARTS = pairs("bcl:b dcl:d gcl:g pcl:p tcl:t kcl:k nx:n dx:t em:m en:n eng:ng el:l", ":")
 
 
 class Match(NamedTuple):

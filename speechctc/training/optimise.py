@@ -20,6 +20,7 @@ from torch.optim.sgd import sgd
 from speechctc.config.schema import TrainConfig
 
 State = dict[str, Tensor]
+Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,6 @@ def build_optimizer(net: nn.Module, stage: Stage) -> Optimizer:
         {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
     ]
     return {"adam": AdamW, "sgd": SGD}[stage.optimizer](groups, stage.lr)
-
-
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate of every group."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
@@ -230,14 +225,12 @@ class Optimizer:
     @torch.no_grad()
     def step(self) -> None:
         """Change the parameters that have a gradient."""
+        scaled = {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
         for group in self.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
-                self._change(parameters, [_laid_out(parameter) for parameter in parameters], group)
+                self._change(parameters, [_laid_out(parameter) for parameter in parameters], group, scaled)
 
-    def _scaled(self) -> dict[str, Any]:
-        return {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
-
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Mapping[str, Any]) -> None:
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
         raise NotImplementedError
 
 
@@ -254,13 +247,13 @@ def _laid_out(parameter: nn.Parameter) -> Tensor:
 class SGD(Optimizer):
     """Stochastic gradient descent without momentum."""
 
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Mapping[str, Any]) -> None:
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
         sgd(
             [*parameters],
             gradients,
             [None] * len(parameters),
             fused=True,
-            **self._scaled(),
+            **scaled,
             weight_decay=group["weight_decay"],
             momentum=0.0,
             lr=group["lr"],
@@ -275,7 +268,7 @@ class AdamW(Optimizer):
 
     KEPT = ("step", "exp_avg", "exp_avg_sq")
 
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Mapping[str, Any]) -> None:
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
         for parameter in parameters:
             if parameter not in self.state:
                 self.state[parameter] = {
@@ -292,7 +285,7 @@ class AdamW(Optimizer):
             [],
             [state["step"] for state in states],
             fused=True,
-            **self._scaled(),
+            **scaled,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

@@ -50,7 +50,7 @@ class Progress:
     scored : int
         Value of `step` when dev was last scored.
     rate : float
-        Learning rate of the last step; 0: not known, in states of earlier versions.
+        Learning rate of the last step; 0: there was none.
     worse : int
         Epochs in a row whose dev PER was far above the lowest.
     unlabelled : int
@@ -102,8 +102,7 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; states of earlier versions lack some counters."""
-        tensors = {**{f"progress.{name}": torch.zeros(()) for name in ("rate", "worse", "unlabelled")}, **tensors}
+        """Undo `to_tensors`."""
         counters = vars(cls()).items()
         return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
 

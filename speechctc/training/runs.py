@@ -34,22 +34,10 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-MAY_CHANGE = (
-    "run",
-    "train.epochs",
-    "train.minutes",
-    "train.patience",
-    "train.save_minutes",
-    "train.tensorboard",
-    "train.curves",
-    "train.device",
-    "train.finetune",
-    "decode",
-    "score",
-    "data.dir",
-    "features.encoder.folder",
-    "data.workers",
-    "data.chunk_mib",
+MAY_CHANGE = tuple(
+    "run train.epochs train.minutes train.patience train.save_minutes train.tensorboard train.curves "
+    "train.device train.finetune decode score data.dir features.encoder.folder data.workers "
+    "data.chunk_mib".split()
 )
 
 SHARE = 0.02  # of the time, at most, for drawing

@@ -34,7 +34,6 @@ from speechctc.training.optimise import (
     build_optimizer,
     optimizer_tensors,
     restore_optimizer,
-    set_rate,
 )
 from speechctc.training.profiling import Clock
 from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
@@ -98,7 +97,8 @@ class TrainStep:
         Returns the sum of this rank's losses, on the device, without waiting for it. The random numbers of a step
         (dropout, augmentation) depend only on the seed, the step and the rank, so no generator state is saved.
         """
-        set_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
         loss = self._gradients(batch, max(phones, 1), int(seed[0]) << 31 | int(seed[1]) >> 1)
         with self.clock("reduce"):

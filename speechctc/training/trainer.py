@@ -99,7 +99,9 @@ class Trainer:
         if self.ranks.is_main and (note := self.run.begin(self.config, record)):
             self.reporter.note(note)
         dev = None
-        while self.progress.epoch < self.last_epoch and not (self._out_of_time() and self._is_scored()):
+        while self.progress.epoch < self.last_epoch and not (
+            self._out_of_time() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
+        ):
             self._enter_stage()
             self._epoch()
             dev = self._finish_epoch()
@@ -185,10 +187,6 @@ class Trainer:
     def _out_of_time(self) -> bool:
         return self.progress.is_out_of_time(self.config.train.minutes)
 
-    def _is_scored(self) -> bool:
-        """Return whether dev was scored after the last step; it was not if the run was stopped while scoring."""
-        return self.progress.scored == self.progress.step
-
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
         whole = len(self._members())
@@ -198,13 +196,10 @@ class Trainer:
         minutes = self.config.train.minutes
         return min(max(share, self.progress.elapsed / (60 * minutes) if minutes else 0.0), 1.0)
 
-    def _evaluate(self) -> DevScore | None:
-        with self.learner.ema_weights():
-            return score_dev(self.learner, self.data, self.lm, lambda: self.stop_status is not None)
-
     def _finish_epoch(self) -> DevScore:
         progress = self.progress
-        dev = self._evaluate()
+        with self.learner.ema_weights():
+            dev = score_dev(self.learner, self.data, self.lm, lambda: self.stop_status is not None)
         if dev is None:  # stopped: the saved epoch has no batch left, so that resuming begins with scoring it
             (status,) = self.ranks.max([self.stop_status or 0])
             self._stop(int(status))

@@ -211,10 +211,10 @@ def test_a_tier_of_elan_without_times_has_no_limits(here: Path) -> None:
 def test_recordings_of_one_name_in_two_folders_keep_their_own_phrases(here: Path) -> None:
     rows = [f"{k}\t{folder}/a.wav\t{k}\t{k + 1}\tlow" for folder in ("x", "y") for k in range(2)]
     (here / "t.tsv").write_text("\n".join([HEAD, *rows]) + "\n")
-    pairs = in_table(here / "t.tsv", None)
+    pairs = in_table(here / "t.tsv", None, Choice())
     assert [str(recording.name) for recording, _ in pairs] == ["x_a", "y_a"]
     assert all(isinstance(found, Transcript) and len(found.phrases) == 2 for _, found in pairs)
-    (pair,) = in_table(here / "t.tsv", [Recording(here / "y" / "a.wav", Path("a"))])
+    (pair,) = in_table(here / "t.tsv", [Recording(here / "y" / "a.wav", Path("a"))], Choice())
     assert isinstance(pair[1], Transcript) and len(pair[1].phrases) == 2
 
 

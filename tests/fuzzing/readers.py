@@ -33,7 +33,7 @@ from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.synthetic import read_rows
 from speechctc.corpora.table_rows import read_table
-from speechctc.corpora.transcripts import in_table, is_table, read_transcript
+from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
 from speechctc.ctc import ctc_loss, posteriors
 from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
@@ -223,14 +223,14 @@ def _table() -> None:
     (path,) = (path for path in Path().iterdir() if path.stem == "t")
     read_table(path)
     with suppress(InputError):
-        in_table(path, None)
+        in_table(path, None, Choice())
     read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path), phones="found"))
 
 
 def _transcript() -> None:
     path = next(path for path in Path().iterdir() if path.stem == "a" and path.suffix != ".wav")
     is_table(path)
-    read_transcript(path, Path("a.wav"))
+    read_transcript(path, Path("a.wav"), Choice())
 
 
 def _folder() -> None:

@@ -27,7 +27,7 @@ from speechctc.features.filterbank import (
 )
 from speechctc.features.one_recording import frame_count, local_cmn
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
-from speechctc.model.layers import receptive_field
+from speechctc.model.layers import plan_of, receptive_field
 from speechctc.model.net import ConvCTCNet
 
 NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -66,7 +66,7 @@ class Whole:
         self.features = FeatureConfig(mels=12, **features)
         self.model = ModelConfig(**{"dropout": 0.0, **model})
         # In float64, so that what differs is not rounding.
-        self.net = ConvCTCNet(self.model, self.features.channels, self.features.static_dims, 7).double().eval()
+        self.net = ConvCTCNet(self.model, plan_of(self.model, self.features), 7).double().eval()
         some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
         self.mean, self.std = Moments.of(some, self.features).normalisation()
 

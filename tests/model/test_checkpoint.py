@@ -9,7 +9,14 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import (
+    Checkpoint,
+    build_net,
+    fill_checkpoint,
+    find_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from speechctc.phones.inventory import Inventory
 
 
@@ -149,7 +156,7 @@ def test_a_standard_deviation_of_0_is_refused(tmp_path: Path, checkpoint: Checkp
 def test_weights_beyond_half_precision_are_refused(tmp_path: Path, checkpoint: Checkpoint, weight: float) -> None:
     checkpoint.weights["output.weight"][0] = weight
     with pytest.raises(InputError, match=r"net.output.weight: a weight is beyond half precision"):
-        save_checkpoint(tmp_path / "half", checkpoint, half=True)
+        files.write_folder(tmp_path / "half", lambda draft: fill_checkpoint(draft, checkpoint, half=True))
     assert not (tmp_path / "half").exists()
 
 

@@ -12,6 +12,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import Moments, net_input, static_features
+from speechctc.model.layers import plan
 from speechctc.model.net import ConvCTCNet
 from speechctc.training.augment import Augmenter
 
@@ -52,7 +53,8 @@ def gradient(net: ConvCTCNet, features: Tensor, frames: list[int], dtype: torch.
 
 def first_net(**values: Any) -> ConvCTCNet:
     torch.manual_seed(0)
-    return ConvCTCNet(ModelConfig(**{**DEEP, **values}), 3, 41, 40)
+    config = ModelConfig(**{**DEEP, **values})
+    return ConvCTCNet(config, plan(config, 3, 41), 40)
 
 
 def noise(utterances: int = 2) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.model.layers import output_frames, receptive_field
+from speechctc.model.layers import output_frames, plan, receptive_field
 from speechctc.model.maxout import Maxout
 from speechctc.model.net import ConvCTCNet, parameter_count
 
@@ -21,7 +21,7 @@ SMALL: list[dict[str, Any]] = [
 
 def net(values: dict[str, Any], dims: int = 13, classes: int = 5) -> ConvCTCNet:
     torch.manual_seed(0)
-    return ConvCTCNet(ModelConfig(**values), 3, dims, classes).eval()
+    return ConvCTCNet(ModelConfig(**values), plan(ModelConfig(**values), 3, dims), classes).eval()
 
 
 def test_the_papers_net_has_the_parameters_its_description_gives() -> None:

@@ -10,7 +10,7 @@ from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import read_textgrids
-from speechctc.corpora.transcripts import Transcript, beside_each, in_folder, in_table
+from speechctc.corpora.transcripts import Choice, Transcript, beside_each, in_folder, in_table
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.metrics.boundary_errors import score_boundaries
@@ -36,16 +36,16 @@ def folder(here: Path) -> Path:
 
 def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
-    upper, lower = beside_each(recordings)
+    upper, lower = beside_each(recordings, Choice())
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
     assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case or Unicode form" in str(upper)
-    upper, lower = in_folder(folder, recordings)
+    upper, lower = in_folder(folder, recordings, Choice())
     assert isinstance(lower, Transcript) and isinstance(upper, InputError)
 
 
 def test_one_that_differs_is_named(folder: Path) -> None:
     (folder / "s.wav").unlink()
-    (only,) = beside_each(find_recordings([folder]))
+    (only,) = beside_each(find_recordings([folder]), Choice())
     assert isinstance(only, Transcript) and "differ from their recordings' by letter case" in only.note
 
 
@@ -55,7 +55,7 @@ def test_one_for_several_recordings_is_named(here: Path) -> None:
         write_song(here / name, ["low"])
     (here / "labels").mkdir()
     (here / "labels" / "x.lab").write_text("low")
-    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")])):
+    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")]), Choice()):
         assert isinstance(each, Transcript)
         assert "names fit several recordings: labels/x.lab for a/x.wav, labels/x.lab for b/x.wav" in each.note
 
@@ -63,7 +63,7 @@ def test_one_for_several_recordings_is_named(here: Path) -> None:
 def test_a_row_of_a_table_is_found_by_the_path(here: Path) -> None:
     (here / "t.tsv").write_text("id\taudio\tphones\nu1\ta/s.wav\tone\nu2\tb/s.wav\ttwo\nS\tc.wav\tthree\n")
     named = [Recording(Path(path), Path(path).with_suffix("")) for path in ("a/s.wav", "b/s.wav", "S.wav", "d/s.wav")]
-    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named))
+    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named, Choice()))
     assert [each.labels for each in (first, second, third) if isinstance(each, Transcript)] == [
         ("one",),
         ("two",),
