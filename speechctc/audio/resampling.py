@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
     common = math.gcd(rate, wanted)
     step, group = rate // common, wanted // common
     if step * group > LARGEST:
-        yield from sinc_blocks(blocks, sinc_filter(step, group, ZERO_CROSSINGS), round(PIECE * wanted))
+        yield from sinc_blocks(blocks, sinc_filter(step, group), round(PIECE * wanted))
         return
     context = -(-_width(step, group) // step) * step
     piece = max(round(PIECE * common) * step, context, step)  # at low rates, most work would be for the context
@@ -93,13 +93,13 @@ def _width(step: int, group: int) -> int:
 def _kernel(step: int, group: int) -> Samples:
     """Return what `group` output samples take of each input sample, shape (2 * width + step, group); kept."""
     places = np.arange(-_width(step, group), _width(step, group) + step)[:, None]
-    return sinc_weights(places / step - np.arange(group) / group, min(step, group) * ROLLOFF, step, ZERO_CROSSINGS)
+    return sinc_weights(places / step - np.arange(group) / group, min(step, group) * ROLLOFF, step)
 
 
-def sinc_weights(times: NDArray[np.float64], cutoff: float, step: int, zero_crossings: int) -> Samples:
+def sinc_weights(times: NDArray[np.float64], cutoff: float, step: int) -> Samples:
     """Return a sinc in a Hann window, at times in periods of the common rate; `cutoff` in its units."""
-    times = np.clip(times * cutoff, -zero_crossings, zero_crossings)
-    window = np.cos(times * (np.pi / zero_crossings / 2)) ** 2
+    times = np.clip(times * cutoff, -ZERO_CROSSINGS, ZERO_CROSSINGS)
+    window = np.cos(times * (np.pi / ZERO_CROSSINGS / 2)) ** 2
     weights: Samples = (np.sinc(times) * window * (cutoff / step)).astype(np.float32)
     return weights
 
@@ -113,14 +113,12 @@ class SincFilter:
     ----------
     step, group : int
         The rates of input and output, divided by their greatest common divisor.
-    zero_crossings : int
-        Zero crossings of the sinc on each side.
     """
 
-    def __init__(self, step: int, group: int, zero_crossings: int) -> None:
-        self.step, self.group, self.zero_crossings = step, group, zero_crossings
+    def __init__(self, step: int, group: int) -> None:
+        self.step, self.group = step, group
         self.cutoff = min(step, group) * ROLLOFF
-        self.width = math.ceil(zero_crossings * step / self.cutoff)
+        self.width = _width(step, group)
         self.taps = 2 * self.width + 2
         self._kept: Samples | None = None
         if group * self.taps <= KEPT:
@@ -151,13 +149,10 @@ class SincFilter:
     def _weights(self, remainders: NDArray[np.int64]) -> Samples:
         places = np.arange(self.taps) - self.width
         times = places / self.step - (remainders / (self.group * self.step))[:, None]
-        return sinc_weights(times, self.cutoff, self.step, self.zero_crossings)
+        return sinc_weights(times, self.cutoff, self.step)
 
 
-@lru_cache(maxsize=2)
-def sinc_filter(step: int, group: int, zero_crossings: int) -> SincFilter:
-    """Return the filter for a ratio; the last two are kept."""
-    return SincFilter(step, group, zero_crossings)
+sinc_filter = lru_cache(maxsize=2)(SincFilter)
 
 
 def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iterator[Samples]:
@@ -189,14 +184,8 @@ def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iter
         done += min(piece, total - done)
 
 
-class _Open(Protocol):
-    samplerate: int
-
-    def close(self) -> None: ...
-
-
-def check_rate(file: _Open, path: Path | str) -> None:
-    """Refuse, and close, a recording whose rate is too low for speech: read at 1 Hz, a minute would become months.
+def check_rate(file: Any, path: Path | str) -> None:
+    """Refuse, and close, a sound file whose rate is too low for speech: read at 1 Hz, a minute would become months.
 
     Raises
     ------

@@ -26,11 +26,7 @@ def read_text(path: Path) -> Text:
     InputError
         The file cannot be read, or is not text: it has NUL characters, or bytes that Windows-1252 does not have.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from None
-    return decode_text(raw, path)
+    return decode_text(read_bytes(path), path)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -41,12 +37,12 @@ def read_bytes(path: Path) -> bytes:
     InputError
         There is no such file, or it cannot be read.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", "check the path")
     try:
         return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file", "check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "change its permissions") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from None
 
 
 def decode_text(raw: bytes, path: Path) -> Text:

@@ -151,7 +151,7 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
         raise BadRow(f"words and no phones; {MISSING}")
     audio = find_audio(base, row.audio, listings)
     try:
-        phones = words.read(row.id, row.words, audio, language=language) if row.phones is None else row.phones
+        phones = words.read(row.id, row.words, audio, None, language) if row.phones is None else row.phones
         labels, _ = builder.labels(phones)
         if row.phones and row.words and words.possible:
             words.compare(row.id, labels, row.words, language)

@@ -164,6 +164,7 @@ class _Reader(NamedTuple):
             entries = [each for each in entries if _is_word(each.label)]
         spoken = [each for each in entries if self.builder.keeps(each.label)]
         beside = _words(labelled, tier, self.star, self.config)
+        several = self.words is not None and isinstance(self.config.language, dict)
         for piece in _pieces(spoken, labelled.seconds, tier, self.config):
             whole = piece.start <= CLOSE and piece.end >= labelled.seconds - CLOSE
             id = labelled.id if whole else f"{labelled.id}-{round(1000 * piece.start):07d}"
@@ -182,13 +183,8 @@ class _Reader(NamedTuple):
                 times,
                 stretch=None if whole else (round(piece.start, 4), round(piece.end, 4)),
                 words=words or tuple(inside),
-                traits=self._traits(),
+                traits=(("language", self.language),) if several else (),
             )
-
-    def _traits(self) -> tuple[tuple[str, str], ...]:
-        """Return the language as a trait, where the corpus has several."""
-        several = self.words is not None and isinstance(self.config.language, dict)
-        return (("language", self.language),) if several else ()
 
     def _read(
         self, id: str, mine: Sequence[Interval], piece: Piece
@@ -227,12 +223,8 @@ def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: Corp
     if tier.points or not spoken:
         return [Piece(0, len(spoken) - 1, 0.0, seconds)]
     spans = [Span(max(each.start, 0.0), min(each.end, seconds), each.label in PAUSES) for each in spoken]
-    return cut(spans, seconds, config.max_gap, config.max_seconds, _several(config))
-
-
-def _several(config: CorpusConfig) -> bool:
-    """Return whether labels may be several phones, so that there may be a pause between two that touch."""
-    return config.segment != "labels" or config.words_tier is not None
+    several = config.segment != "labels" or config.words_tier is not None  # phones in a label: it may hold a pause
+    return cut(spans, seconds, config.max_gap, config.max_seconds, several)
 
 
 def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:

@@ -143,19 +143,16 @@ class WordPhones:
                 if isinstance(self._language, str):
                     raise
 
-    def read(
-        self, id: str, text: str, audio: Path, seconds: float | None = None, language: str | None = None
-    ) -> tuple[str, ...]:
+    def read(self, id: str, text: str, audio: Path, seconds: float | None, language: str) -> tuple[str, ...]:
         """Return the phones of an utterance, by the first pronunciation of each word.
 
-        Its duration is that of the recording, and its language that of the corpus, unless they are given.
+        Its duration is that of the recording, unless it is given in `seconds`.
 
         Raises
         ------
         InputError
             Nothing reads the language or a word, there is no word, or there are more than the recording can hold.
         """
-        language = self.language_of() if language is None else language
         try:
             reader = self._in(language)
         except InputError:
@@ -176,10 +173,10 @@ class WordPhones:
         reader.utterances += 1
         return phones
 
-    def compare(self, id: str, phones: Sequence[str], text: str, language: str | None = None) -> None:
+    def compare(self, id: str, phones: Sequence[str], text: str, language: str) -> None:
         """Keep an utterance that has phones and words, to tell which disagree."""
         try:
-            reader = self._in(self.language_of() if language is None else language)
+            reader = self._in(language)
         except InputError:
             if isinstance(self._language, str):
                 raise

@@ -50,19 +50,13 @@ _SIGNS = {  # combining ones first
     "tone": "˥˦˧˨˩\u030b\u0301\u0304\u0300\u030f\u030c\u0302ꜜꜛ↗↘",
 }
 _STRESS = "ˈˌ'."
-_MANNERS = {  # closeness; whether it is nasal, lateral, rhotic, sibilant
-    "plosive": (6, 0, 0, 0, 0),
-    "implosive": (6, 0, 0, 0, 0),
-    "click": (7, 0, 0, 0, 0),
-    "nasal": (5, 1, 0, 0, 0),
-    "trill": (3, 0, 0, 1, 0),
-    "tap": (4, 0, 0, 1, 0),
-    "fricative": (3, 0, 0, 0, 0),
-    "sibilant": (3, 0, 0, 0, 1),
-    "lateral-fr": (3, 0, 1, 0, 1),
-    "glide": (1, 0, 0, 0, 0),
-    "rhotic": (1, 0, 0, 1, 0),
-    "lateral": (1, 0, 1, 0, 0),
+_MANNER_ROWS = """
+plosive 6 | implosive 6 other | click 7 other | nasal 5 nasal | trill 3 rhotic | tap 4 rhotic | fricative 3
+sibilant 3 sibilant | lateral-fr 3 lateral sibilant | glide 1 | rhotic 1 rhotic | lateral 1 lateral
+"""
+_MANNERS = {  # closeness, and what else it is
+    name: (int(close), dict.fromkeys(kinds, True))
+    for name, close, *kinds in map(str.split, _MANNER_ROWS.strip().replace("\n", "|").split("|"))
 }
 
 _MANNER_TERMS = {"sibilant": "fricative", "lateral-fr": "lateral fricative"} | dict.fromkeys(
@@ -123,9 +117,8 @@ def _table() -> dict[str, Sound]:
     for row, column, symbol in _cells():
         second = bool(column % 2)  # of a pair: voiced, or rounded
         if row in _MANNERS:
-            close, *kinds = _MANNERS[row]
-            kinds.append(row in ("implosive", "click"))
-            sounds[symbol] = Sound(False, close, column // 2, second, False, *map(bool, kinds))
+            close, kinds = _MANNERS[row]
+            sounds[symbol] = Sound(False, close, column // 2, second, **kinds)
         else:
             sounds[symbol] = Sound(True, 0.5 * (6 - _HEIGHTS.index(row)) * 0.9, 6 + column // 2, rounded=second)
     glide = sounds["j"]

@@ -9,7 +9,7 @@ import torch
 
 from speechctc.bundled import MODELS, bundled_folder
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.model.net import ConvCTCNet
@@ -114,10 +114,7 @@ def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
     by_name, by_table = len(ways["name"]), len(ways["table"])
     said = f"of the {len(inventory.phones)} phones here it knows {by_name} by name, {by_table} by table"
     if near := ways["nearness"]:
-        some = ", ".join(f"{phone} as {matches[phone].phone}" for phone in near[:8]) + (
-            ", ..." if len(near) > 8 else ""
-        )
-        said += f"; {len(near)} begin as the nearest it knows ({some})"
+        said += f"; {len(near)} begin as the nearest it knows ({some([f'{p} as {matches[p].phone}' for p in near])})"
     if fresh:
         said += f"; {len(fresh)} begin afresh ({' '.join(fresh[:8])}{' ...' if len(fresh) > 8 else ''})"
     return said

@@ -6,7 +6,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +19,7 @@ from speechctc.core import files
 PARTS = ("data", "copy", "forward", "loss", "backward", "reduce", "optimiser")
 
 
-class Clock:
-    """Interface of a timer for the parts of a step; this one measures nothing."""
-
-    def __call__(self, part: str) -> AbstractContextManager[None]:
-        """Return a context to run a part in."""
-        return nullcontext()
-
-
-class Profile(Clock):
+class Profile:
     """Sums the time of each part: the host's on a CPU, between two CUDA events on a GPU.
 
     Parameters

@@ -297,19 +297,15 @@ class CurvesFile:
     """
 
     def __init__(self, path: Path, wanted: bool) -> None:
-        self.path = path
-        self.note = self._promise() if wanted else ""
-        self._draws = wanted and figures.is_available()
-        self._next = 0.0
-        self._drawn = 0
-
-    def _promise(self) -> str:
-        if figures.is_available():
-            return f"curves of this run: {self.path}, kept up to date"
-        return (
-            f"no {self.path.name} is drawn, because matplotlib is not installed ({figures.INSTALL}); speechctc plot"
-            f" {self.path.parent} draws it later"
-        )
+        self.path, self.note, self._draws = path, "", wanted and figures.is_available()
+        self._next, self._drawn = 0.0, 0
+        if self._draws:
+            self.note = f"curves of this run: {path}, kept up to date"
+        elif wanted:
+            self.note = (
+                f"no {path.name} is drawn, because matplotlib is not installed ({figures.INSTALL}); speechctc plot"
+                f" {path.parent} draws it later"
+            )
 
     def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
         """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.

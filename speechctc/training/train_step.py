@@ -7,8 +7,9 @@ Consistency regularisation for CTC: two masked views of an utterance should give
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,6 @@ from speechctc.training.optimise import (
     optimizer_tensors,
     restore_optimizer,
 )
-from speechctc.training.profiling import Clock
 from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 
 
@@ -58,8 +58,8 @@ class TrainStep:
         Exponential moving average of the weights, if ``train.ema`` asks for one.
     norms : GradientNorms
         Of the epoch so far.
-    clock : Clock
-        Times the parts of a step.
+    clock : callable
+        Returns the context in which a part of a step is run; it may time that.
     lm : PhoneLM or None
         The n-gram with which recordings without labels are decoded.
     trust : float
@@ -79,7 +79,7 @@ class TrainStep:
         self.augmenter = Augmenter(config, self.device)
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.norms = GradientNorms(self.device, config.train.clip)
-        self.clock = Clock()
+        self.clock: Callable[[str], AbstractContextManager[Any]] = nullcontext
         self.lm: PhoneLM | None = None
         self.trust = 0.0
         self.doubts: list[tuple[Indices, Tensor]] = []

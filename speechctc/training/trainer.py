@@ -196,10 +196,13 @@ class Trainer:
         minutes = self.config.train.minutes
         return min(max(share, self.progress.elapsed / (60 * minutes) if minutes else 0.0), 1.0)
 
+    def _evaluate(self) -> DevScore | None:
+        with self.learner.ema_weights():
+            return score_dev(self.learner, self.data, self.lm, lambda: self.stop_status is not None)
+
     def _finish_epoch(self) -> DevScore:
         progress = self.progress
-        with self.learner.ema_weights():
-            dev = score_dev(self.learner, self.data, self.lm, lambda: self.stop_status is not None)
+        dev = self._evaluate()
         if dev is None:  # stopped: the saved epoch has no batch left, so that resuming begins with scoring it
             (status,) = self.ranks.max([self.stop_status or 0])
             self._stop(int(status))

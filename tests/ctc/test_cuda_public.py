@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from speechctc.ctc import arguments, autograd, ctc_loss, cuda, problem
+from speechctc.ctc import ctc_loss, cuda, loss, problem
 from tests.ctc import emulation
 from tests.ctc.cases import Case, random_case, reference
 from tests.ctc.test_cuda_launch import gpu  # noqa: F401  a fixture that every test here uses
@@ -50,9 +50,9 @@ class NoLooks(TorchFunctionMode):
 @pytest.fixture(autouse=True)
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything pass for a tensor on a GPU: no values are at hand, and derivatives are scaled there."""
-    for module in (arguments, autograd, cuda, problem):
+    for module in (loss, cuda, problem):
         monkeypatch.setattr(module, "is_on_cpu", lambda tensor: False)
-    monkeypatch.setattr(autograd, "_is_scaled_on_gpu", lambda gradient, grad_output: grad_output.dim() == 0)
+    monkeypatch.setattr(loss, "_is_scaled_on_gpu", lambda gradient, grad_output: grad_output.dim() == 0)
 
 
 def loss_of(case: Case, leaf: Tensor, **options: Any) -> Tensor:

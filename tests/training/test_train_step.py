@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from speechctc.core.errors import InputError
-from speechctc.ctc import autograd
+from speechctc.ctc import loss as ctc
 from speechctc.training import train_step
 from speechctc.training.batches import Batch
 from speechctc.training.train_step import TrainStep, consistency
@@ -179,7 +179,7 @@ def test_the_loss_is_not_divided_after_its_gradient_is_there(
     settings = () if views == 1 else ("train.consistency=0.2", "augment.band_masks=1")
     trainer = trainer_of(extracted, here / "r", "train.precision=float32", *settings)
     factors: list[float] = []
-    monkeypatch.setattr(autograd, "_scale_", lambda gradient, grad_output, lengths: factors.append(float(grad_output)))
+    monkeypatch.setattr(ctc, "_scale_", lambda gradient, grad_output, lengths: factors.append(float(grad_output)))
     batch = batches_of(trainer)[0]
     loss = trainer.learner.step(batch, 1000, 0.1, 0)
     assert factors == views * [1.0]
