@@ -13,8 +13,7 @@ from typing import NamedTuple, NoReturn
 from urllib.parse import quote, unquote, urlsplit
 
 from speechctc.audio.annotations import Interval, Tier
-from speechctc.audio.recordings import CONTAINERS, ENDINGS
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import CONTAINERS, ENDINGS, Siblings
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_bytes
 

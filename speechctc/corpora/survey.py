@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import find_recordings, left_out
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError, counted, some

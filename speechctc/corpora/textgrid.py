@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING
 from speechctc.audio import sound_file
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import ENDINGS, Recording, find_recordings, left_out
-from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.recordings import (
+    ENDINGS,
+    Recording,
+    Siblings,
+    belongs_to_another,
+    differs_by_case,
+    find_recordings,
+    left_out,
+)
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected

@@ -13,8 +13,15 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import CLOSE, PHN_RATE, Interval, choose_tier, read_phn
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import Recording, find_recordings, left_out, name_of
-from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.recordings import (
+    Recording,
+    Siblings,
+    belongs_to_another,
+    differs_by_case,
+    find_recordings,
+    left_out,
+    name_of,
+)
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter

@@ -14,8 +14,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn
-from speechctc.audio.recordings import ENDINGS
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import ENDINGS, Siblings
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import describe

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from ctypes import POINTER, c_char, c_char_p, c_int, c_long, c_short, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -209,15 +210,9 @@ class Synthesiser:
 
     def voices(self) -> list[Voice]:
         """Return the voices of all languages, without variants."""
-        return list(self._voices())
-
-    def _voices(self) -> Iterator[Voice]:
         listed = self._library.espeak_ListVoices(None)
-        k = 0
-        while listed[k]:
-            voice = listed[k].contents
-            yield Voice(voice.name.decode(), tuple(_codes(voice.languages)), voice.identifier.decode())
-            k += 1
+        found = (each.contents for each in takewhile(bool, (listed[k] for k in count())))
+        return [Voice(each.name.decode(), tuple(_codes(each.languages)), each.identifier.decode()) for each in found]
 
     def seed(self, number: int) -> None:
         """Seed the noise of breathy voices."""

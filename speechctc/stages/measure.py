@@ -15,8 +15,7 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, tier_key
-from speechctc.audio.recordings import Recording, find_recordings, left_out
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
 from speechctc.core.errors import InputError

@@ -26,7 +26,7 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, in_order, tier_key
-from speechctc.audio.siblings import Siblings, differs_by_case
+from speechctc.audio.recordings import Siblings, differs_by_case
 from speechctc.audio.textgrids import long_text, read_tiers
 from speechctc.core import files, written
 from speechctc.core.errors import InputError

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import find_recordings, left_out
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings

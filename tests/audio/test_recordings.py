@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import Recording, find_recordings, ids, left_out
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import Recording, Siblings, find_recordings, ids, left_out
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import ENDINGS
-from speechctc.audio.siblings import Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.recordings import ENDINGS, Siblings, belongs_to_another, differs_by_case
 
 GRID = [".textgrid"]
 

@@ -19,8 +19,7 @@ from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.audio import sound_file, stream
 from speechctc.audio.annotations import read_phn
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import find_recordings, ids, left_out
-from speechctc.audio.siblings import Siblings
+from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.textgrids import read_textgrid, read_tiers
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig

@@ -11,8 +11,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.stages.extract import extract
-from speechctc.training.batches import Batch
-from speechctc.training.languages import FILE, Languages
+from speechctc.training.batches import LANGUAGES, Batch, Languages
 from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import write_config
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping
@@ -97,5 +96,5 @@ def test_balanced_epochs_are_shorter_told_and_resumed_to_the_bit(
 
 
 def test_one_language_has_no_file_of_languages(extracted: Path, mixed: Path) -> None:
-    assert (mixed.parent / "features" / FILE).is_file()
-    assert not (extracted.parent / "features" / FILE).exists()
+    assert (mixed.parent / "features" / LANGUAGES).is_file()
+    assert not (extracted.parent / "features" / LANGUAGES).exists()
