@@ -6,7 +6,9 @@ import errno
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 LONGEST = 900  # characters of each half of a message
 NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
@@ -36,6 +38,20 @@ class InputError(Exception):
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         """Survive the way back from a worker process."""
         return type(self), (self.what, self.fix)
+
+
+def optional(module: str, what: str, fix: str) -> Any:
+    """Return a module of a package that not every installation has.
+
+    Raises
+    ------
+    InputError
+        It is not installed: `what`, and `fix`.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InputError(what, fix) from None
 
 
 def check_torch() -> None:

@@ -30,7 +30,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from speechctc import __version__
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -320,12 +320,8 @@ def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str)
 
 
 def _connect(address: str) -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise InputError(
-            f"{address}: Dask is not installed", "pip install '.[cluster]', or work without a cluster"
-        ) from None
+    fix = "pip install '.[cluster]', or work without a cluster"
+    distributed = optional("distributed", f"{address}: Dask is not installed", fix)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
     try:
         return distributed.Client(address, timeout=SECONDS, set_as_default=False)

@@ -114,17 +114,10 @@ def cast(config: DemoConfig) -> list[synthetic.Speaker]:
         wanted = config.utterances_per_voice if split == "train" else config.evaluation_utterances_per_voice
         hand = min(wanted, len(deck))
         for k, (sex, variant) in enumerate(_variants(split, people[split])):
-            voice = synthetic.Speaker(
-                split=split,
-                name=_name(sex, variant, {voice.name for voice in voices}),
-                language=None,
-                variant=variant,
-                words_per_minute=rng.randint(*config.words_per_minute),
-                pitch=rng.randint(*config.pitch),
-                level=rng.uniform(-30.0, -22.0),
-                texts=tuple(synthetic.sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand)),
-            )
-            voices.append(voice)
+            name = _name(sex, variant, {voice.name for voice in voices})
+            how = (rng.randint(*config.words_per_minute), rng.randint(*config.pitch), rng.uniform(-30.0, -22.0))
+            hand_of = tuple(synthetic.sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand))
+            voices.append(synthetic.Speaker(split, name, None, variant, *how, hand_of))
     return voices
 
 

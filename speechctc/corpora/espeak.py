@@ -111,18 +111,10 @@ def cast(config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str
         spoken = synthetic.said(texts[split], counts[split], split == "train", rng)
         for start in range(0, len(spoken), synthetic.EACH):
             language, variant = next(tongues), next(turns)
-            speakers.append(
-                synthetic.Speaker(
-                    split,
-                    f"{language}-{variant}-{len(speakers)}",
-                    language,
-                    variant,
-                    rng.randint(*config.words_per_minute),
-                    rng.randint(*config.pitch),
-                    rng.uniform(*synthetic.LEVELS),
-                    tuple(spoken[start : start + synthetic.EACH]),
-                )
-            )
+            name = f"{language}-{variant}-{len(speakers)}"
+            how = (rng.randint(*config.words_per_minute), rng.randint(*config.pitch), rng.uniform(*synthetic.LEVELS))
+            texts_of = tuple(spoken[start : start + synthetic.EACH])
+            speakers.append(synthetic.Speaker(split, name, language, variant, *how, texts_of))
     return speakers
 
 

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 from speechctc.core.text_files import Text, read_text
 
 REQUIRED = ("id", "audio")
@@ -272,11 +272,8 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
     InputError
         openpyxl is not installed, or the file is not a workbook.
     """
-    try:
-        import openpyxl
-    except ImportError:
-        fix = "pip install '.[xlsx]', or save it as CSV (UTF-8)"
-        raise InputError(f"{path}: reading .xlsx needs openpyxl, which is not installed", fix) from None
+    fix = "pip install '.[xlsx]', or save it as CSV (UTF-8)"
+    openpyxl = optional("openpyxl", f"{path}: reading .xlsx needs openpyxl, which is not installed", fix)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features such as data validation, which do not matter here

@@ -251,17 +251,10 @@ def pack(
     """
     logits, grad_output = problem.logits, problem.grad_output
     into = logits if gradient is None else gradient
+    given = (problem.input_lengths, problem.frame_offsets, problem.targets, problem.target_offsets)
+    tensors = (logits, gradient, losses, loss, grad_output, *given, problem.target_lengths)
     return _ARGUMENTS.pack(
-        logits.data_ptr(),
-        _address(gradient),
-        losses.data_ptr(),
-        _address(loss),
-        _address(grad_output),
-        problem.input_lengths.data_ptr(),
-        _address(problem.frame_offsets),
-        problem.targets.data_ptr(),
-        _address(problem.target_offsets),
-        problem.target_lengths.data_ptr(),
+        *(0 if tensor is None else tensor.data_ptr() for tensor in tensors),
         fault,
         ticket,
         workspace.data_ptr(),
@@ -280,10 +273,6 @@ def pack(
         int(zero_infinity),
         problem.scale,
     )
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch import nn
 
 from speechctc.config.encoder import FAMILIES, EncoderConfig, EncoderFacts, find_encoder
 from speechctc.core.devices import choose_device
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 
 LARGEST = 65504.0
 """Of float16, in which features are stored. A few values of large encoders would be infinite there."""
@@ -90,13 +90,8 @@ def load(config: EncoderConfig, device: str | None = None) -> PretrainedEncoder:
 
 def _model(folder: Path, family: str) -> Any:
     """Return the model in a folder; nothing is downloaded, and only safetensors are read."""
-    try:
-        import transformers
-        from transformers.utils import logging
-    except ImportError:
-        raise InputError(
-            "features.kind=encoder: transformers is not installed", "pip install 'speechctc[encoder]'"
-        ) from None
+    missing = "features.kind=encoder: transformers is not installed", "pip install 'speechctc[encoder]'"
+    transformers, logging = (optional(name, *missing) for name in ("transformers", "transformers.utils.logging"))
     before = logging.get_verbosity()
     logging.set_verbosity_error()  # it lists the weights of heads, which are left out
     logging.disable_progress_bar()

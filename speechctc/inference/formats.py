@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 
 if TYPE_CHECKING:
     from speechctc.audio.annotations import Interval
@@ -388,11 +388,8 @@ class Workbook(Writer):
 
     def check(self) -> None:
         """Check that openpyxl is installed."""
-        try:
-            import openpyxl  # noqa: F401
-        except ImportError:
-            fix = "pip install '.[xlsx]', or choose --format csv-bom"
-            raise InputError("--format xlsx needs openpyxl, which is not installed", fix) from None
+        fix = "pip install '.[xlsx]', or choose --format csv-bom"
+        optional("openpyxl", "--format xlsx needs openpyxl, which is not installed", fix)
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a workbook of all results; it is complete even after an error."""

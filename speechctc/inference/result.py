@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 from speechctc.inference.segmenter import Segment, lasting
 
 WORDS_SHOWN = 6  # missing words to name
@@ -247,10 +247,7 @@ class Recognition:
         InputError
             pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("to_dataframe needs pandas, which is not installed", "pip install pandas") from None
+        pandas = optional("pandas", "to_dataframe needs pandas, which is not installed", "pip install pandas")
         rows = [(self.file, s.start, s.end, s.phone, s.confidence) for s in self.segments]
         return pandas.DataFrame(rows, columns=["file", "start", "end", "phone", "confidence"])
 

@@ -18,7 +18,7 @@ from speechctc.audio.annotations import Tier, choose_tier, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 from speechctc.core.progress import Reporter
 from speechctc.corpora.textgrid import speaker_of
 from speechctc.pages.figures import draw_measures
@@ -76,11 +76,8 @@ class Labels(NamedTuple):
 
 def require_parselmouth() -> None:
     """Raise an `InputError` if parselmouth is not installed."""
-    try:
-        import parselmouth  # noqa: F401
-    except ImportError:
-        what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
-        raise InputError(what, "pip install '.[measure]'") from None
+    what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
+    optional("parselmouth", what, "pip install '.[measure]'")
 
 
 def measure(

@@ -25,7 +25,7 @@ from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 from speechctc.pages import figures
@@ -112,7 +112,9 @@ class Run:
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
         if config.train.tensorboard:
-            self._board = _open_board(self.folder / "tensorboard")
+            what = "train.tensorboard=true: tensorboard is not installed"
+            boards = optional("torch.utils.tensorboard", what, "pip install '.[tensorboard]'")
+            self._board = boards.SummaryWriter(str(self.folder / "tensorboard"))
         self._curves = CurvesFile(self.folder / "curves.png", config.train.curves)
         return self._curves.note
 
@@ -267,16 +269,6 @@ def point_latest(folder: Path) -> None:
         except OSError:
             link.write_text(f"{POINTER}{path}\n", encoding="utf-8")
         os.replace(link, LATEST)
-
-
-def _open_board(folder: Path) -> SummaryWriter:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError(
-            "train.tensorboard=true: tensorboard is not installed", "pip install '.[tensorboard]'"
-        ) from None
-    return SummaryWriter(str(folder))
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

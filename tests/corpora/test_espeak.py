@@ -116,7 +116,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
     for settings, message in (
         ({"language": None}, "corpus.language is not set"),
         ({"espeak": EspeakConfig()}, "corpus.espeak.text is not set"),
-        ({"espeak": EspeakConfig(text=tmp_path / "no.txt")}, "no.txt: cannot be read"),
+        ({"espeak": EspeakConfig(text=tmp_path / "no.txt")}, "no.txt: no such file"),
         ({"espeak": EspeakConfig(text=folder / "text.txt", words=(30, 40))}, "0 different sentences of 30 to 40"),
         ({"language": "qq"}, "does not speak the language 'qq'"),
     ):
