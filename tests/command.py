@@ -1,14 +1,20 @@
-"""A command line run in this process, and how it ended."""
+"""A command line run in this process, and how it ended; a script of `benchmarks` as a module."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
 from speechctc.cli import app
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
 class Done(NamedTuple):
@@ -37,3 +43,14 @@ def one_line_error(done: Done) -> str:
     assert done.err.strip().endswith(said), done.err
     assert "Traceback" not in done.err
     return said
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of `benchmarks` as a module; the fixture `scripts_too` lets it find its neighbours."""
+    loader = SourceFileLoader(name.removesuffix(".py"), str(SCRIPTS / name))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules[loader.name] = module  # dataclasses look there
+    loader.exec_module(module)
+    return module

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Command, Done, run_command
+from tests.command import SCRIPTS, Command, Done, run_command
 
 # The nets of the tests are tiny: threads would only wait for each other, most of all on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -71,6 +71,12 @@ def speechctc(capsys: pytest.CaptureFixture[str]) -> Command:
         return Done(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scripts of `benchmarks` find each other."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
 
 
 @pytest.fixture

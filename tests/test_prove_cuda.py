@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
@@ -17,10 +15,11 @@ import pytest
 import torch
 
 from speechctc.ctc import nvrtc
+from tests.command import SCRIPTS, script
 from tests.ctc.test_kernel_compile import needs_nvrtc
+from tests.forked import Forked, Together
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "benchmarks"
 BLOCKED = ("pydantic", "pydantic_core", "rapidfuzz", "soundfile")
 BLOCKER = f"""
 import sys
@@ -34,25 +33,9 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-def script(name: str) -> ModuleType:
-    """Return a script as a module."""
-    loader = SourceFileLoader(name.removesuffix(".py"), str(SCRIPTS / name))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules[loader.name] = module  # dataclasses look there
-    loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def prove_cuda() -> ModuleType:
     return script("prove_cuda")
-
-
-@pytest.fixture
-def scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
 
 
 @pytest.mark.parametrize("run", ["right", "fast", "which"])
@@ -204,13 +187,24 @@ def test_numbers_to_copy_are_not_random(scripts_too: None, monkeypatch: pytest.M
     assert len(made.unique()) == 1000 and made.nbytes == 8000
 
 
+def start(folder: Path, run: str, *settings: str, engine: tuple[str, ...] = ()) -> Forked | Together:
+    """Start training as the script does, but in a fork; tests/training/test_distributed.py starts torchrun itself."""
+    arguments = ("train", "--config", "proof.yaml", "--resume", f"run={run}", *settings)
+    return (Together if engine else Forked)("speechctc", *arguments, cwd=folder, log=folder / f"{run}.log")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("two", [False, True], ids=["killed and resumed", "two processes"])
 def test_the_short_training_goes_through_on_a_cpu(
-    two: bool, tmp_path: Path, scripts_too: None, capsys: pytest.CaptureFixture[str]
+    two: bool,
+    tmp_path: Path,
+    scripts_too: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The job that a GPU is to do: dev in chunks, a kill within an epoch, and the same end; or two processes."""
     cuda_training = script("cuda_training.py")
+    monkeypatch.setattr(cuda_training, "start", start)
     cuda_training.prove(tmp_path, "cpu", ["float32"], two)
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["steps"] > 30

@@ -21,21 +21,19 @@ import pytest
 from speechctc.stages.ask_service import INSTALLATION, START, decoded, place_of_file
 from speechctc.studio import elan, praat
 from tests.command import Command, one_line_error
+from tests.forked import Forked
 from tests.tiny_model import write_song
 
 ROOT = Path(__file__).resolve().parents[2]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and signals")
 
 
-def start(runtime: Path, model: Path) -> subprocess.Popen[str]:
+def start(runtime: Path, model: Path) -> Forked:
     """Start a service and wait until it answers, or has ended."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(runtime)}
-    command = [sys.executable, "-m", "speechctc", "decode", "--listen", "--model", str(model)]
-    service = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    assert service.stderr is not None
-    for line in service.stderr:
-        if "--via-service is answered here" in line:
-            break
+    arguments = ("decode", "--listen", "--model", model)
+    log = runtime / f"said{len(list(runtime.iterdir()))}"
+    service = Forked("speechctc", *arguments, cwd=runtime, log=log, environment={"XDG_RUNTIME_DIR": str(runtime)})
+    service.wait_until_it_says("--via-service is answered here")
     return service
 
 
@@ -45,8 +43,8 @@ def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     runtime = tmp_path_factory.mktemp("runtime")
     process = start(runtime, tiny_model)
     yield runtime
-    process.terminate()
-    process.communicate(timeout=60)
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
     assert not list(runtime.rglob("*.json"))
 
 
@@ -288,11 +286,10 @@ def test_begins_and_ends(alone: Path, here: Path, speechctc: Command, tiny_model
     refused = speechctc("decode", "--listen", "--model", tiny_model)
     assert "running already" in one_line_error(refused) and place.read_text() == content
     first.kill()
-    first.communicate(timeout=60)
+    first.wait(60)
     assert place.exists()
     assert "it was ended" in one_line_error(speechctc("decode", "a.wav", "--via-service"))
     second = start(alone, tiny_model)
     assert place.read_text() != content
     second.send_signal(signal.SIGINT)
-    said = second.communicate(timeout=60)[1]
-    assert second.returncode == 0 and "Traceback" not in said and not place.exists()
+    assert second.wait(60) == 0 and "Traceback" not in second.log.read_text() and not place.exists()

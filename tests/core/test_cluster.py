@@ -1,13 +1,12 @@
 """Extraction and decoding on a Dask cluster of three workers, each a process."""
 
-import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +24,16 @@ from speechctc.stages import extract_work
 from speechctc.stages.decode import decode, decoded_on
 from speechctc.stages.extract import extract
 from speechctc.stages.extract_work import Job, extracted
+from tests.forked import Forked
 from tests.tones import write_config
 from tests.train_helpers import Recorder
 
 pytest.importorskip("distributed")
 SCHEDULER, WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
+
+
+Process = Forked | subprocess.Popen[bytes]
+Start = Callable[..., AbstractContextManager[Process]]
 
 
 def square(number: int) -> int:
@@ -43,12 +47,20 @@ def nothing_installed() -> dict[str, str]:
 
 
 @contextmanager
-def process(folder: Path, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a part of a cluster in a folder, which is first where it looks for modules."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-    quiet = subprocess.DEVNULL
-    command = [sys.executable, "-m", module, *arguments]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as started:
+def process(folder: Path, module: str, *arguments: str) -> Iterator[Forked]:
+    """Run a part of a cluster in a folder."""
+    started = Forked(module, *arguments, cwd=folder, log=folder / "said")
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+@contextmanager
+def lacking(folder: Path, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a part of a cluster in a process that has loaded nothing; the folder is where it looks for modules first."""
+    with subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=folder, stderr=subprocess.DEVNULL) as started:
         try:
             yield started
         finally:
@@ -74,23 +86,39 @@ def scheduler(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def workers(address: str, count: int, folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def workers(address: str, folder: Path, *kinds: Start) -> Iterator[list[Process]]:
     from distributed import Client
 
     options = (address, "--no-nanny", "--no-dashboard", "--nthreads", "1")
     with ExitStack() as stack:
-        started = [stack.enter_context(process(folder, WORKER, *options)) for _ in range(count)]
+        started = [stack.enter_context(kind(folder, WORKER, *options)) for kind in kinds]
         with Client(address, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=600)
+            client.wait_for_workers(len(kinds), timeout=600)
         yield started
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a scheduler."""
+    with scheduler(tmp_path_factory.mktemp("scheduler")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def three(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[Process]]]:
     """Return the address of a cluster of three workers, and the two that tests may kill."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-    with scheduler(folder) as address, workers(address, 3, folder) as started:
+    with workers(address, tmp_path_factory.mktemp("elsewhere"), process, process, process) as started:
         yield address, started[:2]
+
+
+def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(address: str, tmp_path: Path) -> None:
+    """The first of these tests: the others give the scheduler workers that stay."""
+    with pytest.raises(InputError, match="no workers"), on_cluster(address, square, [1], nothing_installed):
+        pass
+    (tmp_path / "tests.py").write_text("")  # the worker cannot import this module
+    with workers(address, tmp_path, lacking), pytest.raises(InputError, match="a worker cannot take work .*tests"):
+        with on_cluster(address, square, [1], nothing_installed):
+            pass
 
 
 class KillsOne(Recorder):
@@ -118,7 +146,7 @@ def features(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
-    three: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: tuple[str, list[Process]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, (victim, _) = three
     monkeypatch.chdir(tmp_path)
@@ -136,7 +164,7 @@ def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
 
 
 def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
-    three: tuple[str, list[subprocess.Popen[bytes]]], tiny_model: Path, here: Path
+    three: tuple[str, list[Process]], tiny_model: Path, here: Path
 ) -> None:
     address, (_, victim) = three
     write_config(Path("corpus"), 24, 2)
@@ -155,7 +183,7 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
 
 
 def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
-    three: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
+    three: tuple[str, list[Process]], tmp_path: Path
 ) -> None:
     address, _ = three
     config = write_config(tmp_path / "corpus")
@@ -169,16 +197,6 @@ def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
     with pytest.raises(InputError, match="0-000.wav: not on the worker"):
         with extracted([job], there) as features:
             next(features)
-
-
-def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(tmp_path: Path) -> None:
-    with scheduler(tmp_path) as address:
-        with pytest.raises(InputError, match="no workers"), on_cluster(address, square, [1], nothing_installed):
-            pass
-        (tmp_path / "tests.py").write_text("")  # the worker cannot import this module
-        with workers(address, 1, tmp_path), pytest.raises(InputError, match="a worker cannot take work .*tests"):
-            with on_cluster(address, square, [1], nothing_installed):
-                pass
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])

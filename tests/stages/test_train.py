@@ -26,6 +26,8 @@ from speechctc.stages.train import Stopped, train_net
 from speechctc.training.batches import Batch
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
+from tests.command import script
+from tests.forked import Forked
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 
 
@@ -88,25 +90,16 @@ def test_stopped_at_any_step_it_goes_on_to_the_bit(
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Path, number: signal.Signals) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "speechctc",
-        "train",
-        "--config",
-        str(extracted),
-        "--run",
-        "r",
-        "train.epochs=5000",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=here)
+    process = Forked(
+        "speechctc", "train", "--config", extracted, "--run", "r", "train.epochs=5000", cwd=here, log=here / "said"
+    )
     for _ in range(600):
         if (here / "r" / "metrics.jsonl").exists():
             break
         time.sleep(0.1)
     process.send_signal(number)
-    _, said = process.communicate(timeout=600)
-    assert process.returncode == 128 + number
+    assert process.wait(600) == 128 + number
+    said = (here / "said").read_text()
     assert "go on with --resume" in said and "Traceback" not in said
     epochs = len((here / "r" / "metrics.jsonl").read_text().splitlines())
     run_once(extracted, here / "r", f"train.epochs={epochs + 1}", resume=True)
@@ -420,11 +413,20 @@ def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
 @pytest.mark.slow
-def test_killed_at_a_random_instant_it_goes_on_to_the_bit() -> None:
-    proof = Path(__file__).parent.parent.parent / "benchmarks" / "prove_resume"
-    done = subprocess.run([sys.executable, proof, "--kills", "1"], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "to the bit" in done.stdout
+def test_killed_at_a_random_instant_it_goes_on_to_the_bit(
+    scripts_too: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(folder: Path, run: str, epochs: int) -> Forked:
+        arguments = ("--config", "proof.yaml", "--run", run, "--resume", f"train.epochs={epochs}")
+        return Forked("speechctc", "train", *arguments, cwd=folder, log=folder / "log")
+
+    proof = script("prove_resume")
+    monkeypatch.setattr(proof, "train", train)
+    monkeypatch.setattr(sys, "argv", ["prove_resume", "--kills", "1"])
+    with pytest.raises(SystemExit) as left:
+        proof.main()
+    said = capsys.readouterr().out
+    assert not left.value.code and "1 kills" in said and "to the bit" in said
 
 
 def test_tensorboard_is_asked_for_where_it_is_not_installed(

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+
+from tests.forked import Forked
 
 PATIENCE = 400  # seconds; a busy machine loads the model for long
 ARGUMENTS = (
@@ -39,16 +39,16 @@ class Server:
     """``speechctc studio`` in a process."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "speechctc", "studio", str(folder), "--no-browser", *options]
-        self.log = open(folder.parent / "studio.err", "wb")
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        assert self.process.stdout is not None
-        self.lines = [self.process.stdout.readline() for _ in range(2)]
-        self.address = self.lines[-1].strip()
+        log = folder.parent / f"studio-{len(list(folder.parent.iterdir()))}.log"
+        errors = folder.parent / "studio.err"
+        arguments = ("studio", folder, "--no-browser", *options)
+        self.process = Forked("speechctc", *arguments, cwd=Path.cwd(), log=log, errors=errors)
+        self.process.wait_until_it_says("http")
+        self.address = log.read_text(encoding="utf-8").splitlines()[1].strip()
 
     def kill(self) -> None:
         """End the process at once, as a power cut would."""
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
     def end(self) -> int:
@@ -60,9 +60,6 @@ class Server:
         """End the process if it still runs."""
         if self.process.poll() is None:
             self.kill()
-        self.log.close()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 class Page:

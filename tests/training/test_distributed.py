@@ -20,6 +20,7 @@ from speechctc.training.batches import Batch
 from speechctc.training.run_state import ResumeState
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
+from tests.forked import Together
 from tests.train_helpers import run_once, trainer_of
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed engine")
@@ -55,9 +56,7 @@ assert not [name for name in names if "gloo" in name], names
 @pytest.mark.slow
 def test_no_thread_of_the_processes_that_were_joined_is_left_behind(here: Path) -> None:
     (here / "leaves.py").write_text(LEAVES)
-    engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "leaves.py"]
-    done = subprocess.run(engine, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
+    assert Together("leaves", cwd=here, log=here / "said").wait() == 0, (here / "said").read_text()
 
 
 def together(batches: list[Batch]) -> Batch:
@@ -89,9 +88,11 @@ def trained_alone(trainer: Trainer) -> tuple[list[torch.Tensor], float]:
 
 @pytest.mark.slow
 def test_two_processes_do_what_one_would_with_their_batches_together(extracted: Path, here: Path) -> None:
-    process = start(extracted, "two", "train.epochs=1", "train.schedule=constant", "train.warmup_steps=0")
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said
+    settings = (*SETTINGS, "train.epochs=1", "train.schedule=constant", "train.warmup_steps=0")
+    arguments = ("train", "--config", extracted, "run=two", *settings)
+    status = Together("speechctc", *arguments, cwd=here, log=here / "said").wait()
+    said = (here / "said").read_text()
+    assert status == 0, said
     assert "2 processes" in said and said.count("trained:") == 1 and said.count("epoch   1 of 1") == 1
     trainer = trainer_of(extracted, here / "alone", *SETTINGS, "train.epochs=1")
     weights, loss = trained_alone(trainer)

@@ -1,0 +1,9 @@
+"""What the server of `tests.forked` has loaded before it forks."""
+
+import importlib
+from contextlib import suppress
+
+for name in ("numba", "speechctc.cli.app", "speechctc.stages.decode", "speechctc.stages.train", "tests.forked"):
+    importlib.import_module(name)
+with suppress(ImportError):
+    importlib.import_module("distributed")
