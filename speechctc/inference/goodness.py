@@ -117,7 +117,7 @@ class Goodness:
         for _ in range(ROUNDS):
             counts = np.zeros_like(weak)
             np.add.at(counts, labels, _shares(ratios + _log(expected[labels])))
-            counts += 0.5 * counts.sum(axis=0) / len(labels) + 0.001 * (weak > 0)
+            counts += 0.5 * _of_any(counts) + 0.001 * (weak > 0)
             counts[:, classes] = 0.0
             expected = counts / counts.sum(axis=1, keepdims=True)
         taught = cls(own.phones, expected)
@@ -234,6 +234,17 @@ class Goodness:
             fix = "make it again with speechctc calibrate, or delete it"
             raise InputError(f"{path}: not what this version knows of right speech by this model", fix) from None
         return cls(own.phones, expected / expected.sum(axis=1, keepdims=True), quantiles)
+
+
+def _of_any(counts: Array) -> Array:
+    """Return shares for phones that are rare: said as themselves as often as phones are, else as any are said."""
+    own = np.arange(1, len(counts))
+    others = counts.copy()
+    others[own, own] = 0.0
+    total = counts.sum()
+    found: Array = np.tile(others.sum(axis=0) / total, (len(counts), 1))
+    found[own, own] += counts[own, own].sum() / total
+    return found
 
 
 def _log(values: Array) -> Array:

@@ -11,9 +11,11 @@ import pytest
 from speechctc.alignment.placement import place
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import AnyStretch, Unit, phone_units
+from speechctc.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.goodness import RANKS, Evidence, Goodness, evidence, judge_of
+from speechctc.model.checkpoint import read_checkpoint
 
 PHONES = ("a", "b", "c", "d")
 OWN = np.arange(5)
@@ -61,6 +63,12 @@ def test_what_is_usual_is_learned_without_labels() -> None:
     np.testing.assert_allclose(learned.expected.sum(axis=1), 1.0)
     with pytest.raises(InputError, match="no phones to learn from"):
         Goodness.learn(PHONES, [])
+
+
+def test_a_phone_that_was_never_met_is_said_as_itself() -> None:
+    labels = [1, 2, 3, 1, 3, 2]  # never 4
+    learned = Goodness.learn(PHONES, [seen_in(spoken(labels, k, sure=3.0, frames=6), labels) for k in range(20)])
+    assert learned.expected[4].argmax() == 4 and learned.expected[4, 4] > 0.5
 
 
 def test_scores_of_right_speech_are_spread_evenly() -> None:
@@ -146,3 +154,12 @@ def test_a_damaged_file_is_named(tmp_path: Path, fault: str) -> None:
     file.write_text("?" if fault == "text" else json.dumps(values))
     with pytest.raises(InputError, match=f"{goodness.FILE}.*: "):
         Goodness.load(tmp_path, PHONES)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bundled_models_know_right_speech(model: str) -> None:
+    inventory = read_checkpoint(MODELS[model].folder).inventory
+    usual = Goodness.load(MODELS[model].folder, inventory.phones)
+    plain = np.array(inventory.encode("p t k b d m n s l f v z".split()))
+    assert (usual.expected[plain].argmax(axis=1) == plain).all() and usual.quantiles is not None
+    assert usual.score(np.array([usual.quantiles[list(RANKS).index(0.5)]])) == pytest.approx(0.5)
