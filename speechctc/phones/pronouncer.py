@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.core.errors import InputError, some
-from speechctc.phones.dictionary import Dictionary, Notation, Pronunciations, read_dictionary, word_key
+from speechctc.phones.dictionary import Dictionary, Notation, PhoneNotation, Pronunciations, read_dictionary, word_key
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.matching import is_arpabet, match_phones
@@ -75,13 +75,15 @@ class Pronouncer:
         listed = self._dictionary
         if phones:
             self.check(phones)
-        self._listed = Notation(phones.phones if phones else None, "arpabet" if listed and listed.arpabet else "ipa")
+        written_in: PhoneNotation = "arpabet" if listed and listed.arpabet else "ipa"
+        self._listed = Notation(phones.phones if phones else None, written_in, divides=True)
         own = None if listed is None else CMU39 if listed.arpabet else listed.phones
         english = self.language.partition("-")[0] == "en"
         self._spoken = Notation(
             phones.phones if phones else own,
             "english" if english else "ipa",
             is_open=phones is None and listed is not None and not listed.arpabet,
+            divides=phones is not None,
         )
         self.native: Counter[str] = Counter()
         self._alone: dict[str, tuple[str, ...] | None] = {}

@@ -104,6 +104,17 @@ def test_foreign_words_are_told_from_native_ones() -> None:
     assert pronouncer.native["x"] == 1
 
 
+def test_a_diphthong_that_the_set_lacks_is_written_as_its_vowels(tmp_path: Path) -> None:
+    phones = Inventory("found", tuple("a e i o u ɪ ʊ m n t tʃ".split()))
+    pronouncer = Pronouncer(None, "de", phones)
+    assert [word.pronunciations[0] for word in pronouncer.read("mein tau")] == [("m", "a", "ɪ", "n"), ("t", "a", "ʊ")]
+    with_own = Inventory("found", (*phones.phones, "aɪ"))
+    assert Pronouncer(None, "de", with_own).read("mein")[0].pronunciations[0] == ("m", "aɪ", "n")
+    path = tmp_path / "d.dict"
+    path.write_text("MINE  M AY1 N\nTEN  T EH1 N\n")
+    assert Pronouncer(path, None, phones).read("mine")[0].pronunciations == (("m", "a", "ɪ", "n"),)
+
+
 def test_a_language_that_is_not_there_names_the_nearest() -> None:
     for wrong, near in (("wels", "cy (Welsh)"), ("en-uk", "en-us"), ("cym", "cy")):
         with pytest.raises(InputError, match="does not speak") as caught:
