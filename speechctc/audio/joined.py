@@ -200,12 +200,8 @@ def parts_of(path: Path, file: soundfile.SoundFile) -> list[tuple[int, int]]:
 @lru_cache(maxsize=1 << 16)
 def _flac_starts(path: Path, size: int, changed: int) -> list[int]:
     """Find the marks of FLAC in a file, all of which is read: going to its last sample may end in another recording."""
-    starts = []
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = content.find(_FLAC)
-        while at >= 0:
-            starts.append(at)
-            at = content.find(_FLAC, at + len(_FLAC))
+        starts = [found.start() for found in re.finditer(re.escape(_FLAC), content)]
     return starts if starts[:1] == [0] else []
 
 
