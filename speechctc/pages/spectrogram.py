@@ -67,7 +67,8 @@ def spectrogram_png(
     if columns is None:
         columns = min(max(round(len(samples) / rate * COLUMNS_PER_SECOND), 1), MOST_COLUMNS)
     settings = settings or SpectrogramSettings()
-    return grey_png(_grey(levels_db(samples, rate, settings, columns, rows), settings.dynamic_range))
+    levels = levels_db(samples, rate, settings, columns, rows)
+    return grey_png(shades(levels, levels.max(initial=-np.inf), settings.dynamic_range))
 
 
 def levels_db(
@@ -102,9 +103,8 @@ def gaussian(length: int) -> NDArray[np.float64]:
     return np.asarray((np.exp(-48 * phase**2) - _EDGE) / (1 - _EDGE))
 
 
-def _grey(levels: NDArray[np.float64], dynamic_range: float) -> NDArray[np.uint8]:
-    """Return shades from 0, black, at the maximum, to 15, white, at `dynamic_range` below it and further."""
-    most = levels.max(initial=-np.inf)
+def shades(levels: NDArray[np.float64], most: float, dynamic_range: float) -> NDArray[np.uint8]:
+    """Return shades from 0, black, at the level `most`, to 15, white, at `dynamic_range` below it and further."""
     if not np.isfinite(most):
         return np.full(levels.shape, LEVELS - 1, dtype=np.uint8)
     below = np.clip((most - levels) / dynamic_range, 0, 1)

@@ -19,7 +19,7 @@ from speechctc.inference.goodness import Evidence, Goodness, collector
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import find_checkpoint
-from speechctc.stages.split_scoring import score_split, sound_of
+from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
 from speechctc.stages.used_model import make_own, own_folder
 
 FEWEST = 50  # phones, to estimate two numbers from
@@ -127,12 +127,7 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     float
         Seconds, at most half an analysis window in size; 0 where the corpus has no times.
     """
-    timed = [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
-    lags: list[float] = []
-    results = map_in_threads(lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), timed)
-    for utterance, result in zip(timed, results, strict=True):
-        if not isinstance(result, InputError) and utterance.times:
-            starts = zip(utterance.times[1:], result.segments[1:], strict=True)
-            lags += [labelled - segment.start for (labelled, _), segment in starts]
+    timed = [utterance for utterance in utterances if len(utterance.phones) > 1]
+    lags = [labelled - segment.start for labelled, segment in aligned_starts(recogniser, timed)]
     half = recogniser.clock.half
     return float(np.clip(np.median(lags), -half, half)) if lags else 0.0

@@ -34,6 +34,7 @@ from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline
 from speechctc.stages.report import studio_command
+from speechctc.stages.split_scoring import sound_of, times_of_labels
 
 Classes = Sequence[int]
 
@@ -181,8 +182,13 @@ class Suspect:
             return math.inf
         return max((place.gain for place in self.doubt.places), default=0.0)
 
+    @property
+    def begin(self) -> float:
+        """When the utterance begins in its recording, in seconds."""
+        return self.utterance.stretch[0] if self.utterance.stretch else 0.0
+
     def span(self, place: Place) -> tuple[float, float]:
-        """Return from when to when a place lasts, in seconds, by the times of what was heard."""
+        """Return from when to when a place of the utterance lasts, in seconds, by the times of what was heard."""
         there = self.heard[place.heard_start : place.heard_end]
         if there:
             return there[0].start, there[-1].end
@@ -201,7 +207,8 @@ class Suspect:
         one, places = self.utterance, self.doubt.places
         start, end = self.span(places[0]) if places else (0.0, self.seconds)
         said, heard = self.words(places[0]) if places else ("", "")
-        numbers = (f"{value:.3f}" for value in (self.score, self.doubt.per_phone, start, end))
+        times = (self.begin + start, self.begin + end)
+        numbers = (f"{value:.3f}" for value in (self.score, self.doubt.per_phone, *times))
         phones = " ".join(segment.phone for segment in self.heard)
         known = (str(rank), one.id, self.split, one.speaker, str(one.audio), str(one.channel or ""))
         return [*known, *numbers, said, heard, " ".join(one.phones), phones]
@@ -230,7 +237,7 @@ class Checked:
             if suspect.score <= 0:
                 break
             said, heard = (some(text.split(), SHOWN) for text in suspect.words(suspect.doubt.places[0]))
-            start, end = suspect.span(suspect.doubt.places[0])
+            start, end = (suspect.begin + time for time in suspect.span(suspect.doubt.places[0]))
             where = f"{start:.2f} to {end:.2f} s: labels [{said}], heard [{heard}]"
             lines.append(f"  {suspect.score:7.1f}  {suspect.utterance.id}  {where}")
         lines += [f"  not checked: {id}: {reason}" for id, reason in self.skipped[:most]]
@@ -276,11 +283,11 @@ def listen(recogniser: Recogniser, utterance: Utterance) -> tuple[Logits, tuple[
         The recording cannot be read, or is shorter than one frame.
     """
     rate = recogniser.config.features.sample_rate
-    with opened(utterance.audio, None, utterance.channel, rate) as (name, blocks):
+    with opened(**sound_of(utterance, recogniser), model_rate=rate) as (_, blocks):
         parts = list(recogniser.logit_blocks(blocks))
         seconds = blocks.seconds
     if not sum(map(len, parts)):
-        raise InputError(f"{name}: {1000 * seconds:.0f} ms is shorter than one frame", "leave it out")
+        raise InputError(f"{utterance.audio}: {1000 * seconds:.0f} ms is shorter than one frame", "leave it out")
     logits = np.concatenate(parts)
     return logits, tuple(recogniser.segments_of(logits, seconds)), seconds
 
@@ -307,7 +314,7 @@ def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: in
 
 def _timeline(id: str, suspect: Suspect, recogniser: Recogniser) -> Timeline:
     one = suspect.utterance
-    samples, _ = sound_file.read(one.audio, RATE, one.channel)
+    samples, _ = sound_file.read(one.audio, RATE, one.channel, one.stretch)
     labels = _label_cells(suspect, recogniser)
     tiers = [Tier("labels", labels)] if labels else []
     return make_timeline(id, one.id, samples, RATE, [*tiers, Tier("heard", _heard_cells(suspect))])
@@ -316,14 +323,8 @@ def _timeline(id: str, suspect: Suspect, recogniser: Recogniser) -> Timeline:
 def _label_cells(suspect: Suspect, recogniser: Recogniser) -> tuple[Cell, ...]:
     """Return the labels in time: by the corpus, else by alignment; none if they cannot be aligned."""
     one = suspect.utterance
-    times = one.times
-    if times is None:
-        try:
-            found = recogniser.align(one.audio, one.phones, channel=one.channel)
-        except InputError:
-            return ()
-        times = tuple((segment.start, segment.end) for segment in found.segments)
-    if len(times) != len(one.phones):
+    times = times_of_labels(one, recogniser)
+    if times is None or len(times) != len(one.phones):
         return ()
     doubts = {k: place for place in suspect.doubt.places for k in range(place.start, place.end)}
     return tuple(

@@ -12,9 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import starmap
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -144,9 +143,8 @@ def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]
     InputError
         The cluster cannot be used, or workers were ended from outside.
     """
-    tasks = [_Task(job, config.features) for job in jobs]
     try:
-        with _workers(tasks, config) as results:
+        with _workers(jobs, config) as results:
             yield results
     except WorkerEnded:
         fix = "run it again; data.workers=1 takes less memory"
@@ -155,35 +153,26 @@ def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]
         raise InputError("an extraction process was ended from outside", fix) from None
 
 
-class _Task(NamedTuple):
-    job: Job
-    features: FeatureConfig
-
-    @property
-    def frames(self) -> int:
-        return self.job.frames
-
-
 @contextmanager
-def _workers(tasks: Sequence[_Task], config: Config) -> Iterator[Iterator[Result]]:
+def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
-    count = min(config.data.workers or several, max(len(tasks) // FEW, 1))
-    if config.data.cluster and tasks:
-        work = _OnSharedFiles(Path.cwd())
-        with on_cluster(config.data.cluster, work, tasks, versions, lambda task: task.frames, AHEAD) as results:
+    count = min(config.data.workers or several, max(len(jobs) // FEW, 1))
+    if config.data.cluster and jobs:
+        work = _OnSharedFiles(Path.cwd(), config.features)
+        with on_cluster(config.data.cluster, work, jobs, versions, lambda job: job.frames, AHEAD) as results:
             yield results
     elif count == 1:
-        yield starmap(extract_one, tasks)
+        yield (extract_one(job, config.features) for job in jobs)
     else:
-        preload = ["speechctc.stages.extract_work"]
-        with in_processes(_extract_alone, tasks, count, lambda task: task.frames, AHEAD, preload) as results:
+        work_alone, preload = partial(_extract_alone, config=config.features), ["speechctc.stages.extract_work"]
+        with in_processes(work_alone, jobs, count, lambda job: job.frames, AHEAD, preload) as results:
             yield results
 
 
-def _extract_alone(task: _Task) -> Result:
+def _extract_alone(job: Job, config: FeatureConfig) -> Result:
     """Extract in a worker process, with one thread."""
     torch.set_num_threads(1)
-    return extract_one(*task)
+    return extract_one(job, config)
 
 
 @dataclass(frozen=True)
@@ -191,8 +180,9 @@ class _OnSharedFiles:
     """Extraction on another machine, which has the recordings under the same path; relative ones from `folder`."""
 
     folder: Path
+    features: FeatureConfig
 
-    def __call__(self, task: _Task) -> Result:
+    def __call__(self, job: Job) -> Result:
         """Return the same as on the machine that asks.
 
         Raises
@@ -200,12 +190,11 @@ class _OnSharedFiles:
         InputError
             The recording is not on this machine.
         """
-        given = task.job.utterance.audio
-        if task.job.problem is not None:
-            return task.job.problem
+        given = job.utterance.audio
+        if job.problem is not None:
+            return job.problem
         audio = shared_recording(self.folder, given, "corpus")
-        job = replace(task.job, utterance=replace(task.job.utterance, audio=audio))
-        result = _extract_alone(task._replace(job=job))
+        result = _extract_alone(replace(job, utterance=replace(job.utterance, audio=audio)), self.features)
         return result.replace(str(audio), str(given)) if isinstance(result, str) else result
 
 

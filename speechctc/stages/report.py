@@ -27,7 +27,7 @@ from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline
 from speechctc.phones.folding import Folding
 from speechctc.phones.matching import is_arpabet
 from speechctc.stages.evaluate import Evaluation
-from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, sound_of
+from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, Times, times_of_labels
 
 FILE = "report.html"
 EXAMPLES = 10  # of the worst, of the typical and of the best utterances
@@ -40,7 +40,6 @@ TITLES = {
 PAGE_RATE = 16000  # Hz, of the sound on pages
 _SAID_OF_REFERENCE = {"right": "right", "deleted": "deleted", "substituted": "recognised as"}
 _SAID_OF_HYPOTHESIS = {"right": "right", "inserted": "inserted", "substituted": "instead of"}
-Times = Sequence[tuple[float, float]]
 
 LENGTHS = 4  # groups of utterances by length
 CONTEXTS = 15  # most frequent contexts of deletions and insertions to show
@@ -172,25 +171,15 @@ def show(
 def _example(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> Example:
     utterance = result.utterance
     samples, _ = sound_file.read(utterance.audio, PAGE_RATE, utterance.channel, utterance.stretch)
-    times, placed = _reference_times(result, recogniser)
+    times = times_of_labels(utterance, recogniser)
+    placed = "as labelled" if utterance.times is not None else "as the model aligns it"
+    placed = "the reference could not be placed in time" if times is None else f"times of the reference {placed}"
     edits = align(utterance.phones, result.phones, folding)
     tiers = [Tier("recognised", tuple(_recognised(result, edits)))]
     if times is not None:
         tiers.insert(0, Tier("reference", tuple(_labelled(result, edits, times))))
     timeline = make_timeline(f"u{result.number}", utterance.id, samples, PAGE_RATE, tiers)
     return Example(result, timeline, placed)
-
-
-def _reference_times(result: ScoredUtterance, recogniser: Recogniser) -> tuple[Times | None, str]:
-    """Return the times of the reference: as labelled, or else as the model aligns it."""
-    utterance = result.utterance
-    if utterance.times is not None:
-        return utterance.times, "times of the reference as labelled"
-    try:
-        found = recogniser.align(phones=utterance.phones, **sound_of(utterance, recogniser))
-    except InputError:
-        return None, "the reference could not be placed in time"
-    return [(each.start, each.end) for each in found.segments], "times of the reference as the model aligns it"
 
 
 def _labelled(result: ScoredUtterance, edits: Sequence[Edit], times: Times) -> Iterator[Cell]:

@@ -31,6 +31,8 @@ from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
 from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import choose_symbols
 
+Times = tuple[tuple[float, float], ...]
+
 _BURSTS = {f"{stop}cl": (stop, *more) for stop, more in zip("bdgptk", ((), ("jh",), (), (), ("ch",), ()), strict=True)}
 """TIMIT's closures, and the phones that they begin."""
 
@@ -392,3 +394,24 @@ def sound_of(utterance: Utterance, recogniser: Recogniser) -> dict[str, Any]:
     rate = recogniser.config.features.sample_rate
     samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
     return {"recording": samples, "rate": rate, "channel": None}
+
+
+def times_of_labels(utterance: Utterance, recogniser: Recogniser) -> Times | None:
+    """Return from when to when each label lasts: as labelled, or else as a model aligns them; None where it cannot."""
+    if utterance.times is not None:
+        return utterance.times
+    try:
+        found = recogniser.align(phones=utterance.phones, **sound_of(utterance, recogniser))
+    except InputError:
+        return None
+    return tuple((segment.start, segment.end) for segment in found.segments)
+
+
+def aligned_starts(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[tuple[float, Segment]]:
+    """Yield when each labelled phone but the first of an utterance starts, and the phone as a model aligns it."""
+    timed = [utterance for utterance in utterances if utterance.times]
+    results = map_in_threads(lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), timed)
+    for utterance, result in zip(timed, results, strict=True):
+        if not isinstance(result, InputError):
+            labelled = (start for start, _ in (utterance.times or ())[1:])
+            yield from zip(labelled, result.segments[1:], strict=True)

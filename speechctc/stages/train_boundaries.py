@@ -16,7 +16,6 @@ from speechctc.alignment.boundary_training import BoundaryNet, Example, examples
 from speechctc.audio import sound_file
 from speechctc.config.load import with_settings
 from speechctc.core import files
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
@@ -25,7 +24,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.matching import is_arpabet
-from speechctc.stages.split_scoring import keep_dev, sound_of
+from speechctc.stages.split_scoring import aligned_starts, keep_dev
 from speechctc.stages.used_model import make_own, own_folder
 
 MOST_MEASURED = 100  # utterances of dev to align
@@ -178,15 +177,12 @@ def measure(
     timed = _with_times(utterances)
     if len(timed) > MOST_MEASURED:
         timed = random.Random(0).sample(timed, MOST_MEASURED)
-    results = map_in_threads(lambda each: placer.align(phones=each.phones, **sound_of(each, placer)), timed)
     errors: list[float] = []
     around: list[tuple[float, float]] = []
-    for utterance, result in zip(timed, results, strict=True):
-        if not isinstance(result, InputError):
-            for (start, _), segment in zip((utterance.times or ())[1:], result.segments[1:], strict=True):
-                low, high = segment.start_interval or (segment.start, segment.start)
-                errors.append(segment.start - start)
-                around.append((segment.start - low, high - segment.start))
+    for start, segment in aligned_starts(placer, timed):
+        low, high = segment.start_interval or (segment.start, segment.start)
+        errors.append(segment.start - start)
+        around.append((segment.start - low, high - segment.start))
     if not errors:
         return None
     spread = spread_for(np.array(errors), np.array(around), boundaries.spread) if boundaries else None

@@ -17,7 +17,7 @@ from speechctc.audio import stream
 from speechctc.audio.damage import Mended
 from speechctc.audio.sound_file import for_soundfile, info, open_with_libsndfile
 from speechctc.core.errors import InputError
-from speechctc.pages.spectrogram import LEVELS, SpectrogramSettings, grey_png, levels_db
+from speechctc.pages.spectrogram import SpectrogramSettings, grey_png, levels_db, shades
 
 Samples = NDArray[np.float32]
 
@@ -254,7 +254,7 @@ def tile_png(sound: Sound, level: int, number: int, settings: SpectrogramSetting
     first = round((number * COLUMNS - around) * column)
     last = round(((number + 1) * COLUMNS + around) * column)
     levels = levels_db(sound.read(first, last), sound.rate, settings, COLUMNS + 2 * around, ROWS)
-    return grey_png(_grey(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range), effort=1)
+    return grey_png(shades(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range), effort=1)
 
 
 def loudest(sound: Sound, settings: SpectrogramSettings) -> float:
@@ -264,10 +264,3 @@ def loudest(sound: Sound, settings: SpectrogramSettings) -> float:
     starts = np.linspace(0, sound.frames - length, probes).astype(np.int64)
     found = max(levels_db(sound.read(int(k), int(k) + length), sound.rate, settings, 20, 64).max() for k in starts)
     return float(found)
-
-
-def _grey(levels: NDArray[np.float64], maximum: float, dynamic_range: float) -> NDArray[np.uint8]:
-    if not math.isfinite(maximum):
-        return np.full(levels.shape, LEVELS - 1, dtype=np.uint8)
-    below = np.clip((maximum - levels) / dynamic_range, 0, 1)
-    return np.minimum(below * LEVELS, LEVELS - 1).astype(np.uint8)

@@ -9,21 +9,9 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.lm.tuned import (
-    FILE,
-    Point,
-    best_point,
-    check_untouched,
-    coarse_points,
-    find_tuned,
-    fine_points,
-    identity,
-    interval,
-    read_tuned,
-    tuned_settings,
-    write_tuned,
-)
+from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
 from speechctc.ngram.automaton import PhoneLM
+from speechctc.stages.lm_tune import Point, best_point, coarse_points, fine_points, interval
 from tests.lm.test_rescore import lstm
 
 ONE, TWO = PhoneLM.learn([[1, 2, 3]], 4, 2), PhoneLM.learn([[1, 2, 2]], 4, 2)

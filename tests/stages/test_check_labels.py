@@ -10,8 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.cli import app
 from speechctc.stages.check_labels import doubt
 from tests.tiny_model import write_song
@@ -96,3 +99,29 @@ def test_scores_and_gains_are_those_of_brute_force() -> None:
 def test_labels_that_cannot_fit_are_infinitely_doubtful() -> None:
     found = doubt(np.zeros((3, 4), np.float32), [1, 1, 1], [1])
     assert found.labels == -np.inf and found.per_phone == np.inf
+
+
+def test_utterances_that_are_cut_from_a_recording_are_heard_alone(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    songs, wrong = [SONG, SONG[1:] + SONG[:1], SONG[::-1], SONG], 2
+    waves, phones, at = [], [], 0.0
+    for number, song in enumerate(songs):
+        times = write_song(here / "song.wav", song, seed=number)
+        wave, rate = soundfile.read(here / "song.wav")
+        labels = SONG if number == wrong else song
+        phones += [Interval(at + start, at + end, label) for (start, end), label in zip(times, labels, strict=True)]
+        waves += [wave, 1e-3 * np.random.default_rng(number).standard_normal(2 * rate)]
+        at += len(wave) / rate + 2
+    root = here / "long"
+    root.mkdir()
+    soundfile.write(root / "all.wav", np.concatenate(waves), rate)
+    (root / "all.TextGrid").write_text(textgrid_text(at, {"phones": phones}))
+    config = here / "c.yaml"
+    config.write_text(json.dumps({"corpus": {"kind": "textgrid", "root": str(root), "phones": "found"}}))
+    assert call(monkeypatch, "--config", str(config), "--model", str(tiny_model), "--report", "page") == 0
+    rows = list(csv.DictReader((here / "suspects.tsv").read_text().splitlines(), delimiter="\t"))
+    begin = phones[wrong * len(SONG)].start
+    assert len(rows) == 4 and float(rows[0]["score"]) > 10 > max(float(row["score"]) for row in rows[1:])
+    assert begin - 1 < float(rows[0]["start"]) < float(rows[0]["end"]) < begin + 3
+    assert (here / "page" / "suspects.html").read_text().count("<audio") >= 1
