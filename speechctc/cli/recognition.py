@@ -242,8 +242,7 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     """Align recordings; `scored`: also say how well each phone was said, and compare that with ratings."""
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
-    from speechctc.stages.align import align, choose_placing
-    from speechctc.stages.score_phones import Ratings, say_if_untaught
+    from speechctc.stages.align import Ratings, align, choose_placing, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")

@@ -14,7 +14,7 @@ import soundfile
 from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
-from speechctc.stages.score_phones import Ratings
+from speechctc.stages.align import Ratings
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
 from tests.tiny_model import RATE, sing, write_song

@@ -47,8 +47,8 @@ from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
 from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.texts import read_text
+from speechctc.stages.align import _rows
 from speechctc.stages.plot import plot, read_epochs
-from speechctc.stages.score_phones import _rows
 from speechctc.stages.start import start as run_start
 from speechctc.stages.sweep import is_finished
 from speechctc.stages.used_model import find_and_describe
