@@ -147,9 +147,9 @@ class Problem:
         """The share of each sample in the mean, as torch has it: 1 / (N * its labels), at least one label; or ones."""
         if not self.mean:
             return None
-        shares = 1.0 / (np.maximum(self.target_lengths.numpy(force=True), 1) * self.samples)
-        real = np.float64 if loss_type(self.logits) == torch.float64 else np.float32
-        return torch.from_numpy(shares.astype(real, copy=False)).to(self.logits.device)
+        samples, labels = self.samples, self.target_lengths.tolist()  # quicker than arrays, for few samples
+        shares = [1.0 / (max(each, 1) * samples) for each in labels]
+        return torch.tensor(shares, dtype=loss_type(self.logits), device=self.logits.device)
 
     @property
     def packed(self) -> bool:
@@ -232,7 +232,7 @@ def make_problem(
 
 def is_on_cpu(tensor: Tensor) -> bool:
     """Whether the values of a tensor can be looked at without waiting for an accelerator."""
-    return tensor.device.type == "cpu"
+    return tensor.is_cpu
 
 
 def loss_type(logits: Tensor) -> torch.dtype:
