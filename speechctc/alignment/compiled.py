@@ -24,7 +24,7 @@ NEVER = 1000.0
 """For what should happen only where there is no other path, nats."""
 AROUND = 5.0
 """How far around a unit others say what is usual there, seconds."""
-SPREADS = 1.5
+SPREADS = 2.0
 """How many distances of the median from the upper quartile above that a deficit is unusual."""
 GAP = 3.0
 """How many unusual deficits a gap costs beside those of its units."""

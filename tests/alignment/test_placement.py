@@ -153,13 +153,13 @@ def test_costs_are_those_of_what_fits_worse_than_its_neighbours() -> None:
     usual = [1.0 + 0.5 * (number % 5) for number in range(60)]  # quartiles 2.0 and 2.5
     costs = learned_costs(fits(usual), units, STEP)
     inside = slice(10, 50)
-    assert costs.missing[inside] == pytest.approx(TWO * 3.25) and costs.gap[inside] == pytest.approx(3 * 3.25)
+    assert costs.missing[inside] == pytest.approx(TWO * 3.5) and costs.gap[inside] == pytest.approx(3 * 3.5)
     assert costs.repeat[inside] == pytest.approx(2 * 2.5)
     odd = [30.0 if number == 25 else deficit for number, deficit in enumerate(usual)]
-    assert learned_costs(fits(odd), units, STEP).missing[25] == pytest.approx(TWO * 3.25, abs=2.5)
+    assert learned_costs(fits(odd), units, STEP).missing[25] == pytest.approx(TWO * 3.5, abs=2.5)
     worse = [deficit + 6 * (number >= 30) for number, deficit in enumerate(usual)]  # from there on the net fails
     costs = learned_costs(fits(worse), units, STEP)
-    assert costs.missing[10] == pytest.approx(TWO * 3.25) and costs.missing[50] == pytest.approx(TWO * 9.25)
+    assert costs.missing[10] == pytest.approx(TWO * 3.5) and costs.missing[50] == pytest.approx(TWO * 9.5)
     longer_frames = learned_costs(fits(worse, 10), units, 2 * STEP)
     assert longer_frames.missing == pytest.approx(costs.missing)
     assert (learned_costs(fits(usual[:5]), units[:5], STEP).missing == TWO * 2.5).all()
