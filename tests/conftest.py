@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,25 +43,45 @@ def _no_gpu_for_the_skipped(request: pytest.FixtureRequest) -> None:
             pytest.skip("no CUDA GPU here")
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that all workers of this run share: the first that needs it makes it, the others wait."""
+    from speechctc.core.files import try_lock
+
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, made = shared / name, shared / f"{name}.made"
+    with open(shared / f"{name}.lock", "w") as lock:
+        while try_lock(lock.fileno()) is False:
+            time.sleep(0.05)
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run whose model names tones; made once."""
     from tests.tiny_model import teach
 
-    return teach(tmp_path_factory.mktemp("tiny_model"))
+    return made_once(tmp_path_factory, "tiny_model", teach) / "run"
 
 
 @pytest.fixture(scope="session")
 def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the config of a small net over a corpus of tones whose features are extracted."""
+    """Return the config of a small net over a corpus of tones whose features are extracted; made once."""
     from speechctc.config.load import load_config
     from speechctc.stages.extract import extract
     from tests.tones import write_config
     from tests.train_helpers import Recorder
 
-    config = write_config(tmp_path_factory.mktemp("tones"))
-    extract(load_config(config), Recorder())
-    return config
+    def make(folder: Path) -> None:
+        extract(load_config(write_config(folder)), Recorder())
+
+    return made_once(tmp_path_factory, "tones", make) / "tones.yaml"
 
 
 @pytest.fixture

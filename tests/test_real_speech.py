@@ -26,8 +26,15 @@ def test_overfitting_four_real_utterances(shared_data: Path, tmp_path: Path, mon
     lines = [f"{row['id']}\t{source / row['audio']}\t{row['phones']}\n" for row in four]
     (tmp_path / "four.tsv").write_text("id\taudio\tphones\n" + "".join(lines), encoding="utf-8")
     settings = [f"corpus.tables.{split}=four.tsv" for split in ("train", "dev", "test")]
-    settings += ["corpus.kind=table", "corpus.root=null", "data.dir=features", "run=run", "train.epochs=120"]
-    settings += ["model.convs=[16, 16]", "model.dense=[64]", "model.dropout=0", "train.lr=0.01", "train.batch_size=4"]
+    settings += ["corpus.kind=table", "corpus.root=null", "data.dir=features", "run=run", "train.epochs=60"]
+    settings += [
+        "model.convs=[16, 16]",
+        "model.dense=[64]",
+        "model.dropout=0",
+        "train.lr=0.01",
+        "train.batch_size=4",
+        "train.curves=false",
+    ]
     config = load_config("demo", settings)
     extract(config, Reporter(quiet=True))
     train_net(config, False, Reporter(quiet=True))

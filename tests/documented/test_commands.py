@@ -16,6 +16,7 @@ import typer
 from speechctc.cli import app
 from speechctc.stages import sweep
 from tests.command import run_command
+from tests.conftest import made_once
 from tests.documented.folder import DEMO_SETTINGS, prepare
 from tests.documented.reading import ROOT, Block, blocks, documents, named
 from tests.forked import Forked
@@ -77,20 +78,19 @@ RUN_ELSEWHERE = {("docs/explain/maxout.md", "speechctc inspect --audio a.wav"): 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a prepared folder in which a model was trained on the recordings of a table."""
-    folder = tmp_path_factory.mktemp("documented") / "work"
-    folder.mkdir()
+    """Return a prepared folder in which a model was trained on the recordings of a table; made once."""
+    return made_once(tmp_path_factory, "documented", make)
+
+
+def make(folder: Path) -> None:
+    """Prepare a folder and train a model there."""
     prepare(folder)
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        tables = {"train": "train.tsv", "dev": "dev.tsv", "test": "table.tsv"}
-        settings = [*(f"corpus.tables.{split}={name}" for split, name in tables.items()), "corpus.phones=cmu39"]
+    tables = {"train": "train.tsv", "dev": "dev.tsv", "test": "table.tsv"}
+    settings = [*(f"corpus.tables.{split}={name}" for split, name in tables.items()), "corpus.phones=cmu39"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         for command in ("extract", "train"):
             assert run_command(command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1") == 0
-    finally:
-        os.chdir(before)
-    return folder
 
 
 @pytest.fixture

@@ -194,11 +194,11 @@ def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:
 
 
 def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
-    run: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export(run, here / "given")
     monkeypatch.setattr(checkpoints, "BUILT_IN", here / "given")
-    recording = next(here.parent.glob("tones*/**/*.wav"))
+    recording = next(extracted.parent.rglob("*.wav"))
     asked = CliRunner().invoke(app, ["decode", str(recording)])
     assert asked.exit_code == 0 and "bundled" not in asked.output
     assert "/best (the latest run, as no --model was given): 4 phones (found), trained on " in asked.stderr
