@@ -12,7 +12,7 @@ from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, doubtful_labels
 from speechctc.doctor.finding import Finding, Severity, finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
-from speechctc.features.one_recording import frame_count
+from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
@@ -163,7 +163,7 @@ def _not_phones(counts: Counter[str]) -> Iterator[Finding]:
 def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
     """Return in words by how much an utterance has too few output frames for its phones; ``""`` if it has enough."""
     samples = round(sound.seconds * config.features.sample_rate)
-    frames = int(output_frames(frame_count(samples, config.features), config.model))
+    frames = int(output_frames(extractor(config.features).frames(samples), config.model))
     classes = {phone: k for k, phone in enumerate(dict.fromkeys(utterance.phones), start=1)}
     labels = [classes[phone] for phone in utterance.phones]
     needed = frames_needed(labels)

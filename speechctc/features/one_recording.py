@@ -17,11 +17,6 @@ MOST_RAISED = 7.0
 Reals = NDArray[np.float64]
 
 
-def frame_count(samples: int, config: FeatureConfig) -> int:
-    """Return the number of frames of a recording; see `FeatureExtractor.frames`."""
-    return extractor(config).frames(samples)
-
-
 def sliding_cmn(static: Rows, config: FeatureConfig) -> Rows:
     """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `filterbank.sliding_cmn`."""
     if config.cmn_window_ms is None:

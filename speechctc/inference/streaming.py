@@ -26,7 +26,7 @@ from speechctc.audio import sound_file
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
-from speechctc.features.one_recording import frame_count, local_cmn, sliding_cmn
+from speechctc.features.one_recording import local_cmn, sliding_cmn
 from speechctc.inference.samples import PushedSamples, Samples
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
@@ -385,7 +385,7 @@ class Forward:
             The file cannot be read as audio.
         """
         config = self.config.features
-        if frame_count(int(sound_file.info(path).seconds * config.sample_rate), config) > most:
+        if extractor(config).frames(int(sound_file.info(path).seconds * config.sample_rate)) > most:
             return 0.0, None
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
         return seconds, extractor(config, self.device).static(samples)

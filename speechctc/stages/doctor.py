@@ -21,7 +21,7 @@ from speechctc.doctor.disk import check_without_torch
 from speechctc.doctor.finding import Diagnosis, Finding, cannot_train
 from speechctc.doctor.label_checks import check_labels, check_splits
 from speechctc.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to
-from speechctc.features.one_recording import frame_count
+from speechctc.features.extractor import extractor
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
 WIDTH = 40  # signs of its longest bar
@@ -92,7 +92,7 @@ def _estimate(
         sound = sounds[Place.of(each)]
         if isinstance(sound, Heard):
             samples = round(sound.seconds * config.features.sample_rate)
-            frames.append(frame_count(samples, config.features))
+            frames.append(extractor(config.features).frames(samples))
             labels += len(each.phones)
     used = np.array([count for count in frames if count], dtype=np.int64)
     if not len(used):

@@ -26,7 +26,6 @@ from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import Moments, static_features
-from speechctc.features.one_recording import frame_count
 from speechctc.features.shards import Recipe, read_shard, shard_path
 from speechctc.inference.streaming import ActivityDetector
 from speechctc.phones.inventory import Inventory
@@ -99,7 +98,7 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     if utterance.stretch is not None:
         start, end = utterance.stretch
         samples = max(min(round(end * rate), samples) - round(start * rate), 0)
-    return Job(utterance, labels, frame_count(samples * config.sample_rate // rate, config))
+    return Job(utterance, labels, extractor(config).frames(samples * config.sample_rate // rate))
 
 
 def source_digest(jobs: Sequence[Job], config: Config) -> str:

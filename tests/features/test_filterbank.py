@@ -4,6 +4,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig
+from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import (
     Moments,
     derivatives,
@@ -12,7 +13,7 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.features.one_recording import frame_count, local_cmn
+from speechctc.features.one_recording import local_cmn
 
 CONFIG = FeatureConfig()
 Around = tuple[float, float] | None
@@ -56,7 +57,7 @@ def test_static_features_are_log_mel_energies_then_log_energy() -> None:
 @pytest.mark.parametrize("samples", [0, 1, 399, 400, 559, 560, 561, 16000])
 def test_frame_count_is_the_frames_there_are(samples: int) -> None:
     static = static_features(noise(samples), CONFIG)
-    assert static.shape == (frame_count(samples, CONFIG), 41)
+    assert static.shape == (extractor(CONFIG).frames(samples), 41)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_frame_count_is_the_frames_there_are(samples: int) -> None:
 def test_every_number_is_configurable(change: dict[str, float]) -> None:
     config = FeatureConfig(**change)
     static = static_features(noise(5000), config)
-    assert static.shape == (frame_count(5000, config), config.static_dims)
+    assert static.shape == (extractor(config).frames(5000), config.static_dims)
     assert static.isfinite().all()
 
 

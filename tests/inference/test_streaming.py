@@ -25,7 +25,7 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.features.one_recording import frame_count, local_cmn
+from speechctc.features.one_recording import local_cmn
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
 from speechctc.model.layers import plan_of, receptive_field
 from speechctc.model.net import ConvCTCNet
@@ -123,7 +123,7 @@ def test_a_local_mean_in_blocks(sizes: list[int]) -> None:
 @pytest.mark.parametrize(("model", "features"), NETS)
 def test_logits_in_blocks_equal_one_pass(model: dict[str, Any], features: dict[str, Any]) -> None:
     whole = Whole(model, features)
-    window = frame_count(10_000, whole.features)
+    window = extractor(whole.features).frames(10_000)
     assert window > receptive_field(whole.model, whole.features)
     for samples in (*range(399, 403), 559, 560, 561, 3_000, 16_111, 40_000):
         recording = noise(samples, samples)
