@@ -83,14 +83,6 @@ def edit_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> EditCoun
     return EditCounts(tags.count("replace"), tags.count("delete"), tags.count("insert"), len(reference), utterances=1)
 
 
-def score(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], folding: Folding) -> EditCounts:
-    """Count the edits over (reference, hypothesis) pairs, both folded first."""
-    counts = EditCounts()
-    for reference, hypothesis in pairs:
-        counts += edit_counts(folding.apply(reference), folding.apply(hypothesis))
-    return counts
-
-
 @dataclass(frozen=True)
 class Reliability:
     """The confidence interval of a phone error rate, and what it is based on.

@@ -13,6 +13,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,16 +120,9 @@ def doubt(logits: NDArray[np.float32], labels: Classes, heard: Classes) -> Doubt
 
 def _differences(labels: Classes, heard: Classes) -> list[tuple[int, int, int, int]]:
     """Return the places that differ in an alignment with the fewest edits; neighbouring edits are one place."""
-    regions: list[tuple[int, int, int, int]] = []
-    for edit in Levenshtein.opcodes(list(labels), list(heard)):
-        if edit.tag == "equal":
-            continue
-        if regions and regions[-1][1] == edit.src_start and regions[-1][3] == edit.dest_start:
-            start, _, heard_start, _ = regions.pop()
-            regions.append((start, edit.src_end, heard_start, edit.dest_end))
-        else:
-            regions.append((edit.src_start, edit.src_end, edit.dest_start, edit.dest_end))
-    return regions
+    edits = groupby(Levenshtein.opcodes(list(labels), list(heard)), key=lambda edit: edit.tag != "equal")
+    regions = [list(group) for differs, group in edits if differs]
+    return [(each[0].src_start, each[-1].src_end, each[0].dest_start, each[-1].dest_end) for each in regions]
 
 
 def _log_probabilities(logits: NDArray[np.float32], versions: Sequence[Classes]) -> list[float]:

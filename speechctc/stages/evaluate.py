@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import columns, some
@@ -88,11 +88,7 @@ class Evaluation:
         return {
             "per": counts.per,
             **self.reliability.to_dict(),
-            "substitutions": counts.substitutions,
-            "deletions": counts.deletions,
-            "insertions": counts.insertions,
-            "reference_phones": counts.reference_phones,
-            "utterances": counts.utterances,
+            **asdict(counts),
             "protocol": self.protocol,
             "protocols": [score.to_dict() for score in self.protocols],
             "features": self.features.to_dict() if self.features else None,

@@ -12,9 +12,15 @@ from speechctc.metrics.per import (
     draw_rates,
     edit_counts,
     reliability,
-    score,
 )
-from speechctc.phones.folding import parse_folding
+from speechctc.phones.folding import Folding, parse_folding
+
+Pair = tuple[list[str], list[str]]
+
+
+def score(pairs: list[Pair], folding: Folding) -> EditCounts:
+    """Add up the edits over pairs of a reference and a hypothesis, both folded first."""
+    return sum((edit_counts(*map(folding.apply, pair)) for pair in pairs), start=EditCounts())
 
 
 def distance_by_hand(a: list[str], b: list[str]) -> int:
