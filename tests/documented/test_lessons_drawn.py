@@ -66,8 +66,10 @@ def _printed(source: str, known: dict[str, object]) -> str:
     return out.getvalue()
 
 
-def test_the_lattice_of_the_lesson_is_drawn_by_its_code(tmp_path: Path) -> None:
-    draw(tmp_path, "student-lattice.svg")
-    drawn, kept = ((place / "student-lattice.svg").read_text(encoding="utf-8") for place in (tmp_path, GUIDE))
-    texts = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)
-    assert texts.findall(drawn) == texts.findall(kept) and "loss" in drawn
+def test_the_curves_of_the_lessons_are_drawn_by_their_code(tmp_path: Path) -> None:
+    names = ("engineer-posteriors.svg", "student-lattice.svg")
+    draw(tmp_path, *names)
+    for name in names:
+        drawn, kept = ((place / name).read_text(encoding="utf-8") for place in (tmp_path, GUIDE))
+        texts = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)
+        assert texts.findall(drawn) == texts.findall(kept) and len(texts.findall(drawn)) > 20
