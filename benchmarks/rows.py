@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from speechctc import __version__
 
 FOLDER = Path(__file__).resolve().parent
@@ -46,6 +44,8 @@ def append(path: Path | None, row: dict[str, object]) -> None:
 
 def machine(device: str = "cpu") -> str:
     """Name the processor and the number of its cores, or the GPU."""
+    import torch  # late here and below: what is measured in other processes has at least this one's memory
+
     if device == "cuda":
         return torch.cuda.get_device_name()
     from speechctc.training.run_state import hardware  # late: a machine with a GPU may lack what it imports
@@ -55,4 +55,6 @@ def machine(device: str = "cpu") -> str:
 
 def versions() -> str:
     """Name what was measured."""
+    import torch
+
     return f"speechctc {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
