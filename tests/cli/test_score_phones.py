@@ -17,7 +17,8 @@ from speechctc.core.errors import InputError
 from speechctc.stages.align import Ratings
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
-from tests.tiny_model import RATE, sing, write_song
+from tests.tiny_model import sing, write_song
+from tests.tones import RATE
 
 
 @pytest.fixture

@@ -349,7 +349,7 @@ def ratings() -> list[Files]:
 def goodnesses() -> list[Files]:
     with tempfile.TemporaryDirectory() as name:
         own = Goodness.untaught(PHONES)
-        Goodness(own.phones, own.expected, np.linspace(-9, 9, len(RANKS))).save(Path(name))
+        Goodness(own.phones, own.expected, np.linspace(-9, 9, len(RANKS), dtype=np.float64)).save(Path(name))
         return [_read(Path(name))]
 
 

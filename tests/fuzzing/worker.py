@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import logging
 import os
 import sys
 import time
@@ -182,6 +183,7 @@ def main() -> None:
     def tell(**values: Any) -> None:
         print(json.dumps(values), file=out, flush=True)
 
+    logging.getLogger("speechctc.jit.cache").setLevel(logging.ERROR)  # that numba compiles is no finding
     judge = Judge()
     os.environ.setdefault("MPLCONFIGDIR", str(judge.root))  # matplotlib speaks where it may not write to the home
     tell(folder=str(judge.root))
