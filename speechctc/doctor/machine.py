@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import platform
 import statistics
-import sys
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
@@ -170,7 +170,7 @@ def why_no_gpu(root: Path = Path("/")) -> tuple[str, str]:
         The folder with ``dev``, ``proc`` and ``sys``.
     """
     wanted, visible, driver = torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES"), nvidia_driver()
-    if sys.platform == "darwin":
+    if platform.system() == "Darwin":
         return "CUDA has no driver for macOS", "train on the CPU, or on another machine"
     if wanted is None and (driver is not None or _has_nvidia(root)):
         return f"torch {torch.__version__} is built for CPUs alone", "install one for CUDA (pytorch.org) in its place"

@@ -438,7 +438,8 @@ def test_a_recording_that_was_replaced_is_not_corrected_unseen(tmp_path: Path) -
     write_labelled(tmp_path / "a.wav", ["low", "top", "mid"])
     with client_of(tmp_path) as (client, studio):
         one = client.get("/api/recording", params={"recording": "a.wav"}).json()
-        tile: dict[str, Any] = {"recording": "a.wav", "window": 0.005, "highest": 5000, "range": 70, "level": 4, "number": 0}
+        tile: dict[str, Any] = {"recording": "a.wav", "window": 0.005, "highest": 5000, "range": 70}
+        tile |= {"level": 4, "number": 0}
         before = [client.get("/api/tile", params=tile).content, client.get("/api/audio", params=tile).content]
         journal = studio.folder.document("a.wav").journal.path
         grid = (tmp_path / "a.TextGrid").read_bytes()
