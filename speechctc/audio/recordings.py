@@ -38,6 +38,11 @@ class Recording(NamedTuple):
     name: Path
     channel: int | None = None
 
+    @property
+    def source(self) -> str:
+        """What is read, in words."""
+        return str(self.path) if self.channel is None else f"{self.path}, channel {self.channel}"
+
 
 def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.

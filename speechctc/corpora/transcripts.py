@@ -282,14 +282,22 @@ def in_table(
 
     if recordings is None:
         return [(Recording(table.parent / row.audio, name_of(row.id), row.channel), transcript(row)) for row in merged]
-    missing = "no row of its name among the ids and recordings"
-    row_of = _rows_by_recording(table, list(merged))
-    return [
-        (each._replace(channel=row.channel), transcript(row))
-        if (row := row_of(each.path)) is not None
-        else (each, InputError(f"{each.path}: {table} has {missing}, or several", "add one, with its path"))
-        for each in recordings
-    ]
+    rows_of = _rows_by_recording(table, list(merged))
+    tasks: list[tuple[Recording, TranscriptOrError]] = []
+    for recording in recordings:
+        own = rows_of(recording.path)
+        if len({row.channel for row in own}) < max(len(own), 1):
+            what = "no row of its name among the ids and recordings" if not own else f"{len(own)} rows for it"
+            tasks.append((recording, InputError(f"{recording.path}: {table} has {what}", "leave one, with its path")))
+            continue
+        for row in own:
+            name = (
+                recording.name
+                if len(own) == 1
+                else recording.name.with_name(f"{recording.name.name}-{row.channel or 'all'}")
+            )
+            tasks.append((recording._replace(name=name, channel=row.channel), transcript(row)))
+    return tasks
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
@@ -308,6 +316,7 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
             f"{table}, line {bare.line}: no start and end, which other rows of {bare.audio} have", "add them"
         )
     stems = Counter(Path(str(audio)).stem for audio in timed)
+    channels = Counter(key[0] for key in groups if len(key) > 1)
     merged: dict[Row, tuple[Annotated, ...]] = {}
     for group in groups.values():
         row = group[0]
@@ -317,6 +326,8 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
         parts = [Annotated(*_times(table, each), _labels_of(each, choice.labels) or ()) for each in group]
         path = Path(row.audio or row.id).with_suffix("")
         id = row.id if len({each.id for each in group}) == 1 else path.stem if stems[path.stem] == 1 else str(path)
+        if channels[row.audio or row.id] > 1 and id != row.id:
+            id = f"{id}-{row.channel or 'all'}"
         check = choice.limits is not False
         phrases = _limits(f"{table}, {row.audio or row.id}", parts) if check else tuple(sorted(parts))
         merged[row._replace(id=id)] = phrases
@@ -337,20 +348,24 @@ def _times(table: Path, row: Row) -> tuple[float, float]:
     return start, end
 
 
-def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], Row | None]:
-    """Return a function from a recording to its row: that with its path, its name as id, or, if only one has, its name.
+def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], list[Row]]:
+    """Return a function from a recording to its rows: those with its path, its name as id, or its name.
 
-    A row that was found by its path is that of no other recording.
+    A row that was found by its path is that of no other recording; names of several files are of none.
     """
-    by_path = {os.path.abspath(table.parent / row.audio): row for row in rows if row.audio}
-    by_id = {row.id: row for row in rows}
-    names = Counter(Path(row.audio).stem for row in rows)
-    by_name = {stem: row for row in rows if names[stem := Path(row.audio).stem] == 1}
+    by_path, by_name = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    for row in rows:
+        if row.audio:
+            by_path[os.path.abspath(table.parent / row.audio)].append(row)
+            by_name[Path(row.audio).stem].append(row)
+    by_id = {row.id: [row] for row in rows}
 
-    def row_of(path: Path) -> Row | None:
-        return by_path.get(os.path.abspath(path)) or by_id.get(path.stem) or by_name.get(path.stem)
+    def rows_of(path: Path) -> list[Row]:
+        named = by_name.get(path.stem, [])
+        of_one = named if len({row.audio for row in named}) == 1 else []
+        return by_path.get(os.path.abspath(path)) or by_id.get(path.stem) or of_one
 
-    return row_of
+    return rows_of
 
 
 class Task(NamedTuple):

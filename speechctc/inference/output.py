@@ -181,14 +181,17 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         if options.skip_existing:
             raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
         if options.file is not None:
+            refuse_input(options.file, (each.path for each in recordings))
             check_place(options.file, options.overwrite)
         return
     owner: dict[Path, Path] = {}
+    first: dict[Path, Recording] = {}
     for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
-        other = owner.setdefault(file, recording.path)
-        if other != recording.path:
+        owner[file], other = recording.path, first.setdefault(file, recording)
+        if other.source != recording.source:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
-            raise InputError(f"both {other} and {recording.path} would be written to {file}", fix)
+            fix = "give the rows ids that are different file names" if other.path == recording.path else fix
+            raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
     _check_folder(options.folder)
     _check_letter_case(owner, options.folder)
     for below in {each.name.parent for each in recordings}:
@@ -221,6 +224,12 @@ def _existing(folder: Path) -> Path:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
+
+
+def refuse_input(file: Path, read: Iterable[Path]) -> None:
+    """Refuse to write, even with ``--overwrite``, to a file that the same command reads."""
+    if file.exists() and any(file.samefile(each) for each in read if each.exists()):
+        raise InputError(f"{file}: this command reads it, and would write its results over it", "name another file")
 
 
 def check_place(file: Path | None, overwrite: bool = False) -> None:

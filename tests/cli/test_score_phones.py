@@ -167,3 +167,35 @@ def test_where_nothing_is_heard_it_says_so(speechctc: Command, here: Path) -> No
     soundfile.write(here / "b.wav", np.zeros(2 * RATE), RATE)
     silence = speechctc("score-phones", "b.wav", "--phones", " ".join(song))
     assert silence.status == 3 and "b.wav: no phone is heard where 7 of the transcript would be" in silence.err
+
+
+def test_rows_of_one_file_are_lost_in_no_result(speechctc: Command, here: Path) -> None:
+    songs = ["low mid high".split(), "top low mid".split()]
+    sounds = [sing(song, np.random.default_rng(k), RATE)[0] for k, song in enumerate(songs)]
+    soundfile.write(here / "two.wav", np.column_stack([sound[: min(map(len, sounds))] for sound in sounds]), RATE)
+    end = min(map(len, sounds)) / RATE
+    rows = [
+        f"{k}{m},two.wav,{k + 1},{m * end / 3},{(m + 1) * end / 3},{p}" for k in (0, 1) for m, p in enumerate(songs[k])
+    ]
+    (here / "t.csv").write_text("\n".join(["id,audio,channel,start,end,phones", *rows]) + "\n")
+    for named in ((), ("two.wav",)):
+        done = speechctc(
+            "align", *named, "--transcripts", "t.csv", "--format", "textgrid", "--out", f"out{len(named)}/"
+        )
+        assert done.status == 0, done.err
+        found = {path.stem: path.read_text() for path in (here / f"out{len(named)}").glob("*.TextGrid")}
+        assert sorted(found) == ["two-1", "two-2"] and '"high"' in found["two-1"] and '"top"' in found["two-2"]
+    (here / "t.csv").write_text("id,audio,channel,phones\nx/1,two.wav,1,low mid\nx_1,two.wav,2,top low\n")
+    line = one_line_error(speechctc("align", "--transcripts", "t.csv", "--format", "textgrid", "--out", "same/"))
+    assert "both two.wav, channel 1 and two.wav, channel 2 would be written to same" in line
+    (here / "t.csv").write_text("id,audio,phones\na,two.wav,low mid\nb,two.wav,top low\n")
+    done = speechctc("align", "two.wav", "--transcripts", "t.csv")
+    assert done.status == 2 and "two.wav: t.csv has 2 rows for it" in done.err
+
+
+def test_no_result_is_written_over_what_is_read(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low"])
+    sound = (here / "a.wav").read_bytes()
+    line = one_line_error(speechctc("decode", "a.wav", "--format", "textgrid", "--out", "a.wav", "--overwrite"))
+    assert "this command reads it" in line and (here / "a.wav").read_bytes() == sound
+    assert "no sound and no TextGrid" in one_line_error(speechctc("measure", "a.wav", "--out", "a.TextGrid"))
