@@ -97,7 +97,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
 
     Hidden files and folders are left out without a line: drafts, what macOS stores under ``._`` names, waste baskets.
     """
-    paths = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
+    paths = [path for path in files_below(folder) if not _is_hidden(path.relative_to(folder))]
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
@@ -115,6 +115,14 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
     left = set(doubles)
     said = [f"{some([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found]
     return [path for path in sound if path not in left], said
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder, at any depth, in order; links to folders are not followed.
+
+    Each folder is listed once, where `Path.rglob` lists it twice.
+    """
+    return sorted(Path(where, name) for where, folders, others in os.walk(folder) for name in (*folders, *others))
 
 
 def _is_hidden(below: Path) -> bool:

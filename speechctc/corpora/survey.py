@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Siblings, find_recordings, left_out
+from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError, counted, some
@@ -273,7 +273,7 @@ def _recordings(folder: Path) -> list[Path]:
 def _as_tables(look: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
-    for path in sorted(path for path in look.folder.rglob("*") if path.suffix.lower() in TABLES and path.is_file()):
+    for path in (path for path in files_below(look.folder) if path.suffix.lower() in TABLES and path.is_file()):
         try:
             rows[path] = read_rows(path)
         except InputError as error:
@@ -336,7 +336,7 @@ def _as_textgrids(look: Survey) -> CorpusConfig | None:
     siblings = Siblings()
     grids = [grid for path in look.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
     if not grids:
-        alone = sum(path.suffix.lower() == ".textgrid" for path in look.folder.rglob("*"))
+        alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(look.folder))
         if alone:
             look.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
         return None
@@ -350,7 +350,7 @@ def _as_elan(look: Survey) -> CorpusConfig | None:
 
 def _as_timit(look: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    if not any(path.suffix.lower() == ".phn" for path in look.folder.rglob("*")):
+    if not any(path.suffix.lower() == ".phn" for path in files_below(look.folder)):
         return None
     return look.config_of(kind="timit", root=str(look.folder), phones="timit61")
 

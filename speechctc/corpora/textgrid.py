@@ -24,6 +24,7 @@ from speechctc.audio.recordings import (
     Siblings,
     belongs_to_another,
     differs_by_case,
+    files_below,
     find_recordings,
     left_out,
 )
@@ -57,7 +58,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     reader, siblings = TierReader(root, config), Siblings()
     recordings = find_recordings([root])
     reader.builder.warnings += left_out([root])
-    grids = {path for path in root.rglob("*") if path.suffix.lower() == ENDING and path.is_file()}
+    grids = {path for path in files_below(root) if path.suffix.lower() == ENDING and path.is_file()}
     without, cased = list[Path](), list[Path]()
 
     def read(recording: Recording, id: str, twin: Path) -> Labelled:
@@ -113,8 +114,8 @@ def speaker_of(name: Path) -> str:
 
 def eaf_files(root: Path) -> list[Path]:
     """Return the files of ELAN in a folder at any depth, without hidden ones, in order."""
-    found = (path for path in root.rglob("*") if path.suffix.lower() == EAF and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    found = (path for path in files_below(root) if path.suffix.lower() == EAF and path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
 
 
 def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus:
