@@ -212,7 +212,7 @@ def _tokens(path: Path, words: list[str], inventory: Inventory | None) -> tuple[
         raise InputError(
             f"{path}: {len(unknown)} of its {len(plain)} words are not of the {len(number)} phones ({inventory.name}):"
             f" {listed(unknown)}",
-            "give an n-gram of these phones; speechctc lm train makes one",
+            "give an n-gram of these phones; speechctc lm train --phones MODEL makes one",
         )
     tokens = {word: number[inventory.normalise(word)] for word in plain}
     if len(set(tokens.values())) < len(tokens):
