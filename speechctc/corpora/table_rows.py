@@ -295,12 +295,13 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
 
 
 def _cell_text(cell: Any) -> str:
-    """Return a cell on one line; whole numbers without a point."""
+    """Return a cell on one line, its blanks as they are; whole numbers without a point."""
     if cell is None:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return " ".join(str(cell).split())
+    lines = str(cell).replace("\t", "\n").splitlines()
+    return " ".join(filter(None, map(str.strip, lines)))
 
 
 def _header(rows: list[list[str]]) -> set[str]:

@@ -329,7 +329,7 @@ def test_a_name_too_long_for_a_file_is_a_missing_recording(tmp_path: Path) -> No
 def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
     rows = [["ID", "audio", "phones", "speaker", None], [1, "a.wav", "t͡ʃ ã", 'Anna "A"', None], [None] * 5]
-    rows += [[2.0, "b.wav", "ã", "Otto\nB", None], [3, "gone.wav", "x", None, None]]
+    rows += [[2.0, "b.wav", "ã", "Otto\nB", None], [3, " talks/a  \u00a0c.wav ", "x", "A\tB\r\nC", None]]
     book = openpyxl.Workbook()
     book.active.title = "remarks"
     book.active.append(["nothing here"])
@@ -338,11 +338,11 @@ def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings:
         sheet.append(row)
     book.save(recordings / "train.xlsx")
     table = read_table(recordings / "train.xlsx")
-    found = [(row.line, row.id, row.phones, row.speaker) for row in table.rows]
+    found = [(row.line, row.id, row.audio, row.phones, row.speaker) for row in table.rows]
     assert found == [
-        (2, "1", ("t͡ʃ", "ã"), 'Anna "A"'),
-        (4, "2", ("ã",), "Otto B"),
-        (5, "3", ("x",), ""),
+        (2, "1", "a.wav", ("t͡ʃ", "ã"), 'Anna "A"'),
+        (4, "2", "b.wav", ("ã",), "Otto B"),
+        (5, "3", "talks/a  \u00a0c.wav", ("x",), "A B C"),
     ]
     assert table.note.endswith("the sheet 'data' is read, of 2")
 
