@@ -84,12 +84,14 @@ def compare_command(
     """
     from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.stages.compare import compare, short_names
+    from speechctc.stages.compare import check_distinct, compare, short_names
 
     check_place(json_file, overwrite)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
-    models = [Recogniser.load(opt.find_model(folder), device.value) for folder in folders]
+    places = [opt.find_model(folder) for folder in folders]
+    check_distinct(folders, places)
+    models = [Recogniser.load(place, device.value) for place in places]
     result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, new_reporter())
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 

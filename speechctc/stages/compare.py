@@ -22,7 +22,7 @@ from speechctc.stages.split_scoring import ScoredSplit, score_split
 
 @dataclass(frozen=True)
 class System:
-    """Runs that differ in nothing but the seed.
+    """Runs that differ in the seed and nothing else.
 
     Attributes
     ----------
@@ -41,7 +41,8 @@ class System:
     @property
     def name(self) -> str:
         """The first run, and how many others."""
-        return self.names[0] + (f" and {len(self.names) - 1} more seeds" if len(self.names) > 1 else "")
+        more = len(self.names) - 1
+        return self.names[0] + (f" and {more} more seed{'s' if more > 1 else ''}" if more else "")
 
     @property
     def mean(self) -> float:
@@ -131,10 +132,8 @@ def compare(
     lengths = {result.number: result.counts.reference_phones for result in scored[0].results}
     phones = np.array([lengths[number] for number in numbers], dtype=np.float64)
     speakers = [scored[0].utterances[number].speaker for number in numbers]
-    groups: dict[str, list[int]] = {}
-    for k, (_, model) in enumerate(recognisers):
-        groups.setdefault(_without_seed(model.config), []).append(k)
-    systems = tuple(_system(members, names, table, phones) for members in groups.values())
+    groups = _groups([model.config for _, model in recognisers])
+    systems = tuple(_system(members, names, table, phones) for members in groups)
     tests = {
         (i, j): compare_errors(systems[i].errors, systems[j].errors, phones, speakers)
         for i, j in itertools.combinations(range(len(systems)), 2)
@@ -178,12 +177,46 @@ def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
             raise InputError(what, "name one folding for both: score.fold=none")
 
 
+def _groups(configs: Sequence[Config]) -> list[list[int]]:
+    """Return the places of the runs of each system; runs of which two have one seed differ in more than their configs.
+
+    Training on, or stopping early, changes a run and not its config.
+    """
+    alike: dict[str, list[int]] = {}
+    for k, config in enumerate(configs):
+        alike.setdefault(_without_seed(config), []).append(k)
+    groups = []
+    for members in alike.values():
+        distinct = len({configs[k].train.seed for k in members}) == len(members)
+        groups += [members] if distinct else [[k] for k in members]
+    return groups
+
+
 def _without_seed(config: Config) -> str:
     """Return a text that is equal for configs that differ in the seed and the place of the run only."""
     values = config.to_dict()
     values.pop("run", None)
     values["train"] = {key: value for key, value in values["train"].items() if key != "seed"}
     return repr(values)
+
+
+def check_distinct(given: Sequence[Path], found: Sequence[Path]) -> None:
+    """Check that no model is named twice.
+
+    Parameters
+    ----------
+    given, found : sequence of Path
+        The models as they were named, and their folders.
+
+    Raises
+    ------
+    InputError
+        Two names mean one folder.
+    """
+    first: dict[Path, Path] = {}
+    for name, folder in zip(given, found, strict=True):
+        if (before := first.setdefault(folder.resolve(), name)) is not name:
+            raise InputError(f"{before} and {name} are the same model", "name each model once")
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,17 +42,33 @@ def test_a_damaged_model_is_worse_and_seeds_are_one_system(tiny_model: Path) -> 
     )
     assert test.is_significant and test.low > 0
     text = found.to_text()
-    assert "standard deviation 0.00" in text and "bad against a and 1 more seeds: +" in text and "they differ" in text
+    assert "standard deviation 0.00" in text and "bad against a and 1 more seed: +" in text and "they differ" in text
     assert found.to_dict()["pairs"][0]["p_matched_pairs"] == test.p_matched_pairs
     assert found.caution in text and found.caution.startswith("not reliable: the tests are based on ")
     assert found.to_dict()["caution"] == found.caution
     assert "not reliable" not in replace(found, caution="").to_text()
 
 
-def test_a_model_against_itself(speechctc: Command, here: Path, tiny_model: Path) -> None:
-    done = speechctc("compare", tiny_model, tiny_model / "best", "decode.beam=4", "--json", "c.json")
+def test_runs_with_one_seed_are_two_systems_and_are_tested(tiny_model: Path) -> None:
+    long, short = variant(tiny_model), variant(tiny_model, "run=other", noise=0.3)
+    found = compare([("long", long), ("short", short)], "test", [], Recorder())
+    assert [system.names for system in found.systems] == [("long",), ("short",)]
+    assert found.tests[0, 1].difference > 5 and "seed" not in found.to_text()
+    with_third = [("long", long), ("short", short), ("third", variant(tiny_model, "train.seed=9"))]
+    assert len(compare(with_third, "test", [], Recorder()).systems) == 3
+
+
+def test_settings_go_to_both_models(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    shutil.copytree(tiny_model, "copy")
+    done = speechctc("compare", tiny_model, "copy", "decode.beam=4", "--json", "c.json")
     assert done.status == 0 and Path("c.json").exists()
-    assert "standard deviation 0.00" in done.out and "24 utterances" in done.out
+    assert "standard deviation" not in done.out and "24 utterances" in done.out
+
+
+def test_one_model_named_twice_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:
+    Path("link").symlink_to(tiny_model)
+    for other in (tiny_model, tiny_model / "best", "link"):
+        assert "are the same model; name each model once" in one_line_error(speechctc("compare", tiny_model, other))
 
 
 def test_what_cannot_be_compared(speechctc: Command, here: Path, tiny_model: Path) -> None:
