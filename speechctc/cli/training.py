@@ -129,8 +129,8 @@ def export_command(
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace the folder if it holds an exported model and nothing else, or a page that was changed by"
-            " hand; an .onnx file is never replaced.",
+            help="Replace the folder if it holds an exported model and nothing else, or an .onnx file, or a page that"
+            " was changed by hand.",
         ),
     ] = False,
     lm: Annotated[

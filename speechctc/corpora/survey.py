@@ -377,8 +377,11 @@ def describe(survey: Survey) -> str:
     if survey.config and survey.unlabelled:
         more = f"  {numbered(survey.unlabelled, 'more ')} without labels; a trained model can decode them"
         lines.append(f"{more}, and training can learn from them (data.unlabelled, {UNLABELLED_GUIDE})")
+    notes = corpus.notes if corpus else ()
+    left = [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")]
     if survey.refused:
-        lines.append(f"  {numbered(survey.refused, 'more ')} with labels that are not used; the reasons are below")
+        why = "; the reasons are below" if left or (corpus and any(corpus.rejected.values())) else ""
+        lines.append(f"  {numbered(survey.refused, 'more ')} with labels that are not used{why}")
     if sound.long:
         longer = f"  {numbered(sound.long)} longer than a minute; "
         if survey.config is None or survey.config.kind in ("textgrid", "elan"):
@@ -388,7 +391,7 @@ def describe(survey: Survey) -> str:
     if corpus is not None:
         lines.append(f"  speakers: {_speakers(survey)}")
         lines += _phones(Counter(phone for utterance in survey.utterances for phone in utterance.phones))
-        lines += [f"  {note}" for note in corpus.notes if note.startswith("dev: ")]
+        lines += [f"  {note}" for note in notes if note in left or note.startswith("dev: ")]
         if not corpus.dev_from_train:
             splits = ", ".join(f"{name} {len(split)}" for name, split in corpus.splits.items() if split)
             lines.append(f"  utterances: {splits}")

@@ -108,7 +108,7 @@ class RecordingName(NamedTuple):
     Attributes
     ----------
     file : str
-        As the user named it; in TSV, CSV, JSON and text.
+        As the user named it; see `shown`.
     id : str
         Unique, without spaces; in CTM.
     channel : int, optional
@@ -118,6 +118,11 @@ class RecordingName(NamedTuple):
     file: str
     id: str
     channel: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The file, with its channel if one was chosen, in formats that have no other place for it."""
+        return self.file if self.channel is None else f"{self.file} (channel {self.channel})"
 
 
 class Phones(Protocol):
@@ -238,7 +243,7 @@ class Text(Writer):
                 scored = segment.goodness
                 yield (f"{line}  {scored.score:.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
             return
-        before = start = one_field(name.file) + "\t" if layout.named else ""
+        before = start = one_field(name.shown) + "\t" if layout.named else ""
         try:
             for segment in result.segments:
                 yield before + one_token(segment.phone)
@@ -299,7 +304,7 @@ def _ctm(name: RecordingName, segment: Segment, score: float | None) -> str:
 
 
 def _tsv(name: RecordingName, segment: Segment, score: float | None) -> str:
-    return "\t".join(map(one_field, (name.file, *_fields(segment)))) + "\n"
+    return "\t".join(map(one_field, (name.shown, *_fields(segment)))) + "\n"
 
 
 def _scored(result: Recognition, segment: Segment) -> tuple[str | float, ...]:
@@ -313,7 +318,7 @@ def _scored(result: Recognition, segment: Segment) -> tuple[str | float, ...]:
 
 
 def _csv(name: RecordingName, segment: Segment, score: float | None) -> str:
-    return _csv_line((name.file, *_fields(segment), *([] if score is None else [f"{score:.4f}"])))
+    return _csv_line((name.shown, *_fields(segment), *([] if score is None else [f"{score:.4f}"])))
 
 
 def _csv_titles(aligned: bool) -> str:
@@ -372,7 +377,7 @@ class Html(Writer):
         """Write the page when all results are known."""
         from speechctc.inference.page import recordings_page  # late: other formats need no templates
 
-        out.write(recordings_page((Path(each.file), name.file, name.channel, each) for name, each in results))
+        out.write(recordings_page((Path(each.file), name.shown, name.channel, each) for name, each in results))
 
     def whole(self, name: RecordingName, result: Recognition, place: Path | None = None) -> str:
         """Return the page of one result."""
@@ -418,11 +423,11 @@ class Workbook(Writer):
                 score = () if result.score is None else (round(result.score, 4),)
                 for each in result.segments:
                     last = _scored(result, each) if scored else score
-                    phones.add(name.file, each.start, each.end, each.phone, round(each.confidence, 4), *last)
+                    phones.add(name.shown, each.start, each.end, each.phone, round(each.confidence, 4), *last)
                 for word in result.words:
-                    words.add(name.file, word.start, word.end, word.word, round(word.score, 4))
+                    words.add(name.shown, word.start, word.end, word.word, round(word.score, 4))
                 for misfit in result.misfits:
-                    misfits.add(name.file, *misfit)
+                    misfits.add(name.shown, *misfit)
         finally:
             book.save(out)
 
@@ -550,4 +555,4 @@ def _fields(segment: Segment) -> tuple[str, ...]:
 
 
 def _score_line(name: RecordingName, score: float) -> str:
-    return f"{one_field(name.file)}: log probability {score:.4f} per phone\n"
+    return f"{one_field(name.shown)}: log probability {score:.4f} per phone\n"

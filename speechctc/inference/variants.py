@@ -94,9 +94,9 @@ def read_inventory(path: Path) -> tuple[str, ...]:
     """
     text = read_text(path).text
     first, *rows = text.splitlines() or [""]
-    names = first.split("\t")
+    names = [name.strip() for name in first.split("\t")]
     column = next((k for k, name in enumerate(names) if name in ("phone", "phones")), None)
-    if column is not None and len(names) > 1:
+    if column is not None and (len(names) > 1 or all(len(row.split()) < 2 for row in rows)):
         text = "\n".join(fields[column] for row in rows if len(fields := row.split("\t")) > column)
     phones = tuple(dict.fromkeys(map(nfc, text.split())))
     if not phones:

@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn
 from speechctc.audio.recordings import ENDINGS, Siblings
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import is_arpabet
@@ -100,7 +100,7 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     Raises
     ------
     InputError
-        There are no two files to compare, or a file cannot be read.
+        There are no two files to compare, two files of a folder have one name, or a file cannot be read.
     """
     pairs, unmatched = _pairs(reference, hypothesis)
     errors: dict[str, list[float]] = {}
@@ -194,10 +194,21 @@ def _join_letter_case(one: dict[str, Path], other: dict[str, Path]) -> None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Return the TextGrids and .PHN files of a folder, by relative path without the ending."""
+    """Return the TextGrids and .PHN files of a folder, by relative path without the ending; no two may be of one name.
+
+    Names of two kinds of files are one name in any letter case.
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such {'folder' if not folder.exists() else 'folder; it is a file'}", "name two")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".textgrid", ".phn"))
     if not paths:
         raise InputError(f"{folder}: no TextGrid or .PHN files in it", "name a folder that has some")
+    alike: dict[str, list[Path]] = {}
+    for path in paths:
+        alike.setdefault(str(path.with_suffix("")).lower(), []).append(path)
+    for group in alike.values():
+        if len({path.suffix.lower() for path in group}) > 1 or len({path.with_suffix("") for path in group}) < len(
+            group
+        ):
+            raise InputError(f"{some([str(path) for path in group])}: labels of one name", "keep one of them there")
     return {str(path.relative_to(folder).with_suffix("")): path for path in paths}

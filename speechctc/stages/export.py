@@ -67,7 +67,7 @@ def check_out(out: Path, overwrite: bool = False) -> None:
     ----------
     out : Path
     overwrite : bool
-        Accept a folder that is empty, or holds an exported model and nothing else; no link.
+        Accept a folder that is empty, or holds an exported model and nothing else, and a file in ``.onnx``; no link.
 
     Raises
     ------
@@ -78,6 +78,8 @@ def check_out(out: Path, overwrite: bool = False) -> None:
         return
     if not overwrite:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
+    if out.suffix.lower() == ".onnx":
+        return written.refuse_odd(out)
     if out.is_symlink():
         raise InputError(f"{out}: a link", "name the folder itself")
     if not out.is_dir():
@@ -118,7 +120,7 @@ def export(
     out : Path
         A folder, or a file whose name ends in ``.onnx``; must not exist.
     overwrite : bool
-        Accept an existing folder (see `check_out`).
+        Accept an existing folder or ``.onnx`` file (see `check_out`).
     lm : Path, optional
         An n-gram that takes the place of the model's own, with the weights that were tuned for it.
     reporter : Reporter, optional

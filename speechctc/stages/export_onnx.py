@@ -65,7 +65,7 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     ----------
     checkpoint : Checkpoint
     out : Path
-        A file that does not exist yet.
+        A file; it is replaced if it exists.
 
     Raises
     ------

@@ -357,8 +357,7 @@ def in_notation_of(phones: Sequence[str], utterances: Sequence[Utterance]) -> tu
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         notes.append(
-            f"{len(lacking)} labels ({share:.0f} % of all) are phones that the model does not have, and are errors: "
-            f"{counted(lacking)}"
+            f"labels of phones that the model does not have are errors ({share:.0f} % of all): {counted(lacking)}"
         )
     return tuple(_rewritten(each, written, pauses) for each in utterances), notes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,20 @@ def test_a_table_names_the_channel_of_each_recording(speechctc: Command, here: P
         lines = [line.split() for line in done.out.splitlines() if not line.startswith(";;")]
         assert {line[1] for line in lines} == {"2"}
         assert [line[2:] for line in lines] == [line.split()[2:] for line in alone]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "text", "html"])
+def test_channels_of_one_file_are_told_apart(speechctc: Command, here: Path, form: str) -> None:
+    write_song(here / "a.wav", SONG)
+    song, rate = soundfile.read(here / "a.wav", dtype="float32")
+    soundfile.write(here / "two.wav", np.stack([song, song], axis=1), rate, subtype="FLOAT")
+    rows = "".join(f"{k},two.wav,{' '.join(SONG)},{k}\n" for k in (1, 2))
+    (here / "t.csv").write_text(f"id,audio,phones,channel\n{rows}m,two.wav,{' '.join(SONG)},\n")
+    done = speechctc("align", "--transcripts", "t.csv", "--format", form)
+    assert done.status == 0 and all(f"two.wav (channel {k})" in done.out for k in (1, 2)), done.err
+    if form == "csv":
+        files = Counter(line.split(",")[0] for line in done.out.splitlines()[1:])
+        assert files == dict.fromkeys(("two.wav (channel 1)", "two.wav (channel 2)", "two.wav"), len(SONG))
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("utf-16", ""), ("cp1252", "not UTF-8, read as Windows-1252")])

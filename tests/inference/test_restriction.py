@@ -69,6 +69,20 @@ def test_what_is_no_ipa_or_empty_is_refused(tiny_model: Path, tmp_path: Path) ->
         restrict(model, wanted("ǃ"), Recorder())
 
 
+@pytest.mark.parametrize(
+    ("text", "phones"),
+    [
+        ("phone\na\ni\nu\n", ("a", "i", "u")),
+        ("phones \r\na\r\n\r\ni\r\n", ("a", "i")),
+        ("phones\ttrain\na\t3\n", ("a",)),
+        ("a\nphone\n", ("a", "phone")),
+        ("phone\na i\nu\n", ("phone", "a", "i", "u")),
+    ],
+)
+def test_a_table_may_have_the_column_of_phones_alone(tmp_path: Path, text: str, phones: tuple[str, ...]) -> None:
+    assert read_inventory(inventory(tmp_path, text)) == phones
+
+
 def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
     plain = inventory(tmp_path, "low\nhigh  top high")
     (tmp_path / "features").mkdir()

@@ -96,6 +96,20 @@ def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
             score_boundaries(tmp_path / "a", tmp_path / other)
 
 
+@pytest.mark.parametrize("second", ["x.TextGrid", "X.TextGrid", "x.textgrid"])
+def test_two_files_of_one_name_in_a_folder_are_refused(tmp_path: Path, second: str) -> None:
+    first = "x.TextGrid" if second == "x.textgrid" else "x.PHN"
+    write(tmp_path / "a" / first, "0 a 10 b 20")
+    write(tmp_path / "a" / second, "0 a 12 b 20")
+    if len(list((tmp_path / "a").iterdir())) < 2:
+        pytest.skip("the file system knows no letter case")
+    write(tmp_path / "b" / "x.TextGrid", "0 a 12 b 20")
+    for sides in (("a", "b"), ("b", "a")):
+        with pytest.raises(InputError, match="labels of one name; keep one") as refused:
+            score_boundaries(*(tmp_path / side for side in sides))
+        assert str(tmp_path / "a" / first) in str(refused.value) and str(tmp_path / "a" / second) in str(refused.value)
+
+
 def test_a_recording_with_one_phone_has_no_boundary(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "one.TextGrid", "0 a 10")

@@ -150,7 +150,7 @@ def test_phones_are_scored_as_the_symbols_of_a_table(tiny_model: Path, tmp_path:
     plain = scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={write_grids(tmp_path / 'plain', {})}")
     assert scored(tiny_model, *settings, symbols=str(table)).counts == plain.counts
     without = scored(tiny_model, *settings)
-    assert without.counts.per >= 100 and any("4 labels (100 % of all)" in note for note in without.notes)
+    assert without.counts.per >= 100 and any("are errors (100 % of all)" in note for note in without.notes)
 
 
 def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
@@ -160,7 +160,18 @@ def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
     (written,), notes = in_notation_of(model, [said])
     assert written.phones[1:4] == ("y", "ah", "aa") and written.phones[0] != "y" and written.phones[-1] == "ɬ"
     assert written.times == tuple((k, k + 1.0) for k in range(1, 6))
-    assert "j as y" in notes[0] and "y as" in notes[0] and "pauses" in notes[1] and "2 labels (33 %" in notes[2]
+    assert (
+        "j as y" in notes[0]
+        and "y as" in notes[0]
+        and "pauses" in notes[1]
+        and "(33 % of all): y (1), ɬ (1)" in notes[2]
+    )
+
+
+def test_one_label_that_the_model_lacks_is_said_in_english() -> None:
+    said = Utterance("a", Path("a.wav"), ("ʃ", "i", "ʌ", "ɬ"))
+    _, note = in_notation_of(["aa", "ah", "iy", "uw", "y", "sh", "l"], [said])[1]
+    assert note == "labels of phones that the model does not have are errors (25 % of all): ɬ (1)"
 
 
 def test_a_part_of_the_models_labels_stays_as_it_is() -> None:

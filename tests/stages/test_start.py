@@ -21,6 +21,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.stages.start import advise, fitting_model, start
+from tests.corpora.timit_layout import write_corpus
 from tests.tones import write_table
 
 RATE = 8000
@@ -143,6 +144,14 @@ def test_timit_is_known_by_its_layout(shared_data: Path, here: Path) -> None:
     config = load_config(made.config)
     assert (config.corpus.kind, config.corpus.phones, config.score.fold) == ("timit", "timit61", "auto")
     assert len(read_corpus(config.corpus).splits["train"]) > 50
+
+
+def test_timits_dialect_sentences_are_the_reason_that_is_promised(here: Path) -> None:
+    speakers = {"TRAIN": [f"FAB{k}0" for k in range(8)], "TEST": ["MXY0"]}
+    write_corpus(Path("timit"), speakers, ("SX1", "SX2", "SA1"))
+    said = start(Path("timit")).description
+    _, below = said.split("9 more recordings with labels that are not used; the reasons are below")
+    assert "SA sentences left out (9)" in below
 
 
 def test_recordings_alone_lead_to_the_bundled_model(here: Path) -> None:
