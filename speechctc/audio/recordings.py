@@ -183,7 +183,7 @@ class Siblings:
 
     Names match exactly, apart from the letter case of the ending. Only where none does, one whose name differs by
     letter case or Unicode form (``é`` as one character or two) is taken: if no other file could be meant. Of ``s.wav``
-    and ``S.wav``, ``s.TextGrid`` belongs to the first.
+    and ``S.wav``, ``s.TextGrid`` belongs to the first; of ``ab.lab`` and ``Ab.lab``, none is taken for ``AB.wav``.
     """
 
     def __init__(self) -> None:
@@ -204,22 +204,26 @@ class Siblings:
             Stems of the files that something is looked for; by default, of the files of this kind in the folder.
         """
         there, endings = self._listing(path.parent), tuple(endings)
-        exact = self._spelled(path, endings, there, exact=True)
+        alike = self._alike(path, endings, there)
+        exact = next((found for spelling, found in alike if spelling in (path.name, path.stem)), None)
         if exact is not None or self._rivals(path, there, others):
             return exact
-        return self._spelled(path, endings, there, exact=False)
+        near = self.near(path, endings)
+        return near[0] if len(near) == 1 else None
 
-    def near(self, path: Path, endings: Iterable[str]) -> Path | None:
-        """Return a file whose name differs by letter case or Unicode form, whether it is taken or not."""
-        return self._spelled(path, tuple(endings), self._listing(path.parent), exact=False)
+    def near(self, path: Path, endings: Iterable[str]) -> list[Path]:
+        """Return the files whose names differ by letter case or Unicode form, taken or not: the first of each name."""
+        first: dict[str, Path] = {}
+        for spelling, found in self._alike(path, tuple(endings), self._listing(path.parent)):
+            stem = os.path.splitext(spelling)[0] if _key(spelling) == _key(path.name) else spelling
+            first.setdefault(stem, found)
+        return list(first.values())
 
-    def _spelled(self, path: Path, endings: tuple[str, ...], there: _Listing, exact: bool) -> Path | None:
-        for ending in endings:
-            for name in (path.name, path.stem):
-                for found in there.spelled.get(_key(f"{name}{ending}"), ()):
-                    if not exact or found[: len(name)] == name:
-                        return path.parent / found
-        return None
+    @staticmethod
+    def _alike(path: Path, endings: tuple[str, ...], there: _Listing) -> list[tuple[str, Path]]:
+        """Return the files that may be meant, the preferred ones first, each with its name without the ending."""
+        keys = [(ending, _key(f"{name}{ending}")) for ending in endings for name in (path.name, path.stem)]
+        return [(name[: -len(end)], path.parent / name) for end, key in keys for name in there.spelled.get(key, ())]
 
     def _rivals(self, path: Path, there: _Listing, others: Collection[str] | None) -> bool:
         """Tell whether a file with the same name in other letter case or Unicode form looks for the same."""
@@ -256,6 +260,9 @@ def differs_by_case(path: Path, found: Path) -> bool:
     return found.stem not in (path.name, path.stem)
 
 
-def belongs_to_another(near: Path | None) -> str:
-    """Say, to complete a sentence, that a file is not taken because of its spelling; ``""`` if there is none."""
-    return f" ({near.name} differs by letter case or Unicode form: it belongs to another)" if near is not None else ""
+def belongs_to_another(near: Sequence[Path]) -> str:
+    """Say, to complete a sentence, that files are not taken because of their spelling; ``""`` if there are none."""
+    if len(near) > 1:
+        names = " and ".join(path.name for path in near)
+        return f" ({names} differ by letter case or Unicode form: each may be meant)"
+    return f" ({near[0].name} differs by letter case or Unicode form: it belongs to another)" if near else ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
+from speechctc.audio.recordings import Siblings, belongs_to_another, files_below, find_recordings, left_out
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError, counted, some
@@ -338,7 +338,9 @@ def _as_textgrids(look: Survey) -> CorpusConfig | None:
     if not grids:
         alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(look.folder))
         if alone:
-            look.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
+            near = next((near for path in look.recordings if (near := siblings.near(path, [".textgrid"]))), [])
+            what = "TextGrids without a recording of the same name in their folder"
+            look.notes.append(f"not used: {alone} {what}{belongs_to_another(near)}")
         return None
     return look.tiers("textgrid", grids)
 

@@ -183,7 +183,7 @@ def beside_each(recordings: Sequence[Recording], choice: Choice) -> list[Transcr
     found = []
     for each in recordings:
         file = siblings.find(each.path, endings)
-        near = None if file else siblings.near(each.path, endings)
+        near = [] if file else siblings.near(each.path, endings)
         found.append((each, file, f"beside {each.path.name}{belongs_to_another(near)}"))
     return _read_each(found, choice)
 
@@ -199,7 +199,7 @@ def in_folder(folder: Path, recordings: Sequence[Recording], choice: Choice) -> 
         places = [folder / each.name.parent / each.path.name, folder / each.path.name]
         others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
-        near = None if file else next((near for place in places if (near := siblings.near(place, endings))), None)
+        near = [] if file else next((near for place in places if (near := siblings.near(place, endings))), [])
         found.append((each, file, f"in {folder}{belongs_to_another(near)}"))
     return _read_each(found, choice)
 

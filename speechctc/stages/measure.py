@@ -15,10 +15,17 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, tier_key
-from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
+from speechctc.audio.recordings import (
+    Recording,
+    Siblings,
+    belongs_to_another,
+    differs_by_case,
+    find_recordings,
+    left_out,
+)
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
-from speechctc.core.errors import InputError, optional
+from speechctc.core.errors import InputError, optional, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.textgrid import speaker_of
 from speechctc.pages.figures import draw_measures
@@ -129,6 +136,9 @@ def measure(
             except InputError as error:
                 failures.append(error)
             advance(1)
+    if labelled.cased:
+        what = "TextGrids used whose names differ from their recordings' by letter case or Unicode form"
+        reporter.warn(f"{what}: {some(labelled.cased, 2)}")
     for failure in failures:
         reporter.warn(str(failure))
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
@@ -143,6 +153,7 @@ class _TextGrids:
 
     def __init__(self, given: Path | None, recordings: Sequence[Recording]) -> None:
         self._given, self._siblings = given, Siblings()
+        self.cased: list[str] = []  # those whose names differ by letter case or Unicode form, with their recordings
         distinct = {each.path.absolute().with_suffix(""): each for each in recordings}.values()
         self._names = Counter(each.name.parent / each.path.stem for each in distinct)
         self._stems = Counter(each.path.stem for each in distinct)
@@ -165,7 +176,12 @@ class _TextGrids:
             self._check(path, found, self._stems[path.stem])
         if found is None:
             where = f"beside {path.name}" if given is None else f"in {given}"
-            raise InputError(f"{path}: no .TextGrid file of its name {where}", "make one with speechctc align")
+            places = [path] if given is None else [given / recording.name.parent / path.name, given / path.name]
+            near = next((near for place in places if (near := self._siblings.near(place, (".textgrid",)))), [])
+            what = f"{path}: no .TextGrid file of its name {where}{belongs_to_another(near)}"
+            raise InputError(what, "make one with speechctc align" if not near else "rename the one that is meant")
+        if differs_by_case(path, found):
+            self.cased.append(f"{found} for {path}")
         return found
 
     def _find(self, place: Path) -> Path | None:

@@ -32,12 +32,23 @@ def test_what_belongs_to_another_is_not_taken(here: Path, label: str) -> None:
     assert beside(wav) == label and beside(other) is None
     assert belongs_to_another(Siblings().near(Path(other), GRID)).startswith(f" ({label} differs by letter case")
     Path(label).rename("ſ.TextGrid")  # no other spelling
-    assert beside(wav) is None and Siblings().near(Path(wav), GRID) is None
+    assert beside(wav) is None and Siblings().near(Path(wav), GRID) == []
 
 
 def test_of_two_that_both_differ_none_is_taken(here: Path) -> None:
     touch("ab.wav", "AB.flac", "Ab.TextGrid")
     assert beside("ab.wav") is None and beside("AB.flac") is None
+
+
+def test_of_two_names_in_other_case_none_is_taken(here: Path) -> None:
+    touch("ANNA.ogg", "anna.txt", "Anna.lab", "b.mp3", "B.mp3.TextGrid", "B.TextGrid")
+    assert beside("ANNA.ogg", ".lab", ".txt") is None
+    near = Siblings().near(Path("ANNA.ogg"), [".lab", ".txt"])
+    said = " (Anna.lab and anna.txt differ by letter case or Unicode form: each may be meant)"
+    assert belongs_to_another(near) == said
+    assert beside("b.mp3") == "B.mp3.TextGrid"  # one name, of which the first is preferred
+    touch("ANNA.txt")
+    assert beside("ANNA.ogg", ".lab", ".txt") == "ANNA.txt"
 
 
 def test_a_name_in_other_case_is_taken_where_it_alone_can_be_meant(here: Path) -> None:

@@ -56,6 +56,19 @@ def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Pa
     assert done.out.count("low") == 3
 
 
+def test_of_two_names_in_other_case_none_is_read(speechctc: Command, here: Path) -> None:
+    (here / "in").mkdir()
+    write_song(here / "in/ANNA.wav", ["low", "top"])
+    (here / "in/anna.txt").write_text("low top")
+    (here / "in/Anna.txt").write_text("top low")
+    for more in ([], ["--transcripts", "in"]):
+        done = speechctc("align", "in", *more, "--format", "tsv")
+        assert done.status == 2 and "(Anna.txt and anna.txt differ by letter case" in done.err, done.err
+    (here / "in/ANNA.txt").write_text("low top")
+    done = speechctc("align", "in", "--format", "tsv")
+    assert done.status == 0 and "differ" not in done.err and done.out.index("low") < done.out.index("top")
+
+
 def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     (here / "audio").mkdir()
     for name in "xy":

@@ -125,6 +125,22 @@ def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
     assert whole["f0_mean"] and whole["intensity_mean"] and (start == 0 or empty["f1_mid"])
 
 
+def test_a_name_in_other_case_is_said_and_of_two_none_is_taken(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    write_vowels(here / "in/ANNA.wav", 120.0, 1)
+    grid = (here / "in/ANNA.TextGrid").rename(here / "in/anna.TextGrid")
+    for more in ([], ["--textgrids", "in"]):
+        done = speechctc("measure", "in", *more, "--out", f"m{len(more)}.csv")
+        assert done.status == 0 and len(table(here / f"m{len(more)}.csv")) == 1
+        assert (
+            "differ from their recordings' by letter case" in done.err and f"{grid.relative_to(here)} for" in done.err
+        )
+    (here / "in/Anna.TextGrid").write_bytes(grid.read_bytes())
+    for more in ([], ["--textgrids", "in"]):
+        done = speechctc("measure", "in", *more, "--out", "n.csv")
+        assert done.status == 2 and "(Anna.TextGrid and anna.TextGrid differ by letter case" in done.err, done.err
+
+
 def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: Path) -> None:
     pytest.importorskip("parselmouth")
     for place in ("all/v.wav", "all/ben/v.wav"):
