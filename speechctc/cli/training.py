@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -77,7 +78,8 @@ def train_command(
         trained = train(loaded, resume, new_reporter())
     except Stopped as stop:
         if is_main_process():
-            show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume", err=True)
+            same = f" and the same settings: {shlex.join(settings)}" if settings else ""
+            show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume{same}", err=True)
         raise typer.Exit(stop.status) from None
     if is_main_process():
         if trained.calibration:

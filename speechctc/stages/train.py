@@ -85,8 +85,8 @@ def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore |
     allow_tf32(config.train.tf32)
     with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
         try:
-            if ranks.is_main:
-                run.check(config, resume)
+            if ranks.is_main and (note := run.check(config, resume)):
+                reporter.note(note)
             ranks.wait()
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
             if ranks.is_main:

@@ -25,7 +25,7 @@ from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
-from speechctc.core.errors import InputError, optional
+from speechctc.core.errors import InputError, optional, some
 from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 from speechctc.pages import figures
@@ -39,6 +39,8 @@ MAY_CHANGE = tuple(
     "train.device train.finetune decode score data.dir features.encoder.folder data.workers "
     "data.chunk_mib".split()
 )
+SAID = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
+"""Of these, keys on which the end of a run or the choice of its best epoch depends."""
 
 SHARE = 0.02  # of the time, at most, for drawing
 FEWEST = 2  # epochs
@@ -65,10 +67,11 @@ class Run:
         self._begun = False
         self._latest_before: Path | None = None
 
-    def check(self, config: Config, resume: bool) -> None:
+    def check(self, config: Config, resume: bool) -> str:
         """Check that the folder is free, or holds a run with this config to resume.
 
-        What a session left that was cut off before it saved any state is removed.
+        What a session left that was cut off before it saved any state is removed. Returns what is to be said: which
+        settings are not those of the session before, or that there is nothing to resume.
 
         Raises
         ------
@@ -78,6 +81,7 @@ class Run:
         for checkpoint in (self.best, self.last):
             files.settle_folder(checkpoint)
         self._clear()
+        note = ""
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
                 raise InputError(
@@ -85,9 +89,10 @@ class Run:
                     "go on with it by --resume, or name another with --run DIR",
                 )
             if self.config.exists():
-                self._check_same(config, self._stored_config())
+                note = self._check_same(config, self._stored_config())
             self._stored_record()
             self.epochs()
+        return f"{self.folder}: no run there yet: a new one begins" if resume and not self._is_saved() else note
 
     def begin(self, config: Config, record: dict[str, Any]) -> str:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -239,19 +244,24 @@ class Run:
                     "give the data.dir it had, or name another folder with --run DIR",
                 )
 
-    def _check_same(self, config: Config, stored: dict[str, Any]) -> None:
+    def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
+        """Refuse another config; return which of the settings that may change did, as a line."""
         new, old = _flat(config.to_dict()), _flat(with_defaults(Config, stored))
-        changed = [
-            key
-            for key in sorted({*new, *old})
-            if new.get(key) != old.get(key) and not any(key == may or key.startswith(f"{may}.") for may in MAY_CHANGE)
-        ]
-        if changed:
+        differ = [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]
+        if changed := [key for key in differ if not _is_of(key, MAY_CHANGE)]:
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
             raise InputError(
                 f"{self.folder}: this run was begun with another config: {said}",
                 "go on with the config it has, or name another folder with --run DIR",
             )
+        course = sorted((key for key in differ if key in new and _is_of(key, SAID)), key=lambda key: key[:5] != "train")
+        told = [f"{key} {old.get(key)} -> {new[key]}" for key in course]
+        return f"{self.folder}: not as in the session before: {some(told, 5)}" if told else ""
+
+
+def _is_of(key: str, sections: Sequence[str]) -> bool:
+    """Return whether a key is one of these, or in one of them."""
+    return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
 def point_latest(folder: Path) -> None:

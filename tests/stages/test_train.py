@@ -100,7 +100,7 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
     process.send_signal(number)
     assert process.wait(600) == 128 + number
     said = (here / "said").read_text()
-    assert "go on with --resume" in said and "Traceback" not in said
+    assert "go on with --resume and the same settings: train.epochs=5000\n" in said and "Traceback" not in said
     epochs = len((here / "r" / "metrics.jsonl").read_text().splitlines())
     run_once(extracted, here / "r", f"train.epochs={epochs + 1}", resume=True)
 
@@ -156,6 +156,32 @@ def test_a_finished_run_resumed_says_so(extracted: Path, here: Path) -> None:
     assert train_net(load_config(extracted, [f"run={here}/r", "train.epochs=1"]), True, recorder) is None
     assert any("done already" in line for line in recorder.said)
     assert same(weights, load_file(here / "r" / "last" / "weights.safetensors"))
+
+
+def resumed(config: Path, run: Path, *settings: str) -> list[str]:
+    recorder = Recorder()
+    train_net(load_config(config, [f"run={run}", *settings]), True, recorder)
+    return recorder.said
+
+
+def test_a_resumed_run_tells_in_a_line_which_settings_it_does_not_go_on_with(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=1", "train.patience=7")
+    told = f"{here}/r: not as in the session before: "
+    said = resumed(extracted, here / "r", "train.epochs=2", "train.patience=8", "train.curves=false")
+    assert f"{told}train.epochs 1 -> 2, train.patience 7 -> 8" in said
+    said = resumed(extracted, here / "r", "train.epochs=2", "train.patience=8")
+    assert not any("session before" in line for line in said)
+    decode = ("decode.beam=3", "decode.lm_weight=0.1", "decode.min_modulation_db=1", "score.fold={low: mid}")
+    said = resumed(extracted, here / "r", "train.epochs=2", *decode, "train.minutes=9")
+    (line,) = [line for line in said if "session before" in line]
+    assert f"{told}train.minutes 0.0 -> 9.0, train.patience 8 -> 0, decode.beam 64 -> 3, " in line
+    assert line.count(" -> ") == 5 and line.endswith(" and 1 more") and "-> None" not in line
+
+
+def test_resume_without_a_run_says_that_a_new_one_begins(extracted: Path, here: Path) -> None:
+    new = f"{here}/r: no run there yet: a new one begins"
+    assert resumed(extracted, here / "r", "train.epochs=1").count(new) == 1
+    assert new not in resumed(extracted, here / "r", "train.epochs=2")
 
 
 def test_a_run_folder_in_use_is_refused(extracted: Path, here: Path) -> None:
