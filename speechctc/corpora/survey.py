@@ -5,10 +5,11 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -103,6 +104,8 @@ class Survey:
         How to read recordings that only the test split has.
     mend : bool
         A table that seems to have the labels cannot be read; a note says why.
+    elsewhere : set of str
+        The absolute paths of recordings that tables that are not used have labels for.
     """
 
     folder: Path
@@ -120,6 +123,7 @@ class Survey:
     of_words: bool = False
     to_test: CorpusConfig | None = None
     mend: bool = False
+    elsewhere: set[str] = field(default_factory=set)
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -237,7 +241,8 @@ def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     own = {path.resolve() for path in used}  # a link to one of them is no other recording
     others = listen(path for path in look.recordings if path.resolve() not in own)
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
-        look.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
+        elsewhere = sum(os.path.abspath(path) in look.elsewhere for path in others.paths)
+        look.refused = min(elsewhere + sum(map(len, corpus.rejected.values())), len(others.paths))
     else:
         siblings = Siblings()
         look.refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in others.paths)
@@ -281,8 +286,12 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
             look.mend = look.mend or _seems_meant(path, look.recordings)
     if not rows:
         return None
-    chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
-    left = [str(path) for path in rows if path not in chosen.values()]
+    own = _of_one_language(look, rows)
+    chosen = _splits({path: len(rows[path]) for path in own}, look.folder)
+    look.elsewhere = {
+        audio for path in rows if path not in chosen.values() for audio in _labelled(look, path, rows[path])
+    }
+    left = [str(path) for path in own if path not in chosen.values()]
     if left:
         look.notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
     train = chosen["train"]
@@ -291,6 +300,46 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _of_one_language(look: Survey, rows: Mapping[Path, Sequence[Row]]) -> list[Path]:
+    """Return the tables in the given language, or in that of most rows, if names tell of several; note the others.
+
+    Those of which no name tells the language are read where the given one is none of these, or most rows are theirs.
+    """
+    asked = look.given.get("language", "")
+    if "dictionary" in look.given or not isinstance(asked, str):
+        return list(rows)
+    names, counts = {}, Counter[str]()
+    for path, each in rows.items():
+        named = named_language(each, path, look.folder)
+        code = named.code.partition("-")[0] if named else ""  # without that of a region
+        names[path] = (code, named.name if named else "no name says which")
+        counts[code] += len(each)
+    known = counts.keys() - {""}
+    if len(known) < 2:
+        return list(rows)
+    kept = "" if 2 * counts[""] > counts.total() else max(sorted(known), key=lambda code: counts[code])
+    if asked:
+        try:
+            kept = find_voice(asked, _voices()).languages[0].partition("-")[0]
+        except InputError:  # reading says so
+            return list(rows)
+        kept = kept if kept in counts else ""
+    others = [f"{path}: {name}" for path, (code, name) in names.items() if code != kept]
+    look.notes.append(
+        f"not used: {len(others)} table{'s'[: len(others) - 1]} of words in other languages ({some(others, 3)}); those "
+        "of one are read, the given one or that of most rows; to read another, give corpus.language"
+    )
+    return [path for path, (code, _) in names.items() if code == kept] or list(rows)
+
+
+def _labelled(look: Survey, table: Path, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the recordings that a table has labels for, wherever their paths may begin."""
+    for row in rows:
+        if row.phones is not None or row.words:
+            audio = row.audio.replace("\\", "/")
+            yield from (os.path.abspath(base / audio) for base in (table.parent, look.folder, Path()))
 
 
 def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
@@ -388,8 +437,8 @@ def describe(survey: Survey) -> str:
         longer = f"  {numbered(sound.long)} longer than a minute; "
         if survey.config is None or survey.config.kind in ("textgrid", "elan"):
             lines.append(longer + "they are cut into utterances where the labels leave or name pauses")
-        else:
-            lines.append(longer + "cut them at pauses: each is one utterance")
+        elif not all(utterance.stretch for utterance in survey.utterances):
+            lines.append(longer + "cut them at pauses, or by the columns start and end: each is one utterance")
     if corpus is not None:
         lines.append(f"  speakers: {_speakers(survey)}")
         lines += _phones(Counter(phone for utterance in survey.utterances for phone in utterance.phones))

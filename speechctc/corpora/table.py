@@ -1,29 +1,32 @@
 """Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
-(see `speechctc.corpora.word_phones`). The columns ``speaker`` and ``channel`` are optional, and so are traits of the
-speaker, such as ``sex``; other columns are ignored. Audio paths are relative to the folder of the table, or to
-``corpus.root`` if it is set.
+(see `speechctc.corpora.word_phones`). Optional are ``speaker``, ``channel``, ``start`` and ``end`` (of a row that is a
+piece of its recording), and traits of the speaker, such as ``sex``; other columns are ignored. Audio paths are relative
+to the folder of the table, or to ``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import os
 import sys
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from speechctc.audio import sound_file
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
+from speechctc.corpora.tier_utterances import CLOSE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
 if TYPE_CHECKING:
@@ -124,8 +127,7 @@ def _read(
         try:
             if row.problem:
                 raise BadRow(row.problem)
-            if row.id in lines:
-                raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
+            row = _with_own_id(row, lines)
             builder.utterances[split].append(_utterance(row, base, builder, listings, words))
             lines[row.id] = row.line
         except BadRow as error:
@@ -137,6 +139,18 @@ def _read(
     builder.warn_of(missing, f"{path}: rows left out, because their recordings do not exist")
     builder.warn_of_formats(utterance.audio for utterance in builder.utterances[split])
     return lines
+
+
+def _with_own_id(row: Row, lines: dict[str, int]) -> Row:
+    """Return a row whose id no line has; of pieces named as their recording, all but the first are named by time."""
+    if row.id in lines and (row.start or row.end) and row.id == PurePath(row.audio.replace("\\", "/")).stem:
+        try:
+            row = row._replace(id=f"{row.id}-{round(1000 * row.times()[0]):07d}")
+        except InputError as error:
+            raise BadRow(str(error)) from None
+    if row.id in lines:
+        raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
+    return row
 
 
 def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderListings, words: WordPhones) -> Utterance:
@@ -151,14 +165,27 @@ def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderLis
         raise BadRow(f"words and no phones; {MISSING}")
     audio = find_audio(base, row.audio, listings)
     try:
-        phones = words.read(row.id, row.words, audio, None, language) if row.phones is None else row.phones
+        stretch = _stretch(row, audio, listings)
+        seconds = stretch and stretch[1] - stretch[0]
+        phones = words.read(row.id, row.words, audio, seconds, language) if row.phones is None else row.phones
         labels, _ = builder.labels(phones)
         if row.phones and row.words and words.possible:
             words.compare(row.id, labels, row.words, language)
     except InputError as error:
         raise BadRow(str(error)) from None
     speaker, traits = sys.intern(row.speaker), _shared(row.traits)
-    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, traits=traits)
+    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, stretch=stretch, traits=traits)
+
+
+def _stretch(row: Row, audio: Path, listings: FolderListings) -> tuple[float, float] | None:
+    """Return from when to when a row lies in its recording, s; None: it is the whole."""
+    if not (row.start or row.end):
+        return None
+    (start, end), seconds = row.times(), listings.seconds(audio)
+    if start > seconds - CLOSE or end > seconds + TAIL:
+        raise InputError(f"{start:g} to {end:g} s of a recording of {seconds:.2f} s", "correct the times")
+    whole = start <= CLOSE and end >= seconds - CLOSE
+    return None if whole else (round(start, 4), round(min(end, seconds), 4))
 
 
 def _language(row: Row) -> tuple[str, ...]:
@@ -192,14 +219,21 @@ def _check_unique(ids: Iterable[str], path: Path, earlier: dict[Path, dict[str, 
 def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
     """Return notes on recordings that are in training and in another split, whose scores are too good."""
 
-    def recordings(split: str) -> Iterator[tuple[str, int | None]]:
-        return ((listings.real(utterance.audio), utterance.channel) for utterance in corpus.splits[split])
+    def places(split: str) -> Iterator[tuple[tuple[str, int | None], tuple[float, float]]]:
+        for each in corpus.splits[split]:
+            yield (listings.real(each.audio), each.channel), each.stretch or (0.0, math.inf)
 
-    held = {*recordings("dev"), *recordings("test")}
-    trained = held.intersection(recordings("train")) if held else held  # no set of the training split, which is large
+    held = {recording for split in ("dev", "test") for recording, _ in places(split)}
+    trained: defaultdict[tuple[str, int | None], list[tuple[float, float]]] = defaultdict(list)
+    for recording, stretch in places("train") if held else ():  # only what is held: the training split is large
+        if recording in held:
+            trained[recording].append(stretch)
     notes = []
     for split in ("dev", "test"):
-        if count := sum(recording in trained for recording in recordings(split)):
+        if count := sum(
+            any(start < until and since < end for since, until in trained.get(recording, ()))
+            for recording, (start, end) in places(split)
+        ):
             notes.append(
                 f"recordings of {split} that are also in the training split: {count}; its scores will be too good"
             )
@@ -217,6 +251,7 @@ class FolderListings:
         self._asked: Counter[str] = Counter()
         self._files: dict[str, frozenset[str]] = {}
         self._real: dict[str, str] = {}
+        self._seconds: dict[Path, float] = {}
 
     def is_file(self, path: str) -> bool:
         """Tell whether there is such a file."""
@@ -231,6 +266,12 @@ class FolderListings:
         if folder not in self._real:
             self._real[folder] = os.path.join(os.path.realpath(folder), "")
         return self._real[folder] + name
+
+    def seconds(self, path: Path) -> float:
+        """Return the duration of a recording."""
+        if path not in self._seconds:
+            self._seconds[path] = sound_file.info(path).seconds
+        return self._seconds[path]
 
     def _listed(self, folder: str) -> frozenset[str]:
         """Return the regular files of a folder, or none as long as few were asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import warnings
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from speechctc.audio.annotations import CLOSE
 from speechctc.core.errors import InputError, optional
 from speechctc.core.text_files import Text, read_text
 
@@ -18,7 +20,7 @@ REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them
 OPTIONAL = ("speaker", "channel")
 TIMES = ("start", "end")
-"""Columns with the times between which the labels of a row lie, in seconds."""
+"""Columns with the times between which a row lies in its recording, in seconds."""
 COLUMNS = "id, audio, and phones or words"
 USUAL = {
     "id": ("utterance", "utt", "utt_id", "utterance_id", "name"),
@@ -75,6 +77,25 @@ class Row(NamedTuple):
     start: str = ""
     end: str = ""
     traits: tuple[tuple[str, str], ...] = ()
+
+    def times(self) -> tuple[float, float]:
+        """Return `start` and `end` in seconds.
+
+        Raises
+        ------
+        InputError
+            One is not a number of seconds, or there is no time between them.
+        """
+        try:
+            start, end = float(self.start), float(self.end)
+        except ValueError:
+            start = end = math.nan
+        if not (math.isfinite(start) and math.isfinite(end)):
+            what = f"start and end are {self.start[:40]!r} and {self.end[:40]!r}, not seconds"
+            raise InputError(what, "write both as numbers with a point: 12.5")
+        if start < 0 or end - start < CLOSE:
+            raise InputError(f"no time from {start:g} to {end:g} s", "correct the line")
+        return start, end
 
 
 class Table(NamedTuple):

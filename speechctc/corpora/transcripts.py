@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -335,17 +334,10 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
 
 
 def _times(table: Path, row: Row) -> tuple[float, float]:
-    """Return the times of a row, seconds."""
     try:
-        start, end = float(row.start), float(row.end)
-    except ValueError:
-        start = end = math.nan
-    if not (math.isfinite(start) and math.isfinite(end)):
-        what = f"{table}, line {row.line}: start and end are {row.start[:40]!r} and {row.end[:40]!r}, not seconds"
-        raise InputError(what, "write both as numbers with a point: 12.5")
-    if start < 0 or end - start < CLOSE:
-        raise InputError(f"{table}, line {row.line}: no time from {start:g} to {end:g} s", "correct the line")
-    return start, end
+        return row.times()
+    except InputError as error:
+        raise InputError(f"{table}, line {row.line}: {error.what}", error.fix) from None
 
 
 def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], list[Row]]:

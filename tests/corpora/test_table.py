@@ -2,8 +2,11 @@ import gc
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
+from speechctc.audio import sound_file
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
@@ -62,6 +65,63 @@ def test_traits_of_speakers_are_read_where_they_are_given(recordings: Path) -> N
     corpus = read(recordings, train_tsv=header + rows, dev_tsv=HEADER + "3\tc.wav\tx\n")
     assert [each.traits for each in corpus.splits["train"]] == [(("sex", "f"), ("dialect", "Rhenish")), ()]
     assert corpus.splits["dev"][0].traits == ()
+
+
+PIECES = "id\taudio\tphones\tstart\tend\n"
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """Return a folder with long.wav of 2 s, whose samples tell the time."""
+    soundfile.write(tmp_path / "long.wav", np.arange(16000) / 16000, 8000, "FLOAT")
+    return tmp_path
+
+
+def test_rows_with_times_are_pieces_of_their_recording(long: Path) -> None:
+    rows = "1\tlong.wav\tx\t0\t0.5\n2\tlong.wav\ty\t0.5\t1.25\n3\tlong.wav\tx y\t\t\n4\tlong.wav\tx\t0\t2.0\n"
+    corpus = read(long, train_tsv=PIECES + rows, dev_tsv=PIECES + "5\tlong.wav\tx\t1.25\t2.04\n")
+    assert [each.stretch for each in corpus.splits["train"]] == [(0.0, 0.5), (0.5, 1.25), None, None]
+    assert corpus.splits["dev"][0].stretch == (1.25, 2.0)
+    piece = corpus.splits["train"][1]
+    samples, seconds = sound_file.read(piece.audio, 8000, piece.channel, piece.stretch)
+    assert seconds == 0.75 and samples[0] == 0.25 and len(samples) == 6000
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        ("0.5\t", "train.tsv, line 3: start and end are '0.5' and '', not seconds"),
+        ("\t0.5", "start and end are '' and '0.5', not seconds"),
+        ("0,5\t1", "start and end are '0,5' and '1', not seconds"),
+        ("nan\tinf", "not seconds"),
+        ("1\t0.5", "no time from 1 to 0.5 s"),
+        ("-1\t0.5", "no time from -1 to 0.5 s"),
+        ("1\t2.1", "1 to 2.1 s of a recording of 2.00 s"),
+        ("3\t4", "3 to 4 s of a recording of 2.00 s"),
+    ],
+)
+def test_rows_with_impossible_times_are_rejected(long: Path, times: str, reason: str) -> None:
+    rows = f"1\tlong.wav\tx\t0\t1\n2\tlong.wav\tx\t{times}\n"
+    corpus = read(long, train_tsv=PIECES + rows, dev_tsv=PIECES + "3\tlong.wav\tx\t1\t2\n")
+    assert [each.id for each in corpus.splits["train"]] == ["1"] and reason in reasons(corpus)["2"]
+
+
+def test_pieces_named_as_their_recording_have_ids_of_their_own(long: Path) -> None:
+    rows = "".join(f"long\tlong.wav\tx\t{times}\n" for times in ("0\t1", "1\t2", "1\t1.5"))
+    rows += "9\tlong.wav\tx\t0\t1\n9\tlong.wav\tx\t1\t2\n"
+    corpus = read(long, train_tsv=PIECES + rows, dev_tsv=PIECES + "3\tlong.wav\tx\t1\t2\n")
+    assert [each.id for each in corpus.splits["train"]] == ["9", "long", "long-0001000"]
+    assert list(reasons(corpus)) == ["long", "9"]
+
+
+def test_pieces_in_training_are_counted_where_they_overlap_with_those_of_other_splits(long: Path) -> None:
+    def notes(dev: str) -> str:
+        rows = "1\tlong.wav\tx\t0\t1\n2\tlong.wav\ty\t0.5\t1\n"
+        return "".join(read(long, train_tsv=PIECES + rows, dev_tsv=PIECES + f"3\tlong.wav\tx\t{dev}\n").notes)
+
+    assert "also in the training split" not in notes("1\t2")
+    assert "dev that are also in the training split: 1" in notes("0.9\t2")
+    assert "dev that are also in the training split: 1" in notes("\t")
 
 
 def test_a_byte_order_mark_and_windows_lines_are_accepted(recordings: Path) -> None:

@@ -251,6 +251,30 @@ def test_words_in_a_folder_named_after_a_language_are_read_in_it(here: Path) -> 
     assert len(read_corpus(corpus).splits["test"]) == 2 and made.commands[2].endswith("--split test")
 
 
+FRENCH = ["Il fait beau.", "Où est la gare ?", "Bonjour, ça va ?", "J'ai deux chats.", "Voici ma maison."]
+
+
+@pytest.mark.parametrize("splits", [("test",), ("train", "test")])
+def test_tables_of_two_languages_are_not_mixed(here: Path, splits: tuple[str, ...]) -> None:
+    for split in splits:
+        words_table(Path("both/fr") / split, FRENCH)
+        words_table(Path("both/pl") / split, POLISH[:4] if split == "test" else POLISH * 3)
+    most, other = ("pl", "French (France)") if len(splits) > 1 else ("fr", "Polish")
+    made = start(Path("both"))
+    assert made.config is not None and f"utterances.tsv: {other}" in made.description
+    assert f"not used: {len(splits)} table{'s' * (most == 'pl')} of words in other languages (both/" in made.description
+    corpus = load_config(made.config).corpus
+    tables = [str(path) for split in ("train", "dev", "test") for path in corpus.tables.of(split)]
+    assert tables == [f"both/{most}/{split}/utterances.tsv" for split in splits]
+    assert str(corpus.language).startswith(most)
+    count = 5 * len(splits) if most == "pl" else 4
+    assert "without labels" not in made.description
+    assert f"{count} more recordings with labels that are not used" in made.description
+    assert "unlabelled" not in made.config.read_text(encoding="utf-8")
+    asked = start(Path("both"), settings=["corpus.language=fr" if most == "pl" else "corpus.language=Polish"])
+    assert asked.config is not None and f"/{'fr' if most == 'pl' else 'pl'}/" in asked.config.read_text("utf-8")
+
+
 def test_a_folder_named_after_a_language_of_other_letters_is_not_taken_for_it(here: Path) -> None:
     words_table(Path("my"), POLISH)  # the code of Burmese
     made = start(Path("my"))
