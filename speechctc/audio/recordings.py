@@ -6,7 +6,7 @@ import glob
 import os
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,9 +184,15 @@ class Siblings:
     Names match exactly, apart from the letter case of the ending. Only where none does, one whose name differs by
     letter case or Unicode form (``é`` as one character or two) is taken: if no other file could be meant. Of ``s.wav``
     and ``S.wav``, ``s.TextGrid`` belongs to the first; of ``ab.lab`` and ``Ab.lab``, none is taken for ``AB.wav``.
+
+    Parameters
+    ----------
+    passed_over : callable, optional
+        Tells for a file whether it counts as not there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passed_over: Callable[[Path], bool] | None = None) -> None:
+        self._passed_over = passed_over
         self._folders: dict[str, _Listing] = {}
 
     def find(self, path: Path, endings: Iterable[str], others: Collection[str] | None = None) -> Path | None:
@@ -219,11 +225,11 @@ class Siblings:
             first.setdefault(stem, found)
         return list(first.values())
 
-    @staticmethod
-    def _alike(path: Path, endings: tuple[str, ...], there: _Listing) -> list[tuple[str, Path]]:
+    def _alike(self, path: Path, endings: tuple[str, ...], there: _Listing) -> list[tuple[str, Path]]:
         """Return the files that may be meant, the preferred ones first, each with its name without the ending."""
         keys = [(ending, _key(f"{name}{ending}")) for ending in endings for name in (path.name, path.stem)]
-        return [(name[: -len(end)], path.parent / name) for end, key in keys for name in there.spelled.get(key, ())]
+        found = [(name[: -len(end)], path.parent / name) for end, key in keys for name in there.spelled.get(key, ())]
+        return [each for each in found if self._passed_over is None or not self._passed_over(each[1])]
 
     def _rivals(self, path: Path, there: _Listing, others: Collection[str] | None) -> bool:
         """Tell whether a file with the same name in other letter case or Unicode form looks for the same."""

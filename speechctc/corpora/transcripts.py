@@ -22,6 +22,7 @@ from speechctc.audio.recordings import (
     name_of,
 )
 from speechctc.audio.textgrids import read_textgrid
+from speechctc.core import written
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
@@ -176,10 +177,11 @@ def _rate(recording: Path) -> int:
         return PHN_RATE
 
 
-def beside_each(recordings: Sequence[Recording], choice: Choice) -> list[TranscriptOrError]:
+def beside_each(
+    recordings: Sequence[Recording], choice: Choice, siblings: Siblings | None = None
+) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
-    endings, siblings = _endings(choice), Siblings()
-    found = []
+    endings, siblings, found = _endings(choice), siblings or Siblings(), []
     for each in recordings:
         file = siblings.find(each.path, endings)
         near = [] if file else siblings.near(each.path, endings)
@@ -187,9 +189,11 @@ def beside_each(recordings: Sequence[Recording], choice: Choice) -> list[Transcr
     return _read_each(found, choice)
 
 
-def in_folder(folder: Path, recordings: Sequence[Recording], choice: Choice) -> list[TranscriptOrError]:
+def in_folder(
+    folder: Path, recordings: Sequence[Recording], choice: Choice, siblings: Siblings | None = None
+) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
-    endings, siblings = _endings(choice), Siblings()
+    endings, siblings = _endings(choice), siblings or Siblings()
     spelled: defaultdict[str, set[str]] = defaultdict(set)
     for each in recordings:
         spelled[each.path.stem.lower()].add(each.path.stem)
@@ -412,7 +416,7 @@ def find_tasks(
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice), strict=True), reporter)
+    return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice, reporter), strict=True), reporter)
 
 
 def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:
@@ -425,12 +429,25 @@ def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter:
 
 
 def _known(
-    recordings: Sequence[Recording], phones: str | None, given: Path | None, choice: Choice
+    recordings: Sequence[Recording], phones: str | None, given: Path | None, choice: Choice, reporter: Reporter
 ) -> list[TranscriptOrError]:
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
-    if given is None:
-        return beside_each(recordings, choice)
-    if given.is_dir():
-        return in_folder(given, recordings, choice)
-    return [read_transcript(given, recordings[0].path, choice)]
+    if given is not None and not given.is_dir():
+        return [read_transcript(given, recordings[0].path, choice)]
+    left: dict[str, None] = {}
+
+    def is_result(file: Path) -> bool:
+        """Return whether a text was written by speechctc, so that it has phones, where words are looked for."""
+        if choice.labels == "phones" or file.suffix.lower() not in TEXTS or not os.access(file, os.R_OK):
+            return False
+        if not written.changed([file]):
+            left[str(file)] = None
+        return str(file) in left
+
+    siblings = Siblings(is_result)
+    read = in_folder(given, recordings, choice, siblings) if given else beside_each(recordings, choice, siblings)
+    if left:
+        what = "text files left out, which nobody has changed since speechctc wrote phones into them"
+        reporter.warn(f"{what}: {len(left)} ({some(list(left), 2)})")
+    return read

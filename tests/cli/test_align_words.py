@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import Interval
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
@@ -99,6 +100,23 @@ def test_a_star_stands_for_any_stretch(speechctc: Command, here: Path) -> None:
         assert abs(start - time[0]) < 0.08
     done = speechctc("align", "a.wav", "--phones", "low ( mid")
     assert done.status == 2 and "a ( without a ) after it" in done.err
+
+
+def test_phones_that_decode_wrote_are_no_words(speechctc: Command, here: Path) -> None:
+    (here / "in").mkdir()
+    for name in "abc":
+        write_words(f"in/{name}.wav", ["hum"])
+    assert speechctc("decode", "in", "--out", "in/").status == 0
+    assert (here / "in/c.txt").read_text().split() == SPOKEN["hum"].split()
+    (here / "in/a.txt").write_text("hum")
+    (here / "in/b.TextGrid").write_text(textgrid_text(1.0, {"words": [Interval(0.1, 0.9, "hum")]}))
+    (here / "d.dict").write_text(DICTIONARY + "".join(f"{phone}  {phone}\n" for phone in ("low", "mid", "high", "top")))
+    asked = ("align", "in", "--words", "in", "--dictionary", "d.dict", "--format", "json")
+    done = speechctc(*asked)
+    assert done.status == 1 and "c.wav: no .lab, .txt, .TextGrid or .eaf file of its name" in done.err, done.err
+    assert "since speechctc wrote phones into them: 2 (in/b.txt" in done.err
+    assert [[word["word"] for word in each["words"]] for each in json.loads(done.out)] == [["hum"], ["hum"]]
+    assert speechctc("align", "in/c.wav", "--transcripts", "in", "--format", "tsv").status == 0
 
 
 def test_one_word_between_long_silences(speechctc: Command, here: Path) -> None:
