@@ -9,6 +9,7 @@ from speechctc.audio.recordings import Recording, find_recordings
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
+from speechctc.corpora.survey import describe, survey
 from speechctc.corpora.textgrid import read_textgrids
 from speechctc.corpora.transcripts import Choice, Transcript, beside_each, in_folder, in_table
 from speechctc.inference import output
@@ -91,6 +92,19 @@ def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:
     assert upper.grid_path.name == "S.TextGrid" and not list(upper.phones) and upper.note == ""
     (folder / "s.wav").unlink()
     assert "s.TextGrid is used, whose name differs by letter case" in Document(folder / "S.wav").note
+
+
+def test_of_two_grids_in_other_case_none_is_used(here: Path) -> None:
+    (here / "in").mkdir()
+    write_song(here / "in/ANNA.wav", ["low", "top"])
+    for name in ("anna", "Anna"):
+        write_grid(here / f"in/{name}.TextGrid", "low", "top")
+    said = "Anna.TextGrid and anna.TextGrid differ by letter case or Unicode form: each may be meant"
+    document = Document(here / "in/ANNA.wav")
+    assert document.note == said and document.grid_path.name == "ANNA.TextGrid" and not list(document.phones)
+    assert said in describe(survey(here / "in"))
+    with pytest.raises(InputError, match=said):
+        read_textgrids(here / "in", CorpusConfig(kind="textgrid", root=here / "in", phones="found"))
 
 
 def test_boundaries_are_compared_with_those_of_the_same_name(here: Path) -> None:
