@@ -104,9 +104,9 @@ def test_two_files_of_one_name_in_a_folder_are_refused(tmp_path: Path, second: s
     if len(list((tmp_path / "a").iterdir())) < 2:
         pytest.skip("the file system knows no letter case")
     write(tmp_path / "b" / "x.TextGrid", "0 a 12 b 20")
-    for sides in (("a", "b"), ("b", "a")):
+    for one, other in (("a", "b"), ("b", "a")):
         with pytest.raises(InputError, match="labels of one name; keep one") as refused:
-            score_boundaries(*(tmp_path / side for side in sides))
+            score_boundaries(tmp_path / one, tmp_path / other)
         assert str(tmp_path / "a" / first) in str(refused.value) and str(tmp_path / "a" / second) in str(refused.value)
 
 
