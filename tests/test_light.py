@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,7 @@ def test_what_recognises_works_without_torch(tiny_model: Path, here: Path) -> No
     (here / "phones.txt").write_text("low top mid\nmid low\ntop low mid\n" * 3)
     corpus = load_checkpoint(tiny_model / "best").config.to_dict()["corpus"]
     (here / "tones.yaml").write_text(yaml.safe_dump({"corpus": corpus}))
+    shutil.copytree(tiny_model, here / "copy")
     (here / "folder").mkdir()
     for k in range(4):
         times = write_song(here / "folder" / f"{k}.wav", ["low", "top", "mid"], seed=k)
@@ -88,7 +90,7 @@ def test_what_recognises_works_without_torch(tiny_model: Path, here: Path) -> No
         ["align", "a.wav", *use, "--format", "textgrid", "--out", "grids/"],
         ["evaluate", *use],
         ["check-labels", "--config", "tones.yaml", *use],
-        ["compare", str(tiny_model), str(tiny_model)],
+        ["compare", str(tiny_model), "copy"],
         ["lm", "train", "--text", "phones.txt", "--out", "lm.arpa"],
         ["lm", "perplexity", "--lm", "lm.arpa", "--text", "phones.txt"],
         ["export", *use, "given"],

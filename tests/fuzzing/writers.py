@@ -117,7 +117,7 @@ def with_model(run: Path) -> dict[str, Writer]:
         "calibrate a bundled model": Writer(
             installed, _bundled(command("calibrate", "--model", "package/model", *corpus))
         ),
-        "compare": Writer(model, command("compare", "model", "model", *corpus, "--json", "c.json")),
+        "compare": Writer(model, command("compare", "model", "copy", *corpus, "--json", "c.json")),
         "score-phones": Writer(
             model, command("score-phones", "corpus/dev/0.wav", *use, "--format", all_forms, "--out", "out/"), ("out",)
         ),
@@ -172,7 +172,8 @@ def slow(run: Path) -> dict[str, Writer]:
 def _model(run: Path, folder: Path) -> None:
     _above_labelled(folder)
     _text(folder)
-    shutil.copytree(run / "best", folder / "model")
+    for name in ("model", "copy"):
+        shutil.copytree(run / "best", folder / name)
     (folder / "c.yaml").write_text("corpus: {kind: textgrid, root: corpus}\n")
 
 
