@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +32,9 @@ def read_text(path: Path) -> Text:
     return decode_text(read_bytes(path), path)
 
 
+@cache
 def read_tables(module: str, name: str = "tables.yaml") -> dict[str, Any]:
-    """Return a YAML file in the folder of a module's file; all values in it are texts."""
+    """Return a YAML file in the folder of a module's file; all values in it are texts. It is read once."""
     import yaml
 
     text = Path(module).with_name(name).read_text(encoding="utf-8")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from speechctc.core.errors import InputError, some
+from speechctc.core.text_files import read_tables
 from speechctc.pages.page import render_text
 
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
 ORDER: tuple[Severity, ...] = ("stops", "warning", "note")
-TEXTS = Path(__file__).with_name("findings.yaml")
 NAMED = 4  # places in a line
 SHOWN = 6  # places named in the report for people; JSON has all
 
@@ -58,7 +56,7 @@ class Finding:
 def finding(kind: str, where: Iterable[object] = (), severity: Severity = "warning", **values: Any) -> Finding:
     """Return the finding of a kind on these places; its texts are those of findings.yaml, with the values in them."""
     places = tuple(map(str, where))
-    texts = _texts()[kind]
+    texts = read_tables(__file__, "findings.yaml")[kind]
     what, why, fix = (texts[key].format(**{"count": len(places), **values}) for key in ("what", "why", "fix"))
     return Finding(kind, severity, what, places, why, fix)
 
@@ -67,14 +65,6 @@ def listed(kind: str, where: Iterable[object], severity: Severity = "warning", *
     """Return the finding on these places; none if there are no places."""
     places = list(where)
     return [finding(kind, places, severity, **values)] if places else []
-
-
-@cache
-def _texts() -> dict[str, dict[str, str]]:
-    import yaml
-
-    found: dict[str, dict[str, str]] = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
-    return found
 
 
 @dataclass(frozen=True)

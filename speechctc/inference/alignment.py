@@ -187,7 +187,7 @@ def fits_no_better(
     """
     from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
 
-    silent = [0, *inventory.encode([phone for phone in inventory.phones if phone in SILENCES])]
+    silent = _silent(inventory)
     spoken = placed.classes if model_classes is None else model_classes[placed.classes]
     heard = posteriors.greedy.astype(np.int64)
     for stretch in placed.stretches:
@@ -203,11 +203,16 @@ def fits_no_better(
     return bool(np.mean(others) - edits < BETTER * max(float(np.std(others)), 0.7))
 
 
+def _silent(inventory: Inventory) -> list[int]:
+    """Return the classes that are no speech: blank, and the silences."""
+    return [0, *inventory.encode([phone for phone in inventory.phones if phone in SILENCES])]
+
+
 def _unheard(
     name: str, segments: Sequence[Segment], placed: Placement, posteriors: Posteriors, inventory: Inventory
 ) -> list[str]:
     """Return a note on phones in a row where the net hears none, if they are more than are slurred in right speech."""
-    silent = [0, *inventory.encode([phone for phone in inventory.phones if phone in SILENCES])]
+    silent = _silent(inventory)
     heard = np.concatenate([[0], np.cumsum(~np.isin(posteriors.greedy, silent))])
     phones = [pair for pair in zip(placed.visits, segments, strict=True) if pair[1].phone not in SILENCES]
     spans = [(heard[visit.first], heard[visit.end], segment) for visit, segment in phones]

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
@@ -127,7 +127,7 @@ def choose_placing(
         pronouncer.check(inventory)
         hearing = Hearing(inventory, pronouncer.labels)
     again = partial(choose_placing, inventory, labels, dictionary, misfits=misfits, silence=silence, keep=keep)
-    return Placing(pronouncer, hearing, misfits, silences, in_language=cache(again))
+    return Placing(pronouncer, hearing, misfits, silences, in_language=again)
 
 
 def in_own_languages(tasks: Sequence[Task]) -> tuple[str | None, list[Task]]:

@@ -179,9 +179,8 @@ class _TextGrids:
             places = [path] if given is None else [given / recording.name.parent / path.name, given / path.name]
             near = next((near for place in places if (near := self._siblings.near(place, (".textgrid",)))), [])
             what = f"{path}: no .TextGrid file of its name {where}{belongs_to_another(near)}"
-            below = given is not None and any(
-                path.parts[-2:-1] == each.parts[-2:-1] for each in given.glob("*/*.[Tt]*")
-            )
+            parent = path.parent.name
+            below = given is not None and parent != "" and (given / parent).is_dir()
             fix = "rename the one that is meant" if near else "make one with speechctc align"
             raise InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
         if differs_by_case(path, found):

@@ -8,16 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import yaml
-
 from speechctc.config.schema import ModelConfig
+from speechctc.core.text_files import read_tables
 from speechctc.phones.inventory import Inventory
 
-TEXTS = Path(__file__).with_name("alarms.yaml")
 Record: TypeAlias = dict[str, Any]
 """A line of ``metrics.jsonl``."""
 
@@ -59,13 +55,7 @@ class Alarm(NamedTuple):
 
 def alarm(kind: str, expected: bool = False, **values: Any) -> Alarm:
     """Return the alarm of a kind; its text is that of alarms.yaml, with the values in it."""
-    return Alarm(kind, _texts()[kind].format(**values), expected)
-
-
-@cache
-def _texts() -> dict[str, str]:
-    texts: dict[str, str] = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
-    return texts
+    return Alarm(kind, read_tables(__file__, "alarms.yaml")[kind].format(**values), expected)
 
 
 def new_warnings(logged: Sequence[Record], now: Record, net: NetFacts) -> list[Alarm]:
