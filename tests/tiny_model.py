@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config.load import load_config, parse_config
+from speechctc.core.optimizers import AdamW
 from speechctc.features.filterbank import Moments, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint, build_net, save_checkpoint
 from speechctc.phones.inventory import inventory_of, named_inventory
@@ -66,7 +67,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
     inputs = net_input(torch.nn.utils.rnn.pad_sequence(statics, batch_first=True), frames, mean, std, config.features)
     labels = [inventory.encode(song) for song in songs]
     lengths, targets = torch.tensor(list(map(len, labels))), torch.tensor(sum(labels, []))
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer = AdamW([{"params": [*net.parameters()], "weight_decay": 0.0}], 0.01)
     for _ in range(steps):
         logits, outputs = net(inputs, frames)
         log_probs = logits.log_softmax(2).transpose(0, 1)

@@ -31,6 +31,7 @@ from speechctc.alignment.boundary_model import (
     marginals,
     phone_vectors,
 )
+from speechctc.core.optimizers import AdamW
 
 BATCH = 12
 STEPS = 400  # steps of the optimiser; no example is used more than `MOST` times, or `MOST_FURTHER` times
@@ -111,18 +112,17 @@ def train(
     rng = np.random.default_rng(seed)
     steps = step_count(len(examples), further)
     rate = FURTHER_LR if further else LR
-    optimiser = torch.optim.AdamW(net.parameters(), rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.15)
+    optimiser = AdamW([{"params": [*net.parameters()], "weight_decay": 1e-3}], rate)
     net.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for batch in _batches(examples, steps, rng):
+        for step, batch in enumerate(_batches(examples, steps, rng)):
             loss, value = _loss(net, batch, rng if noise else None)
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), 2.0)
+            optimiser.param_groups[0].update(one_cycle(step, steps, rate))
             optimiser.step()
-            schedule.step()
             if advance is not None:
                 advance(value)
     net.eval()
@@ -132,6 +132,17 @@ def step_count(examples: int, further: bool = False) -> int:
     """Return the number of steps that `train` takes."""
     most = MOST_FURTHER if further else MOST
     return max(min(STEPS, math.ceil(most * examples / BATCH)), 2)
+
+
+def one_cycle(step: int, steps: int, rate: float) -> dict[str, float]:
+    """Return the learning rate and Adam's first constant of a step: the one rises to `rate`, the other falls, and back.
+
+    Both go along half a cosine, as in `torch.optim.lr_scheduler.OneCycleLR` (Smith and Topin 2017, arXiv 1708.07120).
+    """
+    top, last = 0.15 * steps - 1, steps - 1
+    begins, ends = (1e-4 / 25, (step - top) / (last - top)) if step > top else (1 / 25, 1 - step / top)
+    away = (1 - math.cos(math.pi * ends)) / 2  # 0 at the top, 1 at either end
+    return {"lr": rate * (1 + (begins - 1) * away), "beta1": 0.85 + 0.1 * away}
 
 
 def _batches(examples: Sequence[Example], steps: int, rng: np.random.Generator) -> Iterator[list[Example]]:

@@ -31,6 +31,7 @@ from speechctc.core import files
 from speechctc.core.cores import ordered
 from speechctc.core.devices import autocast, choose_precision
 from speechctc.core.errors import InputError
+from speechctc.core.optimizers import AdamW
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.ngram.ngram import Integers, Reals
@@ -389,7 +390,7 @@ class LstmTrainer:
         self.model, self.dev = model, dev
         self.stream = Stream.of(train, model.config.longest)
         config = model.config
-        self.optimizer = torch.optim.AdamW(model.net.parameters(), config.lr, weight_decay=config.weight_decay)
+        self.optimizer = AdamW([{"params": [*model.net.parameters()], "weight_decay": config.weight_decay}], config.lr)
         self.precision = choose_precision(model.device, config.precision)
         self.progress = Progress()
 
@@ -465,23 +466,17 @@ class LstmTrainer:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Return the optimiser's state, for `restore`."""
-        state = self.optimizer.state_dict()["state"]
-        return {f"{number}.{name}": value for number, values in state.items() for name, value in values.items()}
+        return self.optimizer.to_tensors()
 
     def restore(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Restore a saved state.
 
         Raises
         ------
-        KeyError, TypeError, ValueError
+        LookupError, TypeError, ValueError
             It is not a state that a trainer saved.
         """
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            number, _, key = name.partition(".")
-            state.setdefault(int(number), {})[key] = value
-        whole = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**whole, "state": state})
+        self.optimizer.restore(tensors)
         self.progress = Progress(**progress)
 
     def progress_values(self) -> dict[str, Any]:

@@ -29,13 +29,7 @@ from speechctc.training.augment import Augmenter
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import Indices
-from speechctc.training.optimise import (
-    Stage,
-    WeightEMA,
-    build_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
-)
+from speechctc.training.optimise import Stage, WeightEMA, build_optimizer
 from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 
 
@@ -178,13 +172,13 @@ class TrainStep:
     def to_tensors(self) -> dict[str, Tensor]:
         """Return the state of everything that a step changes, except the net."""
         scale = self.scaler.state_dict()
-        state = optimizer_tensors(self.optimizer) | (self.ema.to_tensors() if self.ema else {})
+        state = self.optimizer.to_tensors("optimizer.") | (self.ema.to_tensors() if self.ema else {})
         state["norms"] = self.norms.totals
         return state | {f"scaler.{name}": torch.tensor(value) for name, value in scale.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Load what `to_tensors` returned."""
-        restore_optimizer(self.optimizer, tensors)
+        self.optimizer.restore(tensors, "optimizer.")
         self.norms.totals.copy_(tensors["norms"])
         if self.ema is not None:
             self.ema.restore(tensors)

@@ -42,7 +42,7 @@ from pathlib import Path
 import torch
 
 from speechctc.training.distributed import process_group
-from speechctc.training.optimise import SGD
+from speechctc.core.optimizers import SGD
 
 with process_group(torch.device("cpu")) as ranks:
     SGD([{"params": [*torch.nn.Linear(2, 2).parameters()], "weight_decay": 0.0}], 0.1).step()

@@ -1,20 +1,18 @@
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from speechctc.alignment.boundary_training import one_cycle
 from speechctc.config.schema import FinetuneConfig, TrainConfig
-from speechctc.training import optimise
-from speechctc.training.optimise import (
-    SGD,
-    AdamW,
-    Optimizer,
-    build_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
-    stages,
-)
+from speechctc.core import optimizers
+from speechctc.core.optimizers import SGD, AdamW, Optimizer
+from speechctc.training.optimise import build_optimizer, stages
 
 
 def test_the_rate_rises_and_falls() -> None:
@@ -53,11 +51,43 @@ def test_an_optimiser_put_back_goes_on_to_the_bit(optimizer: str) -> None:
     first = build_optimizer(net, stage)
     steps(net, first, inputs[:3])
     second = build_optimizer(net, stage)
-    restore_optimizer(second, {name: tensor.clone() for name, tensor in optimizer_tensors(first).items()})
+    second.restore({name: tensor.clone() for name, tensor in first.to_tensors().items()})
     for group in second.param_groups:
         group["lr"] = 0.1
     steps(net, second, inputs[3:])
     assert torch.equal(net.weight, whole.weight) and torch.equal(net.bias, whole.bias)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 50])
+def test_the_rates_of_a_boundary_model_are_those_of_torchs_class(steps: int) -> None:
+    theirs = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], 3e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, 3e-3, total_steps=steps, pct_start=0.15)
+    for step in range(steps):
+        (group,) = theirs.param_groups
+        assert one_cycle(step, steps, 3e-3) == pytest.approx({"lr": group["lr"], "beta1": group["betas"][0]})
+        theirs.step()
+        if step < steps - 1:
+            schedule.step()
+
+
+TRAININGS = """
+import sys
+from pathlib import Path
+from tests.train_helpers import run_once
+run_once(Path(sys.argv[1]), Path("r"), "train.epochs=1")
+from tests.lm.test_lstm import training
+training(Path("lm"), epochs=1).train()
+from speechctc.alignment.boundary_training import BoundaryNet, examples_of, train
+from tests.alignment.test_boundary_model import RATE, np, song
+samples, *labels = song(4, np.random.default_rng(0))
+train(BoundaryNet(), [*examples_of(samples, RATE, *labels, False)])
+assert not {"torch._dynamo", "sympy"} & set(sys.modules)
+"""
+
+
+def test_no_training_loads_torchs_compiler(extracted: Path, here: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    subprocess.run([sys.executable, "-c", TRAININGS, extracted], check=True, env=environment)
 
 
 def test_biases_do_not_decay() -> None:
@@ -100,7 +130,7 @@ def test_the_steps_are_those_of_torchs_class(name: str) -> None:
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(a, b)
     state = torchs.state_dict()["state"]
-    saved = optimizer_tensors(mine)
+    saved = mine.to_tensors("optimizer.")
     assert saved.keys() == {f"optimizer.{k}.{key}" for k, each in state.items() for key in each if name == "adam"}
     assert all(torch.equal(value, state[int(key.split(".")[1])][key.split(".")[2]]) for key, value in saved.items())
 
@@ -136,7 +166,7 @@ def test_a_state_that_is_not_whole_or_of_another_net_is_refused() -> None:
     first = build_optimizer(net, stage)
     net(torch.ones(1, 3)).sum().backward()
     first.step()
-    saved = optimizer_tensors(first)
+    saved = first.to_tensors("optimizer.")
     assert len(saved) == 6
     for wrong in (
         {"optimizer.0.exp_avg": torch.ones(2, 4)},
@@ -146,11 +176,10 @@ def test_a_state_that_is_not_whole_or_of_another_net_is_refused() -> None:
         {"optimizer.x.step": torch.tensor(1.0)},
     ):
         with pytest.raises((ValueError, LookupError)):
-            restore_optimizer(build_optimizer(net, stage), {**saved, **wrong})
+            build_optimizer(net, stage).restore({**saved, **wrong}, "optimizer.")
     with pytest.raises(ValueError, match="not whole"):
-        restore_optimizer(
-            build_optimizer(net, stage), {name: v for name, v in saved.items() if name != "optimizer.1.step"}
-        )
+        saved.pop("optimizer.1.step")
+        build_optimizer(net, stage).restore(saved, "optimizer.")
 
 
 class Narrow(nn.Module):
@@ -172,14 +201,14 @@ def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch:
     """Also of axes of length 1, where a convolution may leave any: on a GPU the fused functions refuse the rest."""
     net, stage = Narrow(), stages(TrainConfig(optimizer=name, lr=0.1))[0]
     seen: list[list[tuple[int, ...]]] = []
-    function = getattr(optimise, {"adam": "adamw", "sgd": "sgd"}[name])
+    function = getattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name])
 
     def looking(weights: list[Tensor], *lists: list[Tensor | None], **options: object) -> None:
         for several in zip(weights, *(each for each in lists if len(each) == len(weights)), strict=True):
             seen.append([each.stride() for each in several if each is not None and each.dim()])
         function(weights, *lists, **options)
 
-    monkeypatch.setattr(optimise, {"adam": "adamw", "sgd": "sgd"}[name], looking)
+    monkeypatch.setattr(optimizers, {"adam": "adamw", "sgd": "sgd"}[name], looking)
     first = build_optimizer(net, stage)
     second = build_optimizer(net, stage)
     for k, optimizer in enumerate((first, second)):
@@ -191,7 +220,7 @@ def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch:
             parameter.grad = odd if k else torch.randn(parameter.shape)  # contiguous, and contiguous in another way
         optimizer.step()
         if optimizer is first:
-            restore_optimizer(second, optimizer_tensors(first))
+            second.restore(first.to_tensors())
     assert len(seen) == 2 * len(list(net.parameters()))
     assert all(len(set(strides)) == 1 and len(strides) == (4 if name == "adam" else 2) for strides in seen)
 
