@@ -221,6 +221,9 @@ UNKNOWN = 2**62  # frames of a FLAC file that does not say how many, at least
 _FLAC = b"fLaC\0\0\0\x22"  # the mark, and the header of the first block, which is of 34 bytes
 _OGG_FIRST = b"OggS\0\2"  # the mark, version and flags of the first page of a stream
 _BLOCK = 1 << 18  # samples decoded at a time
+_FRAME = range(24, 2882)  # bytes of a frame of MP3
+_JUNK = (1 << 16) + 4 * _FRAME.stop  # bytes in which the decoder of MP3 looks for the first frame, and some frames
+_UNKNOWN_FORMAT = 1  # of sndfile.h
 
 
 class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
@@ -360,6 +363,43 @@ def _mp3_starts(path: Path, size: int) -> list[int]:
             if at is not None and at <= sound:
                 break
     return starts
+
+
+def check_frames(path: Path) -> None:
+    """Check that a file has frames if libsndfile takes it for MP3, by its ending or its first bytes.
+
+    Its decoder would write lines of its own to standard error, from whatever thread.
+
+    Raises
+    ------
+    soundfile.LibsndfileError
+        There are none, and the file is nothing else by its first bytes.
+    """
+    with path.open("rb") as file:
+        head = file.read(3)
+        if path.suffix.lower() != ".mp3" and head != b"ID3" and not (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+            return
+        first = _after_tags(file, 0)
+        file.seek(first)
+        content = file.read(_JUNK)
+        if _has_frames(content):
+            return
+        if content[:1] == b"\xff":
+            raise soundfile.LibsndfileError(_UNKNOWN_FORMAT)
+        soundfile.SoundFile(_Slice(file, first, path.stat().st_size)).close()  # nameless: by its first bytes alone
+
+
+def _has_frames(content: bytes) -> bool:
+    """Tell whether heads of MP3 frames follow each other that are alike; in a larger file two do by chance."""
+    chains: list[tuple[int, bytes, int]] = []
+    for found in re.finditer(rb"\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff][\x00-\xef]", content):
+        at, head = found.start(), found[0]
+        before = (n for place, other, n in chains if at - place in _FRAME and _alike(head, other))
+        count = 1 + max(before, default=0)
+        if count == (4 if len(content) > _FRAME.stop else 2):
+            return True
+        chains.append((at, head, count))
+    return False
 
 
 def _after_tags(file: BinaryIO, at: int) -> int:

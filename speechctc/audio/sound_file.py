@@ -297,6 +297,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         _refuse_others(path)
+        damage.check_frames(path)
         name = for_soundfile(path)
         file = soundfile.SoundFile(name)
         if file.format == "MP3":

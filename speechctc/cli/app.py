@@ -88,10 +88,12 @@ def _is_interruption(end: SystemExit) -> bool:
 def _check_order(arguments: list[str]) -> None:
     """Raise an `InputError` if an option stands before the command."""
     first = next(iter(arguments), "")
-    command = next((each for each in arguments if each in COMMANDS), None)
-    if command and first.startswith("-") and first not in ("--version", "--help"):
+    places = [place for place, each in enumerate(arguments) if each == "lm" or each in COMMANDS]
+    words = arguments[places[0] : places[0] + 1 + (arguments[places[0]] == "lm")] if places else []
+    if words and first.startswith("-") and first not in ("--version", "--help"):
         option = first.partition("=")[0]
-        raise InputError(f"{option} stands before the command", f"options come after it: speechctc {command} {option}")
+        right = " ".join(["speechctc", *(word for word in words if not word.startswith("-")), option])
+        raise InputError(f"{option} stands before the command", f"options come after it: {right}")
 
 
 def main() -> None:

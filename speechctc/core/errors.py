@@ -111,7 +111,8 @@ def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) 
     """
     groups: dict[str, list[tuple[Path, str]]] = {}
     for path, text in said:
-        names = rf"\S*(?<!\w){re.escape(path.stem)}\.\S*"  # of the file, and of those that are named like it
+        stem = re.escape(path.stem)
+        names = rf"^{re.escape(str(path))}:|\S*(?<!\w){stem}\.\S*"  # of the file, and of those named like it
         groups.setdefault(re.sub(names + r"|\d+" * with_numbers, "", text), []).append((path, text))
     lines = []
     for (_, first), *more in groups.values():

@@ -289,8 +289,9 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
     near = difflib.get_close_matches(wanted, alike, n=3, cutoff=0.5)
     nearest = list(dict.fromkeys(f"{known[name].languages[0]} ({known[name].name})" for name in near))
     codes = ", ".join(sorted({voice.languages[0] for voice in voices}))
-    hint = f"the nearest: {', '.join(nearest)}" if nearest else f"it speaks: {codes}"
-    raise InputError(f"eSpeak NG does not speak the language {language!r}", hint)
+    there = f"the nearest by name: {', '.join(nearest)}" if nearest else f"it speaks: {codes}"
+    fix = f"choose a related one, or give a dictionary alone (--dictionary, corpus.dictionary); {there}"
+    raise InputError(f"eSpeak NG does not speak the language {language!r}", fix)
 
 
 def _names_of(voice: Voice) -> tuple[list[str], ...]:

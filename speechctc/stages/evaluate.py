@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from speechctc.core.errors import columns, some
+from speechctc.core.errors import columns, counted_alike, some
 from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
@@ -102,6 +103,7 @@ class Evaluation:
         spoken = [("language", "PER", "95 % interval", "errors", "phones")]
         spoken += [(name, *_cells(counts, sure)) for name, _, counts, sure in self.languages]
         tables = {"protocols": columns(rows, "lrrrrl"), "languages": columns(spoken, "lrrrr")}
+        tables["skipped"] = counted_alike([(Path(id), f"{id}: {reason}") for id, reason in self.skipped])
         return render_text("evaluation.txt", {"of": self, **tables}).rstrip()
 
 

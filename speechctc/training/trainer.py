@@ -106,9 +106,17 @@ class Trainer:
             self._epoch()
             dev = self._finish_epoch()
         self.run.close()
-        if dev is None:
-            self.reporter.note(f"{self.run.folder}: all of it is done already; train.epochs and train.minutes end it")
+        if self.progress.epoch < self.last_epoch:
+            self.reporter.note(f"{self.run.folder}: {self._ended_early()}")
+        elif dev is None:
+            self.reporter.note(f"{self.run.folder}: all of it is done already; more train.epochs go on, with --resume")
         return dev
+
+    def _ended_early(self) -> str:
+        """Say that the time was up before the last epoch, and what goes on."""
+        minutes = self.config.train.minutes
+        end = f"train.minutes={minutes:g} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
+        return f"{end}; to go on: --resume with more, as train.minutes={2 * minutes:g}, or 0 for no limit"
 
     def request_stop(self, status: int) -> None:
         """Save and stop after the current step."""

@@ -141,6 +141,51 @@ def test_an_image_named_like_a_recording_is_said_without_lines_of_a_decoder(
     assert capfd.readouterr() == ("", "")
 
 
+NOISE = np.random.default_rng(5).bytes(200_000)
+SPEECH = 0.1 * np.random.default_rng(6).standard_normal(8000)
+
+
+def write_mp3(path: Path, before: bytes) -> None:
+    soundfile.write(path, SPEECH, 16000, format="MP3")
+    path.write_bytes(before + path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"\xff\xfb\x90\0", b"\xff\xf3\x84\xc4", b"ID3\4\0\0\0\0\0\0", b"ID3\4\0\0\0\0\1\0"]
+)
+@pytest.mark.parametrize("size", [9, 700, 20_000, 200_000])
+@pytest.mark.parametrize("ending", ["mp3", "wav"])
+def test_noise_is_no_mp3_and_the_decoder_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], start: bytes, size: int, ending: str
+) -> None:
+    for k, content in enumerate([NOISE[:size], bytes(size), b"\xff" * size, b"low mid\n" * (size // 8)]):
+        path = tmp_path / f"{k}.{ending}"
+        path.write_bytes(start + content)
+        with pytest.raises(InputError, match=f"{k}.{ending}: (text, not audio|not audio that can be read .format not)"):
+            sound_file.info(path)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("before", [b"", NOISE[:3000], bytes(60_000), b"ID3\4\0\0\0\0\0\0", b"\xff\xfb"])
+def test_an_mp3_behind_other_bytes_is_read(tmp_path: Path, before: bytes) -> None:
+    write_mp3(tmp_path / "a.mp3", before)
+    assert sound_file.info(tmp_path / "a.mp3").frames == 8000
+
+
+def test_other_sound_with_the_ending_or_a_tag_of_mp3_is_read(tmp_path: Path) -> None:
+    for form in ("WAV", "FLAC", "OGG", "AIFF"):
+        soundfile.write(tmp_path / "a.mp3", SPEECH, 16000, format=form)
+        assert sound_file.info(tmp_path / "a.mp3").frames == 8000
+        soundfile.write(tmp_path / "b.mp3", SPEECH[:16], 16000, format=form)
+        assert sound_file.info(tmp_path / "b.mp3").frames == 16
+    soundfile.write(tmp_path / "a.flac", SPEECH, 16000)
+    (tmp_path / "b.flac").write_bytes(b"ID3\4\0\0\0\0\0\x14" + bytes(20) + (tmp_path / "a.flac").read_bytes())
+    assert sound_file.info(tmp_path / "b.flac").frames == 8000
+    for size in (1, 50, 400, 1200):  # of a few frames
+        soundfile.write(tmp_path / "c.mp3", SPEECH[:size], 16000)
+        assert sound_file.info(tmp_path / "c.mp3").frames == size
+
+
 def test_a_flac_that_breaks_off_is_refused(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, 32000)
     soundfile.write(tmp_path / "a.flac", noise, 16000)

@@ -112,6 +112,9 @@ def test_an_option_before_the_command_is_told_its_place(speechctc: Command) -> N
     for option in ("--model", "--model=ipa"):
         said = one_line_error(speechctc(option, "ipa", "decode", "a.wav"))
         assert "--model stands before the command; options come after it: speechctc decode --model" in said
+    for words, right in ((("lm", "train"), "lm train"), (("lm",), "lm"), (("lm", "--out", "x"), "lm")):
+        said = one_line_error(speechctc("--kind", "lstm", *words))
+        assert said.endswith(f"options come after it: speechctc {right} --kind"), said
 
 
 def test_training_says_at_once_that_it_loads(

@@ -20,7 +20,7 @@ from speechctc.corpora.tier_utterances import UNCORRECTED
 from speechctc.inference.recogniser import Recogniser
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import inventory_of
-from speechctc.stages.evaluate import Evaluation
+from speechctc.stages.evaluate import Evaluation, evaluation_of
 from speechctc.stages.split_scoring import in_notation_of, score_split
 from tests.corpora.timit_layout import write_corpus
 from tests.tiny_model import write_song
@@ -83,6 +83,10 @@ def test_labels_that_a_model_wrote_and_nobody_corrected_do_not_score_one(tiny_mo
     scores = [
         score_split(model, "test", [*settings, *more], reporter, "") for more in ([], ["corpus.uncorrected=true"])
     ]
+    text = evaluation_of(scores[0], "test", model).to_text()
+    (left_out,) = [line for line in text.splitlines() if "not scored" in line]
+    assert f"not scored: 1: {folder}/1.TextGrid: as speechctc decode wrote it" in left_out
+    assert left_out.endswith("(3 times, also for 2, 3)")
     assert [each.counts.utterances for each in scores] == [1, 4] and len(scores[0].skipped) == 3
     assert [said for said in reporter.said if said.startswith("warning: ")] == [
         f"warning: {UNCORRECTED} "

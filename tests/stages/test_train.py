@@ -330,7 +330,9 @@ def test_the_time_given_ends_a_run_in_the_middle_of_an_epoch(
     assert lines[-1]["lr"] < 0.2 * max(line["lr"] for line in lines)  # the schedule ends with the time
     again = Recorder()
     assert train_net(load_config(extracted, ["run=r", *settings]), True, again) is None
-    assert any("done already" in line for line in again.said)
+    assert recorder.said[-1].endswith(again.said[-1])  # said when it ends, not only when it is to go on
+    assert f"train.minutes=0.03 ended it after {lines[-1]['epoch'] - 1} whole epochs of 100000; " in again.said[-1]
+    assert "--resume with more, as train.minutes=0.06, or 0 for no limit" in again.said[-1]
     score_once(extracted, here / "r", "train.epochs=100000", "train.minutes=0.04")
     after = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert after[-1]["step"] > lines[-1]["step"]
