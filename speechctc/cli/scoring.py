@@ -197,16 +197,18 @@ def measure_command(
 
     Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
     word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
-    steps. The speaker is the folder below the one named. Needs praat-parselmouth.
+    steps. The speaker is the folder below the one named, or that of the table. Needs praat-parselmouth.
     """
     from speechctc.core.progress import Reporter
-    from speechctc.inference.output import check_place
+    from speechctc.inference.output import check_place, refuse_input
     from speechctc.pages.figures import picture_form
     from speechctc.stages.measure import PraatSettings, measure, write_picture, write_table
 
     form = picture_form(picture) if picture else ""
     if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
         raise InputError(f"{out}: the table is text in CSV, which this name does not say", "name a file .csv")
+    if out is not None:
+        refuse_input(out, audio)
     check_place(out, overwrite)
     check_place(picture, overwrite)
     if pitch_floor >= pitch_ceiling:

@@ -27,6 +27,7 @@ MAIN = ("phones", "words")  # tiers of labels; others have a value for each phon
 
 NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
+ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
 SCORED = ("word", "score", "probability", "said", "said_probability", "word_score", "file_score")
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
@@ -251,26 +252,27 @@ class Text(Writer):
 
 def _columns(aligned: bool, scored: bool) -> tuple[str, ...]:
     """Return the names of the columns of tables."""
-    return COLUMNS + (SCORED if scored else ("score",) if aligned else ())
+    return COLUMNS + (SCORED if scored else ALIGNED if aligned else ())
 
 
 def _rows(name: RecordingName, result: Phones, aligned: bool, scored: bool) -> Iterator[tuple[str | float, ...]]:
     """Yield the values of the columns for each phone, numbers rounded to 0.0001."""
-    score = (result.score,) if aligned and result.score is not None else ()
     for each in result.segments:
-        last = _scored(cast("Recognition", result), each) if scored else score
+        last = _beside(cast("Recognition", result), each, scored) if scored or aligned else ()
         values = (name.shown, each.start, each.end, each.phone, each.confidence, *last)
         yield tuple(value if isinstance(value, str) else round(value, 4) for value in values)
 
 
-def _scored(result: Recognition, segment: Segment) -> tuple[str | float, ...]:
-    """Return the values of the columns `SCORED`; empty ones of pauses."""
-    word = result.word_of(segment)
-    found = segment.goodness
-    text, probability = found.said[0] if found and found.said else ("", "")
+def _beside(result: Recognition, segment: Segment, scored: bool) -> tuple[str | float, ...]:
+    """Return the values of the columns `ALIGNED` or `SCORED`; scores of pauses are empty."""
+    word, found = result.word_of(segment), segment.goodness
+    text = word.word if word else ""
+    if not scored:
+        return text, "" if result.score is None else result.score
+    said, probability = found.said[0] if found and found.said else ("", "")
     score: tuple[str | float, ...] = (found.score, found.probability) if found else ("", "")
     means = ("" if each is None or not found else each for each in (word and word.goodness, result.goodness))
-    return word.word if word else "", *score, text, probability, *means
+    return text, *score, said, probability, *means
 
 
 @dataclass(frozen=True)
@@ -293,13 +295,13 @@ class Table(Writer):
 
     def head(self, layout: Layout = Layout()) -> str:  # noqa: B008
         """Return the names of the columns."""
-        return self.mark + self._line(_columns(layout.aligned and not self._has_tabs, layout.scored))
+        return self.mark + self._line(_columns(layout.aligned, layout.scored))
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield the lines."""
         if result.score is not None and self._has_tabs:
             yield f"# {_score_line(name, result.score)}"
-        yield from map(self._line, _rows(name, result, not self._has_tabs, layout.scored))
+        yield from map(self._line, _rows(name, result, layout.aligned, layout.scored))
 
     def _line(self, values: Sequence[str | float]) -> str:
         texts = [value if isinstance(value, str) else f"{value:.4f}" for value in values]
@@ -411,7 +413,7 @@ class Workbook(Writer):
         phones.begin()
         try:
             for name, result in results:
-                for row in _rows(name, result, True, scored):
+                for row in _rows(name, result, aligned, scored):
                     phones.add(*row)
                 for word in result.words:
                     words.add(name.shown, word.start, word.end, word.word, word.score)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
@@ -288,11 +289,15 @@ class ResultWriter:
         self.failures: list[InputError] = []
         self._hints = 0
 
-    def to_stream(self, out: TextIO, aligned: bool, advance: Advance) -> None:
-        """Write all results to one stream."""
+    def to_stream(self, aligned: bool, advance: Advance) -> None:
+        """Write all results to one stream; no file is made where all recordings failed."""
         results = ((name, result) for _, name, result in self._good(advance))
-        place = self.options.file or self.options.place
-        self.writer.write(results, out, Layout(len(self.recordings) > 1, aligned, place, self.options.scored))
+        first, file = list(islice(results, 1)), self.options.file
+        if not first and file is not None and not is_special(file):
+            return
+        layout = Layout(len(self.recordings) > 1, aligned, file or self.options.place, self.options.scored)
+        with opened_out(self.options) as out:
+            self.writer.write(chain(first, results), out, layout)
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.
@@ -357,8 +362,7 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
         if options.folder is not None:
             writer.to_folder(advance)
         else:
-            with opened_out(options) as out:
-                writer.to_stream(out, aligned, advance)
+            writer.to_stream(aligned, advance)
     for line in [*writer.notes, *map(str, writer.failures)]:
         reporter.warn(line)
     return 0 if not writer.failures else 2 if len(writer.failures) == total else 1

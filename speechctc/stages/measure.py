@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, some
 from speechctc.core.progress import Reporter
+from speechctc.corpora.table_rows import DELIMITED, ENDING, JSON_LINES, read_rows
 from speechctc.corpora.textgrid import speaker_of
+from speechctc.corpora.transcripts import Choice, in_table
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe
 from speechctc.phones.labels import nfc
@@ -36,6 +38,7 @@ from speechctc.phones.matching import ipa, is_arpabet
 if TYPE_CHECKING:
     import parselmouth
 
+TABLES = (*DELIMITED, *JSON_LINES, ENDING)
 STEPS = 10
 FORMANTS = (1, 2, 3)
 BESIDE = ("confidence", "goodness")
@@ -101,7 +104,8 @@ def measure(
     Parameters
     ----------
     arguments : sequence of Path
-        Recordings, folders of them, or patterns.
+        Recordings, folders of them, or patterns; or one table with the columns id, audio and phones or words, whose
+        recordings have TextGrids named by their ids, as `align` writes them, and the speakers of its column.
     textgrids : Path, optional
         The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings. One that
         several recordings of the same name may mean is refused.
@@ -119,7 +123,8 @@ def measure(
         parselmouth is not installed, or there are no recordings.
     """
     require_parselmouth()
-    recordings = find_recordings(arguments)
+    is_table = len(arguments) == 1 and arguments[0].suffix.lower() in TABLES
+    recordings, speakers = _of_table(arguments[0]) if is_table else (find_recordings(arguments), {})
     if not recordings:
         raise InputError("no recording to measure", "name one")
     for line in left_out(arguments):
@@ -132,7 +137,8 @@ def measure(
         for recording in recordings:
             try:
                 labels = _labels(labelled.of(recording), tier, words)
-                rows += _measured(recording, labels, recording.channel or channel, settings)
+                speaker = speakers.get((recording.path, recording.channel), speaker_of(recording.name))
+                rows += _measured(recording, speaker, labels, recording.channel or channel, settings)
             except InputError as error:
                 failures.append((recording.path, str(error)))
             advance(1)
@@ -144,17 +150,29 @@ def measure(
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
 
+def _of_table(table: Path) -> tuple[list[Recording], dict[tuple[Path, int | None], str]]:
+    """Return the recordings of a table, named as `align` names their results, and the speakers that it names."""
+    rows = read_rows(table)
+    labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
+    said = defaultdict[tuple[Path, int | None], set[str]](set)
+    for row in rows:
+        said[table.parent / row.audio, row.channel].add(row.speaker)
+    recordings = [recording for recording, _ in in_table(table, None, Choice(labels=labels))]
+    return recordings, {key: names.pop() if len(names) == 1 else "" for key, names in said.items()}
+
+
 class _TextGrids:
     """The TextGrids of recordings: beside them, one that was given, or those of a folder that was given.
 
-    In such a folder the path of a recording below the folder that was named counts, else its file name alone, if no
-    other recording has it. Formats of one recording (``a.wav``, ``a.flac``) share a TextGrid.
+    In such a folder the name of a recording's results counts, else its path below the folder that was named, else its
+    file name alone, if no other recording has it. Formats of one recording (``a.wav``, ``a.flac``) share a TextGrid.
     """
 
     def __init__(self, given: Path | None, recordings: Sequence[Recording]) -> None:
         self._given, self._siblings = given, Siblings()
         self.cased: list[str] = []  # those whose names differ by letter case or Unicode form, with their recordings
         distinct = {each.path.absolute().with_suffix(""): each for each in recordings}.values()
+        self._own = Counter(each.name for each in recordings)
         self._names = Counter(each.name.parent / each.path.stem for each in distinct)
         self._stems = Counter(each.path.stem for each in distinct)
         self._spellings = defaultdict[str, list[str]](list)
@@ -163,22 +181,26 @@ class _TextGrids:
 
     def of(self, recording: Recording) -> Path:
         """Return the TextGrid of a recording."""
-        path, given = recording.path, self._given
+        path, given, name = recording.path, self._given, recording.name
         if not os.path.exists(path):
             raise InputError(f"{path}: no such file", "check the path")
         if given is not None and not given.is_dir():
             return given
+        own = (given / name.parent if given else path.parent) / f"{name.name}.TextGrid"
+        if name.name != path.stem and self._own[name] == 1 and os.path.exists(own):
+            return own
         if given is None:
             found = self._siblings.find(path, (".textgrid",))
-        elif (found := self._find(given / recording.name.parent / path.name)) is not None:
-            self._check(path, found, self._names[recording.name.parent / path.stem])
+        elif (found := self._find(given / name.parent / path.name)) is not None:
+            self._check(path, found, self._names[name.parent / path.stem])
         elif (found := self._find(given / path.name)) is not None:
             self._check(path, found, self._stems[path.stem])
         if found is None:
             where = f"beside {path.name}" if given is None else f"in {given}"
-            places = [path] if given is None else [given / recording.name.parent / path.name, given / path.name]
+            places = [path] if given is None else [given / name.parent / path.name, given / path.name]
             near = next((near for place in places if (near := self._siblings.near(place, (".textgrid",)))), [])
-            what = f"{path}: no .TextGrid file of its name {where}{belongs_to_another(near)}"
+            known = "of its name" if name.name in (path.name, path.stem) else f"named {name.name} or {path.stem}"
+            what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
             parent = path.parent.name
             below = given is not None and parent != "" and (given / parent).is_dir()
             fix = "rename the one that is meant" if near else "make one with speechctc align"
@@ -221,7 +243,9 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _measured(recording: Recording, labels: Labels, channel: int | None, settings: PraatSettings) -> Iterator[Row]:
+def _measured(
+    recording: Recording, speaker: str, labels: Labels, channel: int | None, settings: PraatSettings
+) -> Iterator[Row]:
     """Yield the rows of a recording."""
     praat = Praat(recording.path, channel, settings)
     phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
@@ -233,7 +257,7 @@ def _measured(recording: Recording, labels: Labels, channel: int | None, setting
         values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
         yield {
             "file": str(recording.path),
-            "speaker": speaker_of(recording.name),
+            "speaker": speaker,
             "phone": label,
             "previous": phones[k - 1].label if k else "",
             "next": phones[k + 1].label if k + 1 < len(phones) else "",

@@ -123,7 +123,8 @@ def test_failures_are_listed_at_the_end(speechctc: Command, here: Path) -> None:
     lines = done.err.strip().splitlines()[-3:]
     assert "text.wav: text, not audio" in lines[0] and "zero.wav: the file is empty" in lines[1]
     assert "gone.wav: no such file" in lines[2]
-    assert speechctc("decode", "text.wav", "zero.wav").status == 2
+    for name in ("none.csv", "none.json", "none.xlsx"):
+        assert speechctc("decode", "text.wav", "zero.wav", "--out", name).status == 2 and not (here / name).exists()
 
 
 @pytest.mark.parametrize(

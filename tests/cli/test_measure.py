@@ -180,6 +180,28 @@ def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> 
     assert own.status == 1 and {row["file"] for row in table(here / "o.csv")} == {"all/x/v.wav", "all/y/w.wav"}
 
 
+def test_a_table_names_the_recordings_and_its_ids_the_textgrids(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    (here / "out").mkdir()
+    for k, id in enumerate(["ä 1", "2", "three"]):
+        write_vowels(here / f"rec/{k}.wav", 120.0, 1)
+        (here / f"rec/{k}.TextGrid").rename(here / f"out/{id}.TextGrid")
+    head, rows = "id;audio;speaker;words\n", ["ä 1;rec/0.wav;Anna;a", "2;rec/1.wav;Ben;a", "three;rec/2.wav;Anna;a"]
+    (here / "t.csv").write_text(head + "\n".join(rows), encoding="cp1252")
+    done = speechctc("measure", "t.csv", "--textgrids", "out", "--out", "m.csv")
+    assert done.status == 0, done.err
+    found = [(row["file"], row["speaker"]) for row in table(here / "m.csv")]
+    assert found == [("rec/0.wav", "Anna"), ("rec/1.wav", "Ben"), ("rec/2.wav", "Anna")]
+    (here / "out/three.TextGrid").rename(here / "rec/three.TextGrid")
+    assert speechctc("measure", "t.csv", "--out", "n.csv").status == 1 and len(table(here / "n.csv")) == 1
+    kept = (here / "t.csv").read_bytes()
+    assert "this command reads it" in one_line_error(speechctc("measure", "t.csv", "--out", "t.csv", "--overwrite"))
+    assert (here / "t.csv").read_bytes() == kept
+    (here / "t.csv").write_text(head + "a b;rec/0.wav;;a\na/b;rec/1.wav;;a\n")
+    done = speechctc("measure", "t.csv", "--textgrids", "out")
+    assert done.status == 2 and "rec/1.wav: no .TextGrid file named a_b or 1 in out" in done.err
+
+
 def test_what_is_wrong_with_many_is_counted_and_what_is_written_is_said(speechctc: Command, here: Path) -> None:
     pytest.importorskip("parselmouth")
     write_vowels(here / "in/v.wav", 120.0, 4)

@@ -29,6 +29,13 @@ def here(beside_latest: Path) -> Path:
 WORDS = ("--words", "a.txt", "--dictionary", "d.dict")
 
 
+def test_no_table_is_written_where_all_fail(speechctc: Command, here: Path) -> None:
+    (here / "a.wav").write_bytes(b"")
+    for command in ("align", "score-phones"):
+        done = speechctc(command, "a.wav", "--phones", "low mid", "--out", "s.csv")
+        assert done.status == 2 and "a.wav: the file is empty" in done.err and not (here / "s.csv").exists()
+
+
 def test_a_phone_that_was_said_otherwise_stands_out(speechctc: Command, here: Path) -> None:
     write_words("a.wav", ["scale", "drop", "hum", "drop"])
     (here / "a.txt").write_text("scale drop hum drop")

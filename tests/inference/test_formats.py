@@ -45,7 +45,8 @@ def source(result: Recognition, channel: int | None = None) -> RecordingName:
 
 def written(form: str, *results: Recognition, named: bool = False) -> str:
     out = io.StringIO(newline="")
-    WRITERS[form].write(((source(result), result) for result in results), out, Layout(named, results[:1] == (ALIGNED,)))
+    aligned = bool(results) and results[0].score is not None
+    WRITERS[form].write(((source(result), result) for result in results), out, Layout(named, aligned))
     return out.getvalue()
 
 
@@ -91,8 +92,12 @@ def test_a_workbook_holds_numbers_and_texts_never_formulas(tmp_path: Path) -> No
     book = openpyxl.load_workbook(tmp_path / "a.xlsx")
     assert book.sheetnames == ["phones", "words", "misfits"]
     rows = list(book["phones"].values)
-    assert rows[0] == ("file", "start", "end", "phone", "confidence", "score")
-    assert rows[1:3] == [("-a.wav", 0, 0.25, "=1+1", 0.5, -1.5), ("-a.wav", 0.25, 1, "a\ufffdb", 0.75, -1.5)]
+    assert rows[0] == ("file", "start", "end", "phone", "confidence", "word", "file_log_probability")
+    assert rows[1:3] == [
+        ("-a.wav", 0, 0.25, "=1+1", 0.5, "=x", -1.5),
+        ("-a.wav", 0.25, 1, "a\ufffdb", 0.75, "=x", -1.5),
+    ]
+    assert not rows[3][5]
     assert list(book["words"].values)[1] == ("-a.wav", 0, 1, "=x", -0.5)
     with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
         sheets = [files.read(name).decode() for name in files.namelist() if "worksheets/sheet" in name]
@@ -172,11 +177,17 @@ def test_csv_is_read_back_by_the_csv_module() -> None:
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert rows[0] == ["file", "start", "end", "phone", "confidence"] and rows[3][3] == '"e"'
     assert text.count("\r\n") == 4 == text.count("\n")
-    (head, row) = (
-        csv.DictReader(io.StringIO(written("csv", ALIGNED))).fieldnames,
-        next(csv.DictReader(io.StringIO(written("csv", ALIGNED)))),
-    )
-    assert head is not None and head[-1] == "score" and float(row["score"]) == -1.5
+
+
+def test_tables_of_alignments_say_the_word_of_each_phone_and_whose_the_log_probability_is() -> None:
+    segments = (*ALIGNED.segments, Segment("sil", 0.5, 0.8, 0.5), Segment("b", 0.8, 1.0, 0.5))
+    words = (Word("ja, so", 0.25, 0.5, -0.5, 0), Word("*", 0.8, 1.0, 0.0, -1))
+    found = replace(ALIGNED, segments=segments, words=words)
+    for form in ("csv", "tsv"):
+        lines = [line for line in written(form, found).splitlines() if not line.startswith("#")]
+        head, *rows = csv.reader(lines, delimiter="\t" if form == "tsv" else ",")
+        assert head[5:] == ["word", "file_log_probability"] and {row[6] for row in rows} == {"-1.5000"}
+        assert [row[5] for row in rows] == ["ja, so", "", ""]
 
 
 def test_json_is_one_list() -> None:
