@@ -27,7 +27,7 @@ OWN = Path(__file__).resolve().parent.parent / "docs" / "guide" / "own"
 
 @pytest.fixture(autouse=True)
 def nothing_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "_registered", {})
+    monkeypatch.setattr(plugins, "registered", {})
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_features_of_ones_own_are_extracted_trained_on_and_decoded(tmp_path: Pat
     model = speechctc.load(trained.run, "cpu")
     assert model.config.features.static_dims == 20 and model.checkpoint.net.has_bands
     assert model.decode(sorted((tmp_path / "audio").glob("2-*.wav"))[0]).phones
-    plugins._registered.clear()
+    plugins.registered.clear()
     with pytest.raises(InputError, match="features.kind='spectrum' is invalid: it should be"):
         speechctc.load(trained.run, "cpu")
 
@@ -103,7 +103,7 @@ def test_an_augmentation_of_ones_own_changes_training_utterances() -> None:
     torch.manual_seed(1)
     again = augmenter.disguise(static, frames)
     assert torch.equal(found, again)
-    plugins._registered.clear()
+    plugins.registered.clear()
     with pytest.raises(InputError, match="no augmentation 'hum' here"):
         Augmenter(config, torch.device("cpu"))
 

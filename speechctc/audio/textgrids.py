@@ -70,9 +70,9 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
 def _long_or_short(text: str) -> list[Tier]:
     """Read the long and short text formats; praatio reads files that do not follow Praat's definition to the letter."""
     try:
-        return _by_definition(_strings_and_numbers(text))
+        return by_definition(_strings_and_numbers(text))
     except ValueError:
-        return _praatio(text)
+        return by_praatio(text)
 
 
 def _strings_and_numbers(text: str) -> _Values:
@@ -122,7 +122,7 @@ class _Values:
         return list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels)))
 
 
-def _by_definition(values: _Values) -> list[Tier]:
+def by_definition(values: _Values) -> list[Tier]:
     """Return the tiers that strings and numbers mean.
 
     Raises
@@ -143,7 +143,8 @@ def _by_definition(values: _Values) -> list[Tier]:
     return tiers
 
 
-def _praatio(text: str) -> list[Tier]:
+def by_praatio(text: str) -> list[Tier]:
+    """Return the tiers as praatio reads them."""
     from praatio.utilities.textgrid_io import parseTextgridStr  # late: only reading TextGrids needs it
 
     tiers = []

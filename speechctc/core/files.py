@@ -160,7 +160,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         _commit_all(draft)
         if not os.path.lexists(path):
             os.rename(draft, path)
-        elif (swap := _system_exchange()) is None or swap(os.fsencode(draft), os.fsencode(path)):
+        elif (swap := system_exchange()) is None or swap(os.fsencode(draft), os.fsencode(path)):
             previous = previous_name(path)
             os.rename(path, previous)
             os.rename(draft, path)
@@ -238,7 +238,7 @@ def settle_folder(path: Path) -> None:
 
 
 @cache
-def _system_exchange() -> Callable[[bytes, bytes], int] | None:
+def system_exchange() -> Callable[[bytes, bytes], int] | None:
     """Return the system call that exchanges two names and returns 0 on success; None if there is none."""
     here, exchange, swap = ctypes.c_int(-100), ctypes.c_uint(2), ctypes.c_uint(2)  # AT_FDCWD, RENAME_EXCHANGE, _SWAP
     try:

@@ -14,12 +14,12 @@ from speechctc.core.errors import InputError
 
 Group = Literal["features", "corpus", "augmentation"]
 
-_registered: dict[tuple[Group, str], Any] = {}
+registered: dict[tuple[Group, str], Any] = {}
 
 
 def register(group: Group, name: str, made: Any) -> None:
     """Register something under the name that configs have for it; a later one of the same name replaces it."""
-    _registered[group, name] = made
+    registered[group, name] = made
 
 
 def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
@@ -30,13 +30,13 @@ def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
     ValueError
         Nothing has it: neither a call in this process nor an installed package gave it.
     """
-    if (group, name) not in _registered:
+    if (group, name) not in registered:
         points = [*entry_points(group=f"speechctc.{group}", name=name)]
         if not points:
             known = f"{', '.join(map(repr, own[:-1]))} or {own[-1]!r}, or " if own else ""
             raise ValueError(f"it should be {known}one that speechctc.register_{group} or an installed package adds")
-        _registered[group, name] = points[0].load()
-    return _registered[group, name]
+        registered[group, name] = points[0].load()
+    return registered[group, name]
 
 
 def need(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:

@@ -159,7 +159,7 @@ class Gpu:
         self._fault = torch.zeros(2, dtype=torch.int64, pin_memory=True)
         self.fault_address = self._fault.data_ptr()
         self._fault_words = (ctypes.c_uint64 * 2).from_address(self.fault_address)
-        self._kernels: dict[tuple[str, tuple[tuple[str, int], ...]], Kernel] = {}
+        self.kernels: dict[tuple[str, tuple[tuple[str, int], ...]], Kernel] = {}
         self._tickets = Tickets(torch.device("cuda", index))
 
     def ticket(self, stream: int) -> Tensor:
@@ -168,7 +168,7 @@ class Gpu:
 
     def kernel(self, name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
         """Return a kernel, compiled and loaded if this is the first time."""
-        found = self._kernels.get((name, macros))
+        found = self.kernels.get((name, macros))
         if found is None:
             if torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
@@ -176,7 +176,7 @@ class Gpu:
                     "captured; call the loss once with these shapes before the capture"
                 )
             most = self.limits.shared_per_block if name == "sweep" else 0
-            found = self._kernels[name, macros] = Kernel(self.index, name, macros, self.architecture, most)
+            found = self.kernels[name, macros] = Kernel(self.index, name, macros, self.architecture, most)
         return found
 
     def raise_fault(self) -> None:

@@ -324,7 +324,7 @@ def _scale_(gradient: Tensor, grad_output: Tensor, packed_lengths: Tensor | None
     """Multiply a gradient, in place, by what the loss was multiplied by further on: most often by 1."""
     if is_on_cpu(gradient) and (grad_output.item() == 1 if grad_output.dim() == 0 else bool((grad_output == 1).all())):
         return
-    if _is_scaled_on_gpu(gradient, grad_output):
+    if is_scaled_on_gpu(gradient, grad_output):
         from speechctc.ctc import cuda
 
         cuda.scale_(gradient, grad_output)
@@ -332,7 +332,7 @@ def _scale_(gradient: Tensor, grad_output: Tensor, packed_lengths: Tensor | None
         gradient.mul_(_by_frame(gradient, grad_output, packed_lengths))
 
 
-def _is_scaled_on_gpu(gradient: Tensor, grad_output: Tensor) -> bool:
+def is_scaled_on_gpu(gradient: Tensor, grad_output: Tensor) -> bool:
     """Whether a kernel looks at the factor, and finds nothing to do where it is 1."""
     return gradient.device.type == "cuda" and grad_output.dim() == 0
 

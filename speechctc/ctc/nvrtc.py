@@ -182,7 +182,7 @@ def cubin(kernel: str, macros: Macros, architecture: str) -> bytes:
     if code is None:
         folder = cache_folder()
         path = folder / name_of(kernel, macros, architecture, nvrtc_version()) if folder else None
-        code = kept(path, _owners()) if path else None
+        code = kept(path, trusted_owners()) if path else None
         if code is None:
             code, _ = compile_cubin(kernel, macros, architecture)
             if path:
@@ -258,7 +258,7 @@ def name_of(kernel: str, macros: Macros, architecture: str, version: str) -> str
     return f"{kernel}-{architecture}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
 
-def _owners() -> set[int] | None:
+def trusted_owners() -> set[int] | None:
     """Whose files in the cache are trusted: this user's and root's; None where files have no owners."""
     return {0, os.getuid()} if hasattr(os, "getuid") else None
 

@@ -134,7 +134,7 @@ def write_shard(
         "ids": json.dumps([u.id for u in utterances]),
         "seconds": str(sum(u.seconds for u in utterances)),
         "skipped": json.dumps(list(skipped)),
-        "checksum": _checksum(tensors),
+        "checksum": checksum(tensors),
         **recipe.to_json(),
     }
     files.write_file(path, lambda beside: save_tensors(beside, tensors, header))
@@ -160,7 +160,7 @@ def read_shard(path: Path, checked: bool = False) -> Shard:
         if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
             raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)
         mapping, tensors = _map(path)
-        if not checked and header["checksum"] != _checksum(tensors):
+        if not checked and header["checksum"] != checksum(tensors):
             raise InputError(f"{path}: damaged, its checksum does not match", REMAKE)
         shard = _assemble(path, header, tensors, mapping)
         _check_whole(shard)
@@ -313,7 +313,7 @@ def _check_whole(shard: Shard) -> None:
         raise ValueError("its moments are no numbers")
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
+def checksum(tensors: dict[str, Tensor]) -> str:
     """Return the CRC-32 of the tensors, in the order of their names."""
     value = 0
     for name in sorted(tensors):

@@ -38,7 +38,7 @@ def run_in_threads(function: Any, shared: Sequence[int], threads: int) -> None:
     if threads == 1 or _forked:
         function(address)
         return
-    team = _openmp()
+    team = openmp()
     if team is not None:
         team(ctypes.cast(function, ctypes.c_void_p), address, threads, 0)
         return
@@ -50,7 +50,7 @@ def run_in_threads(function: Any, shared: Sequence[int], threads: int) -> None:
 
 
 @cache
-def _openmp() -> Callable[..., None] | None:
+def openmp() -> Callable[..., None] | None:
     """Return GNU's entry to a parallel region from the library that torch has loaded, or None."""
     try:
         function = ctypes.CDLL(None).GOMP_parallel

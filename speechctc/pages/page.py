@@ -65,7 +65,7 @@ def render_page(
         policy[directive] = f"{policy.get(directive, '')} {more}".strip()
     joined = "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
     page = {"title": title, "language": "en", "policy": joined, "style": Markup(style), "script": Markup(script)}
-    return _environment().get_template(template).render(values, page=page)
+    return environment().get_template(template).render(values, page=page)
 
 
 def data_url(content: bytes, kind: str) -> str:
@@ -115,11 +115,12 @@ def _hash(text: str) -> str:
 
 def render_text(template: str, values: Mapping[str, Any]) -> str:
     """Return a text from a template, in which nothing is escaped."""
-    return _environment(escapes=False).get_template(template).render(values) + "\n"
+    return environment(escapes=False).get_template(template).render(values) + "\n"
 
 
 @cache
-def _environment(escapes: bool = True) -> jinja2.Environment:
+def environment(escapes: bool = True) -> jinja2.Environment:
+    """Return what loads templates, and whether it escapes what they show."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=escapes,

@@ -96,7 +96,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
             ready = [trial for trial in waiting if time.monotonic() > patience or not Run(trial.run).is_in_use()]
             for trial in ready[: jobs - len(running)]:
                 waiting.remove(trial)
-                running[trial] = _start(config, common, trial, jobs)
+                running[trial] = start_trial(config, common, trial, jobs)
             for trial in [trial for trial, process in running.items() if process.poll() is not None]:
                 with running.pop(trial) as process:  # closes the pipe
                     statuses[trial] = process.returncode
@@ -160,7 +160,8 @@ def _folder_name(settings: Sequence[str]) -> str:
     return re.sub(r"[^\w.=,+-]+", "_", "_".join(parts)).strip("_")
 
 
-def _start(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
+def start_trial(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
+    """Start one of `jobs` trials that run at a time, in a process that leaves with this one and writes to its log."""
     trial.run.parent.mkdir(parents=True, exist_ok=True)
     written.refuse_linked_folder(trial.run)
     threads = str(max((os.cpu_count() or 1) // jobs, 1))

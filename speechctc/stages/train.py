@@ -65,17 +65,17 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
     Stopped
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
-    dev, is_main = _train(config, resume, reporter)
+    dev, is_main = train_rank(config, resume, reporter)
     return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
 
 
 def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
     """Train as `train` does, without the calibration; return the last score on dev, None if all epochs were done."""
-    return _train(config, resume, reporter)[0]
+    return train_rank(config, resume, reporter)[0]
 
 
-def _train(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore | None, bool]:
-    """Train; return the last score on dev, and whether this is the main process."""
+def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore | None, bool]:
+    """Train as `train_net` does; return its score, and whether this is the main process."""
     run = Run(config.run)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)

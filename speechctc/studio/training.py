@@ -66,7 +66,7 @@ class Round:
         """Extract, train and score; the state says how it ended."""
         self.say(state="preparing", process=os.getpid())
         try:
-            self._train()
+            self.train()
         except Ended:
             self.say(state="stopped", line="stopped before there was a model")
             return
@@ -82,7 +82,8 @@ class Round:
         self.keep_ngram()
         self._score()
 
-    def _train(self) -> None:
+    def train(self) -> None:
+        """Extract and train."""
         from speechctc.config.load import override, parse_config
         from speechctc.core.progress import Reporter
         from speechctc.stages.extract import extract
@@ -264,7 +265,12 @@ class Training:
         return found
 
     def start(self, documents: Mapping[str, Document], model: Path, phones: list[str], minutes: float) -> None:
-        """Start a round in its own process.
+        """Prepare a round, as `prepare` does, and start it in its own process; that needs torch, or else InputError."""
+        check_torch()
+        self._launch(self.prepare(documents, model, phones, minutes))
+
+    def prepare(self, documents: Mapping[str, Document], model: Path, phones: list[str], minutes: float) -> Path:
+        """Write what a new round needs; return its folder.
 
         Parameters
         ----------
@@ -280,10 +286,8 @@ class Training:
         Raises
         ------
         InputError
-            torch is not installed, a round is running, there are too few corrections, or the folder beside cannot be
-            written.
+            A round is running, there are too few corrections, or the folder beside cannot be written.
         """
-        check_torch()
         if self.is_running():
             raise InputError("a training is running", "wait for its end, or stop it")
         if not 0 < minutes <= MOST_MINUTES:
@@ -306,7 +310,7 @@ class Training:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # else it would be the last round
             raise
-        self._launch(folder)
+        return folder
 
     def _held_out(self, documents: Mapping[str, Document], number: int) -> list[str]:
         """Return the recordings that a new round scores on."""

@@ -1,5 +1,6 @@
 import tracemalloc
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,13 +80,16 @@ def test_memory_does_not_grow_with_the_rates(rate: int) -> None:
 @pytest.mark.parametrize("rate", [1, 3, 10, 100])
 def test_a_low_rate_is_not_filtered_many_times_over(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     filtered: list[int] = []
-    filter_ = resampling._filter
+    in_windows = resampling.in_windows
 
-    def counted(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-        filtered.append(len(samples))
-        return filter_(samples, rate, wanted)
+    def counted(blocks: Any, apply: Any, *sizes: Any) -> Any:
+        def noted(rows: NDArray[np.float32]) -> Any:
+            filtered.append(len(rows))
+            return apply(rows)
 
-    monkeypatch.setattr(resampling, "_filter", counted)
+        return in_windows(blocks, noted, *sizes)
+
+    monkeypatch.setattr(resampling, "in_windows", counted)
     samples = noise(200)
     assert len(resampling.resample(samples, rate, 400)) == -(-200 * 400 // rate)
     assert sum(filtered) < 4 * len(samples)

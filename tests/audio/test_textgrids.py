@@ -99,7 +99,7 @@ def test_files_of_praatio_are_read_as_praatio_reads_them(tmp_path: Path, form: L
             (tier["name"], [(float(e[0]), float(e[-2]), e[-1]) for e in tier["entries"]])
             for tier in textgrid_io.parseTextgridStr(text, includeEmptyIntervals=True)["tiers"]
         ]
-        with mock.patch.object(textgrids, "_praatio", side_effect=AssertionError):
+        with mock.patch.object(textgrids, "by_praatio", side_effect=AssertionError):
             found = read_tiers(write(tmp_path, text.encode())).tiers
         assert [(tier.name, [tuple(entry) for entry in tier.entries]) for tier in found] == expected
         if form == "long_textgrid":
@@ -139,7 +139,7 @@ def test_what_is_odd_is_left_to_praatio(tmp_path: Path, old: str, new: str) -> N
     assert old in SHORT or old in SHORT.replace("class", "Class")
     path = write(tmp_path, SHORT.replace("class", "Class").replace(old, new, 1).encode())
     found = outcome()
-    with mock.patch.object(textgrids, "_by_definition", side_effect=ValueError):
+    with mock.patch.object(textgrids, "by_definition", side_effect=ValueError):
         assert outcome() == found
 
 

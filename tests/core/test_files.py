@@ -53,7 +53,7 @@ from pathlib import Path
 from speechctc.core import files
 
 if sys.argv[1] == "renames":
-    files._system_exchange = lambda: None
+    files.system_exchange = lambda: None
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree", "open")
 left = 0
 
@@ -106,7 +106,7 @@ def test_a_writer_killed_at_any_change_leaves_the_old_or_the_new(here: Path, way
 @pytest.mark.parametrize("way", ["exchange", "renames"])
 def test_a_reader_never_sees_two_versions_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "renames":
-        monkeypatch.setattr(files, "_system_exchange", lambda: None)
+        monkeypatch.setattr(files, "system_exchange", lambda: None)
     path, stop = tmp_path / "best", threading.Event()
 
     def write(number: int) -> None:

@@ -73,9 +73,12 @@ def test_voices_and_sentences_of_dev_and_test_are_not_trained_on(corpus: Corpus)
         assert not train & dev and not train & test and not dev & test
 
 
-def test_a_second_call_makes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_make_whole", lambda *_: pytest.fail("made again"))
-    assert make_demo(root, SMALL)["utterances"] == 41
+def test_a_second_call_makes_nothing(root: Path) -> None:
+    def made() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in root.rglob("*")}
+
+    before = made()
+    assert make_demo(root, SMALL)["utterances"] == 41 and made() == before
 
 
 def test_another_config_does_not_overwrite_it(root: Path) -> None:

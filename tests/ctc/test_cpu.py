@@ -52,8 +52,8 @@ def test_any_number_of_threads_gives_the_same_bits(
     case: Case, openmp: bool, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not openmp:
-        monkeypatch.setattr(threads, "_openmp", lambda: None)
-    elif threads._openmp() is None:
+        monkeypatch.setattr(threads, "openmp", lambda: None)
+    elif threads.openmp() is None:
         pytest.skip("torch has no OpenMP with GNU's interface here")
     shared = both(case)
     torch.set_num_threads(1)
@@ -71,7 +71,7 @@ def test_work_is_shared(case: Case, two_threads: None, monkeypatch: pytest.Monke
         asked.append(threading.get_ident())
         solve(address)
 
-    monkeypatch.setattr(threads, "_openmp", lambda: None)
+    monkeypatch.setattr(threads, "openmp", lambda: None)
     monkeypatch.setattr(entry, "compiled_entry", lambda dtype: look)
     both(case)
     assert len(set(asked)) == 2

@@ -37,7 +37,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> cuda.Gpu:
     gpu.fault_address = gpu._fault.data_ptr()
     gpu._fault_words = (ctypes.c_uint64 * 2).from_address(gpu.fault_address)
     gpu._tickets = cuda.Tickets(torch.device("cpu"))
-    gpu._kernels = {}
+    gpu.kernels = {}
     monkeypatch.setattr(cuda.Gpu, "kernel", lambda self, name, macros: Emulated(name, macros))
     monkeypatch.setattr(cuda, "gpu_of", lambda device: gpu)
     monkeypatch.setattr(cuda, "on_device", lambda problem, device: problem)

@@ -52,7 +52,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything pass for a tensor on a GPU: no values are at hand, and derivatives are scaled there."""
     for module in (loss, cuda, problem):
         monkeypatch.setattr(module, "is_on_cpu", lambda tensor: False)
-    monkeypatch.setattr(loss, "_is_scaled_on_gpu", lambda gradient, grad_output: grad_output.dim() == 0)
+    monkeypatch.setattr(loss, "is_scaled_on_gpu", lambda gradient, grad_output: grad_output.dim() == 0)
 
 
 def loss_of(case: Case, leaf: Tensor, **options: Any) -> Tensor:

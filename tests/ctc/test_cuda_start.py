@@ -233,7 +233,7 @@ def test_the_cache_is_for_one_user(cache: Path, monkeypatch: pytest.MonkeyPatch)
     assert cache.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(cubins, "compile_cubin", lambda *one: (b"compiled anew", ""))
     assert cubins.cubin("scale", SCALE, "sm_80").startswith(b"\x7fELF")
-    monkeypatch.setattr(cubins, "_owners", lambda: {12345})
+    monkeypatch.setattr(cubins, "trusted_owners", lambda: {12345})
     assert cubins.cubin("scale", SCALE, "sm_80") == b"compiled anew"
 
 
@@ -271,7 +271,7 @@ def test_capture_wants_lengths_on_the_device(monkeypatch: pytest.MonkeyPatch) ->
 def test_capture_wants_the_kernel_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     gpu = object.__new__(cuda.Gpu)
-    gpu._kernels = {}
+    gpu.kernels = {}
     with pytest.raises(RuntimeError, match="call the loss once with these shapes before the capture"):
         gpu.kernel("sweep", SCALE)
 

@@ -59,7 +59,7 @@ def planned_as(case: Case, gpu: cuda.Gpu) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gpu, "limits", case.device)
-        patched.setattr(gpu, "_kernels", {})
+        patched.setattr(gpu, "kernels", {})
         patched.setattr(cuda_plan, "TUNING", Tuning.parse(case.tuning))
         yield
 

@@ -98,7 +98,7 @@ def folder(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """Go to a copy of the prepared folder."""
     shutil.copytree(template, tmp_path / "work", symlinks=True, copy_function=copy)
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(sweep, "_start", start_trial)
+    monkeypatch.setattr(sweep, "start_trial", start_trial)
     return tmp_path / "work"
 
 

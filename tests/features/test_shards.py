@@ -191,13 +191,13 @@ def test_features_from_before_a_key_or_its_name_are_those_of_its_default(tmp_pat
 
 def counted_checksums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
-    original = shards._checksum
+    original = shards.checksum
 
     def counting(tensors: dict[str, torch.Tensor]) -> str:
         made.append(original(tensors))
         return made[-1]
 
-    monkeypatch.setattr(shards, "_checksum", counting)
+    monkeypatch.setattr(shards, "checksum", counting)
     return made
 
 

@@ -275,9 +275,8 @@ def _choose(folder: Path) -> None:
 
     training = Training(folder / "inner")
     training.choose(None)
-    training._launch = lambda folder: None  # type: ignore[method-assign]
     documents = {path.name: Document(path) for path in (folder / "inner").glob("*.wav")}
-    training.start(documents, folder / "model", SONG, 1.0)
+    training.prepare(documents, folder / "model", SONG, 1.0)
 
 
 def _announce(folder: Path) -> None:

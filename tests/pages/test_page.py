@@ -42,7 +42,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         '{% extends "page.html" %}{% block main %}<p id="{{ said }}">{{ said }}</p>{% endblock %}'
     )
     loader = jinja2.FileSystemLoader([tmp_path, page.HERE / "templates"])
-    monkeypatch.setattr(page._environment(), "loader", loader)
+    monkeypatch.setattr(page.environment(), "loader", loader)
     return "one.html"
 
 

@@ -27,7 +27,7 @@ def run(tiny_model: Path, tmp_path: Path) -> Path:
 def test_training_ends_with_the_calibration_of_its_best(
     run: Path, is_main: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.stages.train._train", lambda *_: (None, is_main))
+    monkeypatch.setattr("speechctc.stages.train.train_rank", lambda *_: (None, is_main))
     config, where = load_config("demo", [f"run={run}"]), Run(run).calibration
     trained = train(config, True, Recorder())
     assert (trained.calibration is not None) == where.is_file() == is_main

@@ -70,7 +70,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     for trial in ("lr=0.01", "lr=1e-9"):  # the small corpus need not have enough phones for it
         Calibration(phones=60).save(here / "s" / trial / "best")
     started: list[Trial] = []
-    monkeypatch.setattr("speechctc.stages.sweep._start", lambda *arguments: started.append(arguments[2]))
+    monkeypatch.setattr("speechctc.stages.sweep.start_trial", lambda *arguments: started.append(arguments[2]))
     recorder = Recorder()
     again = sweep(str(extracted), settings, Path("s"), 2, recorder)
     assert not started and table(again) == first.out.rstrip("\n")
@@ -92,7 +92,7 @@ def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
         started.append(trial.name)
         return subprocess.Popen([sys.executable, "-c", ""])
 
-    monkeypatch.setattr("speechctc.stages.sweep._start", start)
+    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
     outcomes = sweep(str(extracted), ["train.lr=0.01,0.02,0.03"], here / "s", 1, Recorder())
     assert started == ["train.lr=0.02"]
     assert [outcome.per for outcome in outcomes] == [5.25, 7.5, None]
@@ -134,7 +134,7 @@ def test_a_sweep_waits_for_trials_of_an_earlier_one_that_still_save(
             held.close()  # the earlier trial has saved and left
         return subprocess.Popen([sys.executable, "-c", ""])
 
-    monkeypatch.setattr("speechctc.stages.sweep._start", start)
+    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
     with ExitStack() as held:
         held.enter_context(Run(here / "s" / "lr=0.01").locked())
         assert Run(here / "s" / "lr=0.01").is_in_use() and not Run(here / "s" / "lr=0.02").is_in_use()
@@ -169,7 +169,7 @@ def test_a_trial_is_blamed_for_what_it_said_itself(
             code = "print('trouble of its own')" if trial.name.endswith("2") else "0"
             return subprocess.Popen([sys.executable, "-c", f"{code}; raise SystemExit(3)"], stdout=log)
 
-    monkeypatch.setattr("speechctc.stages.sweep._start", start)
+    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
     outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
     assert [outcome.problem for outcome in outcomes] == ["ended with status 3", "trouble of its own"]
 

@@ -78,26 +78,21 @@ def test_six_corrected_recordings_leave_a_dev_that_can_be_scored(tmp_path: Path,
         write_labelled(tmp_path / f"s{number}.wav", labels, seed=number)
         documents[f"s{number}.wav"] = Document(tmp_path / f"s{number}.wav")
     training = Training(tmp_path)
-    training._launch = lambda folder: None  # type: ignore[method-assign]
-    training.start(documents, tmp_path / "model", SONG, 1.0)
+    training.prepare(documents, tmp_path / "model", SONG, 1.0)
     values = Round(training.folder / "round-1").corpus()
     corpus = read_corpus(parse_config({"corpus": values}, "test").corpus)
     assert len(corpus.splits["dev"]) == len(corpus.splits["test"]) == 1 and not any(corpus.rejected.values())
     assert "odd" in {phone for each in corpus.splits["train"] for phone in each.phones}
 
 
-def test_a_round_without_a_dev_says_what_can_be_done_in_the_page(
-    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_without_a_dev_says_what_can_be_done_in_the_page(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "talks"
     folder.mkdir()
     for number in range(3):
         write_labelled(folder / f"s{number}.wav", [f"x{number}", "a"], seed=number)
     training = Training(folder)
-    monkeypatch.setattr(training, "_launch", lambda folder: None)
     documents = {path.name: Document(path) for path in sorted(folder.glob("*.wav"))}
-    training.start(documents, (tiny_model / "best").resolve(), SONG, 1.0)
-    Round(training.folder / "round-1").go()
+    Round(training.prepare(documents, (tiny_model / "best").resolve(), SONG, 1.0)).go()
     status = training.status()
     assert status["state"] == "failed"
     assert "each has a label that no other has: x0, x1, x2; correct another recording" in status["line"]
@@ -148,12 +143,9 @@ def test_a_phone_may_end_with_the_recording(tmp_path: Path, rate: int, frames: i
     assert [len(piece.phones) for parts in found.values() for piece in parts] == [2, 2]
 
 
-def test_a_round_that_cannot_be_prepared_leaves_nothing(
-    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_cannot_be_prepared_leaves_nothing(tmp_path: Path, tiny_model: Path) -> None:
     documents = labelled(tmp_path / "talks", 3)
     training = Training(tmp_path / "talks")
-    monkeypatch.setattr(training, "_launch", lambda folder: None)
     documents["s1.wav"].recording.unlink()
     with pytest.raises(InputError, match=r"s1\.wav"):
         training.start(documents, tiny_model / "best", SONG, 1.0)
@@ -217,7 +209,7 @@ def test_what_comes_after_the_last_epoch_is_not_stopped(
         (tmp_path / "run" / "best").mkdir(parents=True) if has_best else None
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(Round, "_train", train)
+    monkeypatch.setattr(Round, "train", train)
     monkeypatch.setattr(Round, "keep_ngram", lambda self: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -243,18 +235,19 @@ def test_a_round_that_another_studio_has_just_started_is_running(tmp_path: Path)
         process.stdin.close()
 
 
-def test_a_model_chosen_while_another_is_trained_does_not_hide_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_chosen_while_another_is_trained_does_not_hide_it(tmp_path: Path) -> None:
     training = Training(tmp_path / "talks")
     for number in (1, 2):
         best = training.folder / f"round-{number}" / "run" / "best"
         best.mkdir(parents=True)
         write_json(best / "checkpoint.json", {})
         write_json(best.parent.parent / STATE, {"state": "done" if number == 1 else "training"})
-    monkeypatch.setattr(Training, "_is_alive", lambda self, state: True)
-    training.choose(training.folder / "round-1/run/best")
-    assert training.new_model() is None
+    command = [sys.executable, "-c", "input()", ROUND, str(training.folder / "round-2")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        training.choose(training.folder / "round-1/run/best")
+        assert training.is_running() and training.new_model() is None
+        assert process.stdin is not None
+        process.stdin.close()
     write_json(training.folder / "round-2" / STATE, {"state": "done"})
     new = training.new_model()
     assert new is not None and new[0] == training.folder / "round-2/run/best"
@@ -292,7 +285,7 @@ def test_stop_ends_no_process_but_the_rounds_own(
         write_json(plan, {"state": "training", "process": other.pid if number is None else number})
         assert not training.is_running() and training.status()["state"] == "failed"
         training.stop()
-        monkeypatch.setattr(Training, "status", lambda self: {**self._state(1), "round": 1})
+        monkeypatch.setattr(Training, "status", lambda self: {**read_json(plan), "round": 1})
         training.stop()
         assert sent == []
         assert other.stdin is not None
