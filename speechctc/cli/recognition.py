@@ -142,8 +142,9 @@ def _decode(
     if nbest:
         check_nbest(audio, options, work)
     device, search = opt.Device.cpu if cluster else given.device, (given.lm_weight, given.beam, given.min_modulation_db)
+    model = _suited(given.model, given.language)
     recogniser = opt.load_recogniser(
-        given.model, device, given.lm or (), *search, True, given.inventory, given.language, read
+        model, device, given.lm or (), *search, True, given.inventory, given.language, read
     )
     options = _with_symbols(options, recogniser, given.symbols)
     may_doubt = not given.lm and recogniser.folder == BUILT_IN
@@ -231,14 +232,15 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
-    recogniser = opt.load_recogniser(given.model, given.device, inventory=given.inventory)
+    named = None
+    if labels == "words" and not given.language and not given.dictionary:
+        named, tasks = in_own_languages(tasks)
+    model = _suited(given.model, given.language or named)
+    recogniser = opt.load_recogniser(model, given.device, inventory=given.inventory)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
     options = _with_symbols(options, recogniser, given.symbols)
-    named = None
-    if labels == "words" and not given.language and not given.dictionary:
-        named, tasks = in_own_languages(tasks)
     reads, own = (given.dictionary, given.language or named), given.symbols == "own"
     placing = choose_placing(recogniser.inventory, labels, *reads, given.misfits, given.silence, own)
     placing = placing._replace(
@@ -254,6 +256,16 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         show(rated.to_text(), err=given.out is None)
     if status:
         raise typer.Exit(status)
+
+
+def _suited(model: Path | None, language: str | None) -> Path | None:
+    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English."""
+    from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
+    from speechctc.phones.espeak import Reader
+
+    if model is not None or not language or find_checkpoint(None, True) != BUILT_IN:
+        return model
+    return None if Reader(language).language.partition("-")[0] == "en" else Path("ipa")
 
 
 def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:

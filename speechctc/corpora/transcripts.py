@@ -426,11 +426,21 @@ def find_tasks(
         reporter.note(line)
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
+    if given is not None and given.is_dir() and any(map(os.path.isdir, arguments)):
+        if spare := _spare(given, recordings, choice):
+            reporter.note(f"{given}: transcripts that fit no recording: {some(spare)}")
     if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
     return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice, reporter), strict=True), reporter)
+
+
+def _spare(folder: Path, recordings: Sequence[Recording], choice: Choice) -> list[str]:
+    """Return the names of transcripts in a folder that no recording has, and that speechctc has not written."""
+    stems = {nfc(each.path.stem).lower() for each in recordings}
+    files = (folder / name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in _endings(choice))
+    return [file.name for file in files if nfc(file.stem).lower() not in stems and written.changed([file])]
 
 
 def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:

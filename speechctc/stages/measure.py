@@ -27,7 +27,7 @@ from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, some
 from speechctc.core.progress import Reporter
-from speechctc.corpora.table_rows import DELIMITED, ENDING, JSON_LINES, read_rows
+from speechctc.corpora.table_rows import DELIMITED, ENDING, JSON_LINES, read_table
 from speechctc.corpora.textgrid import speaker_of
 from speechctc.corpora.transcripts import Choice, in_table
 from speechctc.pages.figures import draw_measures
@@ -124,7 +124,7 @@ def measure(
     """
     require_parselmouth()
     is_table = len(arguments) == 1 and arguments[0].suffix.lower() in TABLES
-    recordings, speakers = _of_table(arguments[0]) if is_table else (find_recordings(arguments), {})
+    recordings, speakers = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
     if not recordings:
         raise InputError("no recording to measure", "name one")
     for line in left_out(arguments):
@@ -150,9 +150,12 @@ def measure(
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
 
-def _of_table(table: Path) -> tuple[list[Recording], dict[tuple[Path, int | None], str]]:
+def _of_table(table: Path, reporter: Reporter) -> tuple[list[Recording], dict[tuple[Path, int | None], str]]:
     """Return the recordings of a table, named as `align` names their results, and the speakers that it names."""
-    rows = read_rows(table)
+    read, note = read_table(table)
+    rows = list(read)
+    if note:
+        reporter.warn(note)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
     said = defaultdict[tuple[Path, int | None], set[str]](set)
     for row in rows:

@@ -187,3 +187,38 @@ def test_words_of_a_table_are_read_in_the_language_of_their_row(
     Path("t.tsv").write_text(rows + "d\td.wav\tsa\txx\n")
     done = speechctc("align", "--words", "t.tsv", "--model", str(model))
     assert done.status == 1 and "d.wav" in done.err and "xx" in done.err and "b.wav" in done.out
+
+
+def test_other_languages_than_english_have_the_model_of_any_language_where_there_is_no_run(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_song(Path("a.wav"), ["low", "mid"])
+    Path("a.txt").write_text("sa")
+    with_run = speechctc("align", "a.wav", "--words", "a.txt", "--language", "cy")
+    assert "bundled" not in with_run.err
+    (here / "runs" / "latest").unlink()
+    table = "id\taudio\twords\tlanguage\na\ta.wav\tsa\tcy\n"
+    Path("t.tsv").write_text(table)
+    given = (
+        ("--words", "a.txt", "--language", "Welsh"),
+        ("--words", "t.tsv"),
+        ("--words", "a.txt", "--language", "en-us"),
+    )
+    said = [speechctc("align", "a.wav", *each).err for each in given]
+    assert ["the bundled model ipa" in each for each in said] == [True, True, False], said
+    assert "bundled small English model" in said[2]
+    assert "the bundled model ipa" in speechctc("decode", "a.wav", "--language", "cy").err
+
+
+def test_transcripts_of_a_folder_that_no_recording_has_are_named(speechctc: Command, here: Path) -> None:
+    Path("rec").mkdir()
+    write_song(Path("rec/a.wav"), ["low", "mid"])
+    (here / "d.dict").write_text("SA low mid\n")
+    for name in ("a", "ä b"):
+        Path(f"rec/{name}.txt").write_text("sa")
+    use = ("--words", "rec", "--dictionary", "d.dict")
+    done = speechctc("align", "rec", *use, "--out", "rec/", "--format", "textgrid,audacity")
+    assert done.status == 0 and "rec: transcripts that fit no recording: ä b.txt" in done.err, done.err
+    again = speechctc("align", "rec", *use, "--out", "rec/", "--format", "textgrid,audacity")
+    assert again.err.count("ä b.txt") == 1 and "labels.txt" not in again.err
+    assert "no recording:" not in speechctc("align", "rec/a.wav", *use).err
