@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import soundfile
 
+from speechctc.audio import sound_file
+from speechctc.corpora import synthetic
+from speechctc.studio.microphone import recover
+from speechctc.studio.sound import Sound
 from tests.command import Command, one_line_error
+from tests.studio.folders import client_of
 from tests.tiny_model import write_song
 from tests.tones import write_config
 
@@ -96,3 +104,36 @@ def test_decoding(speechctc: Command, here: Path) -> None:
     assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
     done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (here / "out").glob("*.json")}
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
+
+
+def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        soundfile.write(tmp_path / f"{name}.ogg", np.zeros(8000), 8000)
+    (tmp_path / "ab.ogg").write_bytes((tmp_path / "a.ogg").read_bytes() + (tmp_path / "b.ogg").read_bytes())
+    noise = np.random.default_rng(0).integers(-9999, 9999, 8000).astype(np.int16)
+    acts: list[Callable[[], object]] = [
+        lambda: sound_file.write_wav(tmp_path / "c.wav", noise, 8000),
+        lambda: synthetic.write_recording(tmp_path / "c.flac", noise),
+        lambda: sound_file.info(tmp_path / "ab.ogg"),  # several in one file are decoded to a temporary one
+        lambda: Sound(tmp_path / "a.ogg"),
+    ]
+    for act in acts:
+        with full(), pytest.raises(OSError, match="Input/output error"):
+            act()
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=0))
+    with full(), pytest.raises(OSError, match=r"No space left on device: '.*c.wav'"):
+        acts[0]()
+    assert sound_file.info(tmp_path / "ab.ogg").frames == 16000
+
+
+def test_what_a_microphone_recorded_stays_until_there_is_space(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low"])
+    with client_of(tmp_path) as (client, _):
+        name = client.post("/api/microphone/start", json={"rate": 8000}).json()["name"]
+        block, headers = np.full(4000, 0.25, "<f4").tobytes(), {"content-type": "application/octet-stream"}
+        client.post("/api/microphone/block", content=block, headers=headers)
+        with full(8020):  # the samples fit, a WAV file of them does not
+            ended = client.post("/api/microphone/stop")
+    assert ended.status_code == 400 and "what was recorded stays there as it is" in ended.json()["error"]
+    assert [path.name for path in recover(tmp_path)] == [name]
+    assert sound_file.info(tmp_path / name).frames == 4000

@@ -6,7 +6,9 @@ formats. Channels are averaged, or one is chosen. Other rates are resampled.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -33,6 +35,9 @@ SETTLE = {  # seconds read before a time, by format
     "OGG": 5.0,  # libsndfile 1.2 misses a time on the last page by some samples
     "MP3": 0.5,  # a frame takes bits from frames before it, and overlaps the last one
 }
+
+SYSTEM_ERROR = 2  # of sndfile.h
+FULL = 1 << 20  # bytes free on a disk, of which a write takes the last
 
 CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"
@@ -267,6 +272,24 @@ def for_soundfile(path: Path) -> bytes | Path:
     return os.fsencode(path) if os.name == "posix" else path
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise an `OSError` where libsndfile cannot write a file: it says "system error" of a disk that is full."""
+    try:
+        yield
+    except soundfile.LibsndfileError as error:
+        if error.code != SYSTEM_ERROR:
+            raise
+        code = errno.ENOSPC if shutil.disk_usage(path.parent).free < FULL else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from None
+
+
+def write_wav(path: Path, samples: NDArray[Any], rate: int) -> None:
+    """Write samples as WAV of 16 bits, whatever the name's ending."""
+    with writing(path):
+        soundfile.write(for_soundfile(path), samples, rate, "PCM_16", format="WAV")
+
+
 def open_sound(path: Path, start: float = 0.0) -> Sound:
     """Open a recording that has samples, to read it from `start` seconds on; the caller seeks there.
 
@@ -318,7 +341,8 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     if parts := parts_of(path, file):
         file.close()
         try:
-            return Joined(path, parts)
+            with writing(Path(tempfile.gettempdir()) / path.name):
+                return Joined(path, parts)
         except soundfile.LibsndfileError as error:
             what = f"{len(parts)} recordings in one file, of which one" if len(parts) > 1 else "it has no length, and"
             raise InputError(f"{path}: {what} cannot be read ({words(error)})", CONVERT) from None

@@ -156,7 +156,7 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
     record = open_plain(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(record, line)
+        files.append(record, line)  # half a line would make the file look like a person's
     finally:
         os.close(record)
     files.put_in_place(draft, path)

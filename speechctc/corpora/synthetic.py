@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, FiniteFloat
 
 from speechctc.audio import resampling
+from speechctc.audio.sound_file import writing
 from speechctc.config.corpus_config import DemoConfig, EspeakConfig, FliteConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
@@ -336,7 +337,8 @@ def _speak(speaker: Speaker) -> Spoken | InputError:
 def write_recording(path: Path, recording: NDArray[np.int16]) -> None:
     """Write a recording in the format of its ending, .flac or .WAV, 16 bits; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, recording, RATE, subtype="PCM_16", format=path.suffix[1:].upper())
+    with writing(path):
+        soundfile.write(path, recording, RATE, subtype="PCM_16", format=path.suffix[1:].upper())
 
 
 def write_utterance(

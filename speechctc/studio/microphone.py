@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.sound_file import for_soundfile
+from speechctc.audio.sound_file import for_soundfile, write_wav
 from speechctc.core.errors import InputError
 from speechctc.core.files import append, is_free, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd
@@ -85,13 +85,23 @@ class Microphone:
         return {"phones": self._phones("live_block", values)}
 
     def stop(self) -> dict[str, Any]:
-        """End the recording; return its name, and the last phones. With all of it, it is recognised once more."""
+        """End the recording; return its name, and the last phones. With all of it, it is recognised once more.
+
+        Raises
+        ------
+        InputError
+            No recording is being made, or it cannot be written.
+        """
         with self._lock:
             if self._raw is None:
                 raise InputError("no recording is being made", "begin one")
             raw, self._raw = self._raw, None
             os.close(self._file)
-            path = keep(raw)
+            try:
+                path = keep(raw)
+            except OSError as error:
+                fix = "free space and start the studio again, which makes a recording of it"
+                raise InputError(f"{raw}: what was recorded stays there as it is ({error.strerror})", fix) from None
         phones = self._phones("live_stop")
         if path is None:
             return {"name": None, "phones": phones}
@@ -151,7 +161,7 @@ def keep(raw: Path) -> Path | None:
         names = (raw.with_name(f"{name}.wav") for name in _numbered(stem))
         path = next(each for each in names if not os.path.lexists(each) or _is_kept(each, samples, rate))
         if not os.path.lexists(path):  # else the server was killed when it had been kept
-            write_file(path, lambda draft: soundfile.write(for_soundfile(draft), samples, rate, "PCM_16", format="WAV"))
+            write_file(path, lambda draft: write_wav(draft, samples, rate))
     os.unlink(raw)
     return path
 

@@ -88,6 +88,7 @@ class Sound:
         self._copy = tempfile.NamedTemporaryFile(prefix="speechctc-", suffix=".wav")
         self.file = Path(self._copy.name)
         with (
+            sound_file.writing(self.file),
             sound_file.opened(self.path, about.rate) as blocks,
             soundfile.SoundFile(self._copy.name, "w", about.rate, 1, "PCM_16", format=form) as out,
         ):

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-import soundfile
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.sound_file import for_soundfile
+from speechctc.audio.sound_file import write_wav
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch, some
@@ -534,7 +533,7 @@ def _write(piece: Piece, sound: Sound, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     first, last = round(piece.start * sound.rate), round(piece.end * sound.rate)
     samples = np.clip(sound.read(first, min(last, sound.frames)), -1, 1)
-    soundfile.write(for_soundfile(stem.with_name(f"{stem.name}.wav")), samples, sound.rate, "PCM_16", format="WAV")
+    write_wav(stem.with_name(f"{stem.name}.wav"), samples, sound.rate)
     seconds = len(samples) / sound.rate
     times = [
         (max(phone.start - piece.start, 0.0), min(phone.end - piece.start, seconds), phone.label)

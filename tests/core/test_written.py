@@ -10,6 +10,7 @@ import pytest
 
 from speechctc.core import written
 from speechctc.core.errors import InputError
+from tests.test_full_disk import full
 
 
 def test_what_was_written_is_replaced_and_what_was_changed_is_kept(tmp_path: Path) -> None:
@@ -128,3 +129,13 @@ def test_processes_that_write_to_one_folder_keep_each_others_record(tmp_path: Pa
         worker.join()
     files = sorted(tmp_path.glob("*.txt"))
     assert len(files) == 60 and written.changed(files) == []
+
+
+def test_a_full_disk_tears_no_line_of_the_record(tmp_path: Path) -> None:
+    """Half a line of a record would make a file of ours look like a person's, and the next one too."""
+    written.write_text(tmp_path / "a.txt", "one")
+    with full(100), pytest.raises(OSError):  # there is space for the file, not for its line
+        written.write_text(tmp_path / "b.txt", "two")
+    assert written.changed([tmp_path / "a.txt"]) == [] and not (tmp_path / "b.txt").exists()
+    for text in ("two", "three"):
+        written.write_text(tmp_path / "b.txt", text)

@@ -12,7 +12,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ PLANTS: Mapping[str, Callable[[Path, Path], None]] = {
 }
 
 
-def hunt(writers: Mapping[str, Writer], root: Path, plants: Callable[[int], Iterator[str]] | None = None) -> Hunted:
+def hunt(writers: Mapping[str, Writer], root: Path, plants: Callable[[int], Iterable[str]] | None = None) -> Hunted:
     """Try all writers.
 
     Parameters
