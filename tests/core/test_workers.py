@@ -26,11 +26,6 @@ def end(number: int) -> bytes:
     return bytes(1 << 27 if number == 5 else 100)
 
 
-def note_and_wait(folder: str) -> None:
-    (Path(folder) / str(os.getpid())).touch()
-    time.sleep(60)
-
-
 def filled(number: int) -> torch.Tensor:
     return torch.full((3,), float(number))
 
@@ -77,23 +72,36 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
             time.sleep(0.05)
 
 
-def wait_or_end(number: int) -> int:
+# Programs whose workers load no torch: a fork of `tests.forked` starts a new server for them.
+KILLED = """
+import os, signal, time
+from speechctc.core.workers import WorkerEnded, in_processes
+def wait_or_end(number):
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
-    return number
+if __name__ == "__main__":
+    try:
+        with in_processes(wait_or_end, range(60), 2) as results:
+            list(results)
+    except WorkerEnded:
+        print("told")
+"""
+WAITING = """
+import os, pathlib, sys, time
+from speechctc.core.workers import in_processes
+def note_and_wait(folder):
+    pathlib.Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+if __name__ == "__main__":
+    with in_processes(note_and_wait, [sys.argv[1]] * 2, 2) as results:
+        next(results)
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_a_worker_that_is_killed_while_much_is_left_to_do_keeps_nobody_waiting(tmp_path: Path) -> None:
-    code = (
-        "from speechctc.core.workers import WorkerEnded, in_processes\n"
-        "from tests.core.test_workers import wait_or_end\n"
-        "if __name__ == '__main__':\n"
-        "    try:\n        with in_processes(wait_or_end, range(60), 2) as results: list(results)\n"
-        "    except WorkerEnded: print('told')"
-    )
-    (tmp_path / "parent.py").write_text(code)
+    (tmp_path / "parent.py").write_text(KILLED, encoding="utf-8")
     Forked("parent", cwd=tmp_path, log=tmp_path / "said").wait(600)
     assert (tmp_path / "said").read_text() == "told\n"
 
@@ -108,13 +116,7 @@ def is_alive(pid: str) -> bool:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    code = (
-        "import sys; from speechctc.core.workers import in_processes\n"
-        "from tests.core.test_workers import note_and_wait\n"
-        "if __name__ == '__main__':\n"
-        "    with in_processes(note_and_wait, [sys.argv[1]] * 2, 2) as results: next(results)"
-    )
-    (tmp_path / "parent.py").write_text(code)
+    (tmp_path / "parent.py").write_text(WAITING, encoding="utf-8")
     (noted := tmp_path / "noted").mkdir()
     parent = Forked("parent", noted, cwd=tmp_path, log=tmp_path / "said")
     deadline = time.monotonic() + 600
