@@ -7,9 +7,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import soundfile
+import typer.main
 
 from tests.browser import quit_browser
 from tests.command import SCRIPTS, Command, Done, run_command
@@ -48,10 +51,12 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_wait_for_the_disk() -> Iterator[None]:
-    """Flush nothing: a flush takes milliseconds, and no test cuts the power."""
+def _nothing_twice_and_no_wait_for_the_disk() -> Iterator[None]:
+    """Flush nothing: a flush takes milliseconds, and no test cuts the power. Read the options of commands once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(soundfile.SoundFile, "flush", lambda file: None)
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 

@@ -12,7 +12,7 @@ from speechctc.core.errors import InputError, printable, shortened
 from speechctc.core.progress import Reporter
 from speechctc.model import checkpoint
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:
@@ -74,7 +74,7 @@ def _short(folder: Path) -> Path:
 
 def is_installed(folder: Path) -> bool:
     """Return whether a model is part of the installation, where nothing is written."""
-    return folder.resolve().is_relative_to(_PACKAGE)
+    return folder.resolve().is_relative_to(PACKAGE)
 
 
 def own_folder(folder: Path) -> Path:

@@ -101,13 +101,23 @@ def hunt(writers: Mapping[str, Writer], root: Path, plants: Callable[[int], Iter
                 found.runs[name] = found.runs.get(name, 0) + 1
                 if fault := _tried(writer, place, plant, root):
                     found.findings.append(f"{name}: {plant} at {place}: {fault}")
+        shutil.rmtree(root / "prepared")
     return found
+
+
+def _prepare(writer: Writer, folder: Path, root: Path) -> None:
+    """Prepare a folder, always the same; from the second time on with a copy of what the first time made."""
+    if (root / "prepared").exists():
+        shutil.copytree(root / "prepared", folder, symlinks=True, dirs_exist_ok=True)
+        return
+    writer.prepare(folder)
+    shutil.copytree(folder, root / "prepared", symlinks=True)
 
 
 def places_of(writer: Writer, root: Path) -> list[str]:
     """Return the files and folders that a writer makes or changes, relative to its folder; names at random aside."""
     with _workplace(root) as (folder, outside):
-        writer.prepare(folder)
+        _prepare(writer, folder, root)
         before = _content(folder)
         with _heard() as named:
             writer.act(folder)
@@ -157,7 +167,7 @@ def _heard() -> Iterator[set[str]]:
 def _tried(writer: Writer, place: str, plant: str, root: Path) -> str:
     """Return what is wrong after a run, or ``""``."""
     with _workplace(root) as (folder, outside):
-        writer.prepare(folder)
+        _prepare(writer, folder, root)
         there = folder / place
         there.parent.mkdir(parents=True, exist_ok=True)
         if there.is_dir() and not there.is_symlink():

@@ -297,7 +297,7 @@ def _bundled(act: Act) -> Act:
     def run(folder: Path) -> None:
         from unittest.mock import patch
 
-        with patch("speechctc.stages.used_model._PACKAGE", folder.resolve() / "package"):
+        with patch("speechctc.stages.used_model.PACKAGE", folder.resolve() / "package"):
             act(folder)
 
     run.__dict__["words"] = act.__dict__["words"]
