@@ -122,10 +122,8 @@ def _refined(
         first, last = max(edges[s - 1] + 1, edges[s] - NEAR), min(edges[s + 1], edges[s] + NEAR)
         near = feeds[(feeds >= first) & (feeds < last)]
         parity = (first + s - 1) % 2
-        costs = [
-            _roughness(np.insert(sound[first:last], place - first, CR), parity, channels, big_endian)[-1]
-            for place in near
-        ]
+        tried = (np.insert(sound[first:last], place - first, CR) for place in near)
+        costs = [_roughness(each, parity, channels, big_endian)[-1] for each in tried]
         edges[s] = int(near[int(np.argmin(costs))])
     return np.array(edges[1:-1], np.int64)
 
@@ -148,9 +146,8 @@ def cut_short(path: Path, file: soundfile.SoundFile) -> str:
     if file.format == "OGG":
         return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
     if more := unread(path):
-        return (
-            f"{path}: not read whole: the header leaves out {more:,} bytes behind the sound; if they are sound, {MEND}"
-        )
+        what = f"not read whole: the header leaves out {more:,} bytes behind the sound"
+        return f"{path}: {what}; if they are sound, {MEND}"
     promised, there = promised_and_there(path, file)
     if there >= promised:
         return ""
@@ -171,9 +168,8 @@ def unread(path: Path) -> int:
             head = file.read(8)
             length = int.from_bytes(head[4:], "little")
             is_sound = head.startswith(b"data") and not has_sound
-            if len(head) < 8 or not (
-                re.fullmatch(rb"[\x20-\x7e]{4}", head[:4]) and (is_sound or at + 8 + length <= size)
-            ):
+            is_chunk = re.fullmatch(rb"[\x20-\x7e]{4}", head[:4]) and (is_sound or at + 8 + length <= size)
+            if len(head) < 8 or not is_chunk:
                 break
             has_sound |= is_sound
             at += 8 + length + length % 2
@@ -300,19 +296,14 @@ class _Slice(io.RawIOBase):
 
 def parts_of(path: Path, file: soundfile.SoundFile) -> list[tuple[int, int]]:
     """Return from where to where the recordings in a file lie; empty where an opened file is read as it should be."""
-    status = path.stat()
-    size = status.st_size
-    if file.format == "FLAC":
-        starts = _flac_starts(path, size, status.st_mtime_ns)
-    elif file.format == "OGG":
-        starts = _ogg_starts(path, size, status.st_mtime_ns)
-    elif file.format == "MP3":
-        starts = _mp3_starts(path, size)
-    else:
+    find = {"FLAC": _flac_starts, "OGG": _ogg_starts, "MP3": _mp3_starts}.get(file.format)
+    if find is None:
         return []
+    status = path.stat()
+    starts = find(path, status.st_size, status.st_mtime_ns)
     if len(starts) < 2 and file.frames < UNKNOWN:
         return []
-    return list(zip(starts, [*starts[1:], size], strict=True))
+    return list(zip(starts, [*starts[1:], status.st_size], strict=True))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -342,7 +333,8 @@ def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
     return starts
 
 
-def _mp3_starts(path: Path, size: int) -> list[int]:
+@lru_cache(maxsize=1 << 16)
+def _mp3_starts(path: Path, size: int, changed: int) -> list[int]:
     """Follow the lengths that MP3 files say in their first frame, from one to the next."""
     starts: list[int] = []
     with path.open("rb") as file:

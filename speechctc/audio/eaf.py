@@ -82,10 +82,8 @@ def read_eaf(path: Path) -> Eaf:
         slots = {slot.attrib["TIME_SLOT_ID"]: slot.get("TIME_VALUE") for slot in ([] if order is None else order)}
         tiers = {tier.attrib["TIER_ID"]: _annotations(tier) for tier in root.iter("TIER")}
         spans = _Spans(tiers, {slot: None if value is None else int(value) / 1000 for slot, value in slots.items()})
-        return Eaf(
-            [_tier(tier, tiers[tier.attrib["TIER_ID"]], spans) for tier in root.iter("TIER")],
-            tuple(map(_media, root.iter("MEDIA_DESCRIPTOR"))),
-        )
+        found = [_tier(tier, tiers[tier.attrib["TIER_ID"]], spans) for tier in root.iter("TIER")]
+        return Eaf(found, tuple(map(_media, root.iter("MEDIA_DESCRIPTOR"))))
     except KeyError as error:
         what = f"{path}: damaged: it refers to {error}, which it does not have"
         raise InputError(what, "repair it in ELAN") from None
@@ -329,15 +327,16 @@ class _Annotations:
         for number, (start, end, label) in enumerate(labels):
             self.last += 1
             ids.append(f"a{self.last}")
-            if parent is not None:
-                if not label:
-                    continue
-                values = {"ANNOTATION_ID": ids[-1], "ANNOTATION_REF": parent[1][number]}
-                self._add(element, "REF_ANNOTATION", values, label)
+            if parent is None:
+                first, last = self._slot(start), self._slot(end)
+                kind, where = "ALIGNABLE_ANNOTATION", {"TIME_SLOT_REF1": first, "TIME_SLOT_REF2": last}
+            elif label:
+                kind, where = "REF_ANNOTATION", {"ANNOTATION_REF": parent[1][number]}
+            else:
                 continue
-            first, last = self._slot(start), self._slot(end)
-            values = {"ANNOTATION_ID": ids[-1], "TIME_SLOT_REF1": first, "TIME_SLOT_REF2": last}
-            self._add(element, "ALIGNABLE_ANNOTATION", values, label)
+            around = ElementTree.SubElement(element, "ANNOTATION")
+            annotation = ElementTree.SubElement(around, kind, {"ANNOTATION_ID": ids[-1], **where})
+            ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = xml_text(label)
         if parent is None:  # of two tiers with the same intervals the child, phones rather than words
             self._parents[spans] = name, ids
         return element
@@ -345,10 +344,6 @@ class _Annotations:
     def _slot(self, time: int) -> str:
         self._slots.append(time)
         return f"ts{len(self._slots)}"
-
-    def _add(self, tier: ElementTree.Element, kind: str, values: dict[str, str], label: str) -> None:
-        annotation = ElementTree.SubElement(ElementTree.SubElement(tier, "ANNOTATION"), kind, values)
-        ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = xml_text(label)
 
     def add_slots(self) -> None:
         """Write the time slots, in the order of time as ELAN does."""

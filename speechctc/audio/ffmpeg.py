@@ -49,9 +49,8 @@ def missing_for(paths: Iterable[Path]) -> str:
     if not endings or installed():
         return ""
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
-    return (
-        f"{sum(endings.values())} recordings cannot be read without ffmpeg, which is not installed ({kinds}); {INSTALL}"
-    )
+    what = "recordings cannot be read without ffmpeg, which is not installed"
+    return f"{sum(endings.values())} {what} ({kinds}); {INSTALL}"
 
 
 class Decoded(AbstractContextManager["Decoded"]):

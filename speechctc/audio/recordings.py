@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
 from speechctc.core.errors import InputError, printable, some
+from speechctc.core.files import numbered
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
 # Sound files and videos that ffmpeg reads. The same sound may be beside them as one of `SOUND`.
@@ -105,20 +106,13 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
     links = [path for path in paths if path.is_symlink()]
-    made = [
-        path
-        for path in paths
-        if is_made(path) and any(name.lower().endswith(ENDINGS) for *_, names in os.walk(path) for name in names)
-    ]
+    unread = [path for path in paths if path.suffix.lower() in NOT_READ and path.is_file()]
+    made = [path for path in paths if is_made(path) and _has_sound(path)]
     reasons = {
         "the same sound is beside it with another ending": doubles,
-        "this format is not read; convert it to WAV": [
-            path for path in paths if path.suffix.lower() in NOT_READ and path.is_file()
-        ],
+        "this format is not read; convert it to WAV": unread,
         "a link that leads nowhere": [path for path in links if path.suffix.lower() in ENDINGS and not path.exists()],
-        "a link to a folder, which may lead in a circle; name that folder itself": [
-            path for path in links if path.is_dir()
-        ],
+        "a link to a folder, which may lead in a circle; name that folder itself": [*filter(Path.is_dir, links)],
         "speechctc made this folder, such as a round of the studio, with copies of recordings; name it itself": made,
     }
     left = set(doubles)
@@ -144,6 +138,10 @@ def walk(folder: Path, links: bool = False) -> Iterator[tuple[str, list[str], li
 def is_made(folder: Path) -> bool:
     """Tell whether a folder is one of features, a run, or a round of the studio, by what lies in it."""
     return os.path.isdir(folder) and any(all(os.path.exists(folder / name) for name in names) for names in MADE)
+
+
+def _has_sound(folder: Path) -> bool:
+    return any(name.lower().endswith(ENDINGS) for *_, names in os.walk(folder) for name in names)
 
 
 def _is_hidden(below: Path) -> bool:
@@ -177,11 +175,7 @@ def ids(recordings: Sequence[Recording]) -> list[str]:
     found = []
     for path, name, _ in recordings:
         whole = (name if names[name] == 1 else path.with_suffix("") if path.suffix else path).as_posix()
-        base = id = "_".join(whole.split()) or "-"
-        number = 1
-        while id in taken:
-            number += 1
-            id = f"{base}-{number}"
+        id = next(each for each in numbered("_".join(whole.split()) or "-") if each not in taken)
         taken.add(id)
         found.append(id)
     return found

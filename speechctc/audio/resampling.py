@@ -123,8 +123,7 @@ def sinc_weights(times: NDArray[np.float64], cutoff: float, step: int) -> Sample
     """Return a sinc in a Hann window, at times in periods of the common rate; `cutoff` in its units."""
     times = np.clip(times * cutoff, -ZERO_CROSSINGS, ZERO_CROSSINGS)
     window = np.cos(times * (np.pi / ZERO_CROSSINGS / 2)) ** 2
-    weights: Samples = (np.sinc(times) * window * (cutoff / step)).astype(np.float32)
-    return weights
+    return np.asarray(np.sinc(times) * window * (cutoff / step), np.float32)
 
 
 class SincFilter:

@@ -346,11 +346,10 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         except soundfile.LibsndfileError as error:
             what = f"{len(parts)} recordings in one file, of which one" if len(parts) > 1 else "it has no length, and"
             raise InputError(f"{path}: {what} cannot be read ({words(error)})", CONVERT) from None
-    whole = mended(path, file)
-    if whole is None:
-        return file
-    file.close()
-    return whole
+    if (whole := mended(path, file)) is not None:
+        file.close()
+        return whole
+    return file
 
 
 def _refuse_others(path: Path) -> None:
@@ -443,6 +442,7 @@ STORED = {  # first bytes of other files, and their endings
     b"\x1aE\xdf\xa3": ".webm",
     b"#!AMR": ".amr",
 }
+LIVE = 0.1  # seconds of a block of standard input
 HEAD = 12  # first bytes that are read to tell the format
 PIPED = 1 << 16  # bytes copied at a time
 UNKNOWN = 2**31 - 2**20  # bytes, about, that the header of a WAV file names at least where its length is not known
@@ -471,13 +471,9 @@ def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks
 
 @contextmanager
 def opened_stdin(
-    rate: int,
-    raw_rate: int | None = None,
-    channel: int | None = None,
-    seconds: float = 0.1,
-    say: Callable[[str], None] = lambda text: None,
+    rate: int, raw_rate: int | None = None, channel: int | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Iterator[Blocks]:
-    """Open standard input to read it live.
+    """Open standard input to read it live, in blocks of `LIVE` seconds.
 
     Parameters
     ----------
@@ -488,8 +484,6 @@ def opened_stdin(
         header, or another sound file (MP3, FLAC, OGG), which is first stored in a temporary file.
     channel : int, optional
         The channel to read, counted from 1; None: the mean of all channels.
-    seconds : float
-        Length of a block.
     say : callable
         Called with a message if the input is stored first.
 
@@ -501,7 +495,7 @@ def opened_stdin(
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
         with soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **raw) as file:
-            yield Blocks(file, mono_blocks(file, Path("-"), _size(raw_rate, seconds), channel), rate)
+            yield Blocks(file, mono_blocks(file, Path("-"), _size(raw_rate), channel), rate)
         return
     head = _read_head(sys.stdin.fileno())
     if not head:
@@ -511,7 +505,7 @@ def opened_stdin(
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")
-            yield _Live(pipe, file, mono_blocks(file, Path("-"), _size(file.samplerate, seconds), channel), rate)
+            yield _Live(pipe, file, mono_blocks(file, Path("-"), _size(file.samplerate), channel), rate)
         return
     say(f"standard input has the format of {ending} files: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
@@ -524,9 +518,9 @@ def opened_stdin(
             raise InputError(error.what.replace(str(path), "standard input"), error.fix) from None
 
 
-def _size(rate: int, seconds: float) -> int:
+def _size(rate: int) -> int:
     """Return the samples of a block; a damaged header may name any rate."""
-    return min(max(int(rate * seconds), 1), BLOCK)
+    return min(max(int(rate * LIVE), 1), BLOCK)
 
 
 def _read_head(stdin: int) -> bytes:

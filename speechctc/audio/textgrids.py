@@ -253,9 +253,6 @@ def textgrid_text(
     seconds: float, tiers: Mapping[str, Sequence[Interval]], points: Mapping[str, Sequence[Interval]] | None = None
 ) -> str:
     """Return a TextGrid with tiers of intervals, tiers of points and a duration, in Praat's long text format."""
-    found = [
-        Tier(name, has_points, [*entries])
-        for has_points, several in ((False, tiers), (True, points or {}))
-        for name, entries in several.items()
-    ]
+    found = [Tier(name, False, [*entries]) for name, entries in tiers.items()]
+    found += [Tier(name, True, [*entries]) for name, entries in (points or {}).items()]
     return long_text(seconds, found)

@@ -94,6 +94,11 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def as_utf8(text: str) -> str:
+    """Return a text in which bytes of file names that are not UTF-8 are U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def shortened(text: str) -> str:
     """Return a text without the middle of it, if it is longer than a half of a message may be."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 5]} ... {text[-_END:]}"

@@ -21,8 +21,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,8 @@ MANY = 64  # from this many files on, one flush of all disks is faster than one 
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
-_NAME = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
+# The name of a draft, and of what a folder was before it was replaced.
+DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 PATIENCE = 600.0
 """Age in seconds at which a draft without a lock is removed: some network file systems do not share locks."""
 
@@ -161,7 +163,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         if not os.path.lexists(path):
             os.rename(draft, path)
         elif (swap := system_exchange()) is None or swap(os.fsencode(draft), os.fsencode(path)):
-            previous = previous_name(path)
+            previous = draft_name(path, "previous")
             os.rename(path, previous)
             os.rename(draft, path)
             shutil.rmtree(previous, ignore_errors=True)
@@ -296,48 +298,39 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-@contextmanager
-def draft_file(path: Path) -> Iterator[Path]:
+def draft_file(path: Path) -> AbstractContextManager[Path]:
     """Create an empty file in the folder of `path`; it is removed at the end if it still exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _tidy_once(path.parent)
-    draft = _name(path, "partial")
-    # O_EXCL neither follows a link nor opens an existing file.
-    handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        try_lock(handle)
-        if os.name == "nt":  # open files cannot be replaced or removed
-            os.close(handle)
-            handle = -1
-        yield draft
-    finally:
-        if handle >= 0:
-            os.close(handle)
-        draft.unlink(missing_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL  # this neither follows a link nor opens an existing file
+    return _draft(path, lambda draft: os.open(draft, flags | getattr(os, "O_NOFOLLOW", 0), 0o600))
+
+
+def draft_folder(path: Path) -> AbstractContextManager[Path]:
+    """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
+
+    def make(draft: Path) -> int:
+        draft.mkdir(mode=0o700)
+        return -1 if os.name == "nt" else os.open(draft, os.O_RDONLY)
+
+    return _draft(path, make)
 
 
 @contextmanager
-def draft_folder(path: Path) -> Iterator[Path]:
-    """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
+def _draft(path: Path, make: Callable[[Path], int]) -> Iterator[Path]:
+    """Offer a draft in the folder of `path`; `make` makes it and returns its handle, which holds its lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _tidy_once(path.parent)
-    draft = _name(path, "partial")
-    draft.mkdir(mode=0o700)
-    handle = -1
+    draft, handle = draft_name(path, "partial"), -1
     try:
+        handle = make(draft)
         if os.name != "nt":
-            handle = os.open(draft, os.O_RDONLY)
             try_lock(handle)
+        elif handle >= 0:  # open files cannot be replaced or removed there
+            os.close(handle)
         yield draft
     finally:
-        if handle >= 0:
+        if handle >= 0 and os.name != "nt":
             os.close(handle)
         _remove(draft)
-
-
-def previous_name(path: Path) -> Path:
-    """Return a new name for the old version of a folder while the new version replaces it."""
-    return _name(path, "previous")
 
 
 def previous_of(path: Path, names: Iterable[str]) -> Path | None:
@@ -354,18 +347,13 @@ def previous_of(path: Path, names: Iterable[str]) -> Path | None:
     return max(found, key=_changed, default=None)
 
 
-def is_draft(name: str) -> bool:
-    """Tell whether a file or folder of this name is a draft, or what a folder was before it was replaced."""
-    return _NAME.fullmatch(name) is not None
-
-
 def tidy(folder: Path, patience: float = 0.0) -> None:
     """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds.
 
     Times in the future, after a clock was set back, count as long past.
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
-        named = _NAME.fullmatch(entry.name)
+        named = DRAFT.fullmatch(entry.name)
         if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and is_free(entry):
             _remove(entry)
 
@@ -382,7 +370,13 @@ def _stem(path: Path) -> str:
     return f".speechctc-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}"
 
 
-def _name(path: Path, kind: str) -> Path:
+def numbered(name: str) -> Iterator[str]:
+    """Yield a name, and it with ``-2``, ``-3`` and so on, of which the first that is free can be taken."""
+    return (f"{name}-{number}" if number > 1 else name for number in count(1))
+
+
+def draft_name(path: Path, kind: str) -> Path:
+    """Return a new name for a draft of `path` (``"partial"``), or for its old version (``"previous"``)."""
     return path.with_name(f"{_stem(path)}-{secrets.token_hex(8)}.{kind}")
 
 
@@ -397,11 +391,9 @@ def _remove(path: Path) -> None:
     """Remove a file, a link or a folder; errors are ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
-        return
-    try:
-        path.unlink()
-    except OSError:
-        pass
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def append(handle: int, content: bytes, flush: bool = False) -> None:

@@ -15,7 +15,6 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 State = dict[str, Tensor]
-Settings = Mapping[str, Any]
 
 
 class Optimizer:
@@ -92,10 +91,12 @@ class Optimizer:
         """Change the parameters that have a gradient."""
         scaled = {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
         for group in self.param_groups:
+            how = {"fused": True, "maximize": False, **{key: group[key] for key in group if key != "params"}, **scaled}
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
-                self._change(parameters, [_laid_out(parameter) for parameter in parameters], group, scaled)
+                self._change(parameters, [_laid_out(parameter) for parameter in parameters], how)
 
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], how: Mapping[str, Any]) -> None:
+        """Call torch's function; `how` has the arguments that all such functions take, and those of the group."""
         raise NotImplementedError
 
 
@@ -112,20 +113,9 @@ def _laid_out(parameter: nn.Parameter) -> Tensor:
 class SGD(Optimizer):
     """Stochastic gradient descent without momentum."""
 
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
-        sgd(
-            [*parameters],
-            gradients,
-            [None] * len(parameters),
-            fused=True,
-            **scaled,
-            weight_decay=group["weight_decay"],
-            momentum=0.0,
-            lr=group["lr"],
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], how: Mapping[str, Any]) -> None:
+        momenta: list[Tensor | None] = [None] * len(parameters)
+        sgd([*parameters], gradients, momenta, **how, momentum=0.0, dampening=0.0, nesterov=False)
 
 
 class AdamW(Optimizer):
@@ -136,29 +126,11 @@ class AdamW(Optimizer):
 
     KEPT = ("step", "exp_avg", "exp_avg_sq")
 
-    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], group: Settings, scaled: Any) -> None:
-        for parameter in parameters:
-            if parameter not in self.state:
-                self.state[parameter] = {
-                    "step": torch.zeros((), device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
-        states = [self.state[parameter] for parameter in parameters]
-        adamw(
-            [*parameters],
-            gradients,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=True,
-            **scaled,
-            amsgrad=False,
-            beta1=group.get("beta1", 0.9),
-            beta2=0.999,
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=1e-8,
-            maximize=False,
-        )
+    def _change(self, parameters: list[nn.Parameter], gradients: list[Tensor], how: Mapping[str, Any]) -> None:
+        for each in parameters:
+            if each not in self.state:
+                first = (torch.zeros((), device=each.device), torch.zeros_like(each), torch.zeros_like(each))
+                self.state[each] = dict(zip(self.KEPT, first, strict=True))
+        steps, means, squares = ([self.state[each][name] for each in parameters] for name in self.KEPT)
+        how = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, **how}
+        adamw([*parameters], gradients, means, squares, [], steps, **how)

@@ -50,6 +50,5 @@ def need(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
     try:
         return find(group, name, own)
     except ValueError as error:
-        raise InputError(
-            f"no {group} {name!r:.60} here: {error}", "install the package, or register it first"
-        ) from None
+        what = f"no {group} {name!r:.60} here: {error}"
+        raise InputError(what, "install the package, or register it first") from None

@@ -7,16 +7,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from speechctc.core.errors import printable
+from speechctc.core.errors import as_utf8, printable
 
 Advance = Callable[..., None]
 
@@ -49,16 +42,10 @@ class Reporter:
         if self.quiet or not self.console.is_terminal or total == 0:
             yield lambda steps=1, text="": None
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
-        )
+        name, beside = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         # rich would else write to standard error what the work writes to standard output
-        with Progress(*columns, console=self.console, transient=True, redirect_stdout=False) as bar:
+        with Progress(name, *columns, beside, console=self.console, transient=True, redirect_stdout=False) as bar:
             task = bar.add_task(escape(_printable(what)), total=total, text="")
 
             def advance(steps: int = 1, text: str = "") -> None:
@@ -78,4 +65,4 @@ class Reporter:
 
 def _printable(text: str, keep: str = "") -> str:
     """Return `printable` text; bytes of file names that are not UTF-8 become U+FFFD, as in the results."""
-    return printable(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), keep)
+    return printable(as_utf8(text), keep)

@@ -38,8 +38,7 @@ def read_tables(module: str, name: str = "tables.yaml") -> dict[str, Any]:
     import yaml
 
     text = Path(module).with_name(name).read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-    return found
+    return dict(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -203,9 +204,8 @@ def on_cluster(
         _check_versions(client, address, versions)
         checked = _Checked(work, versions, dict(versions()))
         given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
-        yield ordered(
-            lambda item: _Begun(client.submit(checked, *given, item, pure=False)), items, 2 * threads, size, most
-        )
+        submit = partial(client.submit, checked, *given, pure=False)
+        yield ordered(lambda item: _Begun(submit(item)), items, 2 * threads, size, most)
     finally:
         client.close(timeout=SECONDS)
 
@@ -268,10 +268,8 @@ def shared_recording(folder: Path, name: Path, of: str) -> Path:
     """
     path = folder / name
     if not path.is_file():
-        raise InputError(
-            f"{path}: not on the worker {socket.gethostname()}",
-            f"put the {of} in a folder that all machines share, under the same path",
-        )
+        fix = f"put the {of} in a folder that all machines share, under the same path"
+        raise InputError(f"{path}: not on the worker {socket.gethostname()}", fix)
     return path
 
 
@@ -290,10 +288,8 @@ def _connect(address: str) -> Any:
     try:
         return distributed.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError):
-        raise InputError(
-            f"{address}: no Dask scheduler answers there",
-            "name one as tcp://HOST:8786; 'dask scheduler' starts it",
-        ) from None
+        fix = "name one as tcp://HOST:8786; 'dask scheduler' starts it"
+        raise InputError(f"{address}: no Dask scheduler answers there", fix) from None
 
 
 def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:

@@ -13,6 +13,7 @@ import mmap
 import platform
 import sys
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -210,7 +211,5 @@ def _keep(block: mmap.mmap) -> None:
 
 def _advise(block: mmap.mmap, name: str, size: int) -> None:
     """Give the system a hint about the first bytes of a block; it may ignore or not know it."""
-    try:
+    with suppress(AttributeError, OSError):
         getattr(block, "madvise")(getattr(mmap, name), 0, size)  # noqa: B009  # Windows has none
-    except (AttributeError, OSError):
-        pass

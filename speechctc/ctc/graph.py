@@ -234,8 +234,7 @@ def _forward(
 ) -> Scores:
     """Return the scores after a block of frames; fill `steps`, shape (n, band.width), unless it is None."""
     steps = np.zeros((0, 0), np.uint8) if steps is None else steps
-    after: Scores = _compiled()[0](*graph, np.ascontiguousarray(rows), start, *band, scores, steps)
-    return after
+    return _compiled()[0](*graph, np.ascontiguousarray(rows), start, *band, scores, steps)
 
 
 @cache

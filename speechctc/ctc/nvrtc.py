@@ -45,20 +45,12 @@ def compile_cubin(kernel: str, macros: Macros, architecture: str) -> tuple[bytes
     nvrtc = load_nvrtc()
     known = [f"sm_{number}" for number in call(nvrtc.nvrtcGetSupportedArchs())]
     if architecture not in known:
-        raise CannotStart(
-            f"NVRTC {nvrtc_version()} does not compile for this GPU ({architecture}), only for {', '.join(known)}",
-            "install a build of torch made for this GPU",
-        )
-    headers = {name: text for name, text in sources().items() if name.endswith(".cuh")}
-    program = call(
-        nvrtc.nvrtcCreateProgram(
-            sources()[f"{kernel}.cu"].encode(),
-            f"{kernel}.cu".encode(),
-            len(headers),
-            [text.encode() for text in headers.values()],
-            [name.encode() for name in headers],
-        )
-    )
+        why = f"NVRTC {nvrtc_version()} does not compile for this GPU ({architecture}), only for {', '.join(known)}"
+        raise CannotStart(why, "install a build of torch made for this GPU")
+    encoded = {name.encode(): text.encode() for name, text in sources().items()}
+    headers = {name: text for name, text in encoded.items() if name.endswith(b".cuh")}
+    main = f"{kernel}.cu".encode()
+    program = call(nvrtc.nvrtcCreateProgram(encoded[main], main, len(headers), [*headers.values()], [*headers]))
     try:
         options = [option.encode() for option in options_of(macros, architecture)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
@@ -91,7 +83,7 @@ def load_driver() -> ModuleType:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise _no_bindings(error) from error
+        raise _lacks("cuda-bindings", f"the package cuda-bindings cannot be imported ({error})") from error
     return driver  # type: ignore[no-any-return]
 
 
@@ -109,21 +101,14 @@ def load_nvrtc() -> ModuleType:
 
         nvrtc.nvrtcVersion()  # the library itself is looked for at the first call
     except ImportError as error:
-        raise _no_bindings(error) from error
+        raise _lacks("cuda-bindings", f"the package cuda-bindings cannot be imported ({error})") from error
     except RuntimeError as error:
-        raise CannotStart(
-            f"the NVRTC library is not found ({error})", f"install it: {_pip()} nvidia-cuda-nvrtc"
-        ) from error
+        raise _lacks("nvidia-cuda-nvrtc", f"the NVRTC library is not found ({error})") from error
     return nvrtc  # type: ignore[no-any-return]
 
 
-def _no_bindings(error: ImportError) -> CannotStart:
-    what = f"the package cuda-bindings cannot be imported ({error})"
-    return CannotStart(what, f"install it: {_pip()} cuda-bindings")
-
-
-def _pip() -> str:
-    return f"{sys.executable} -m pip install"
+def _lacks(package: str, why: str) -> CannotStart:
+    return CannotStart(why, f"install it: {sys.executable} -m pip install {package}")
 
 
 @lru_cache(maxsize=1)

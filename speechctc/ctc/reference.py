@@ -35,8 +35,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         losses[sample] = loss
         if gradient is not None:
             weight = 1.0 if weights is None else float(weights[sample])
-            rows = rows_of(problem, gradient, sample)
-            rows.copy_(torch.from_numpy(by_logits * weight))
+            rows_of(problem, gradient, sample).copy_(torch.from_numpy(by_logits * weight))
     return losses, gradient
 
 
@@ -118,14 +117,9 @@ def torch_loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tens
     logits = problem.logits.detach()
     with torch.enable_grad():
         leaf = logits.clone().requires_grad_(want_gradient)
-        losses = functional.ctc_loss(
-            _padded(problem, leaf).log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)),
-            _concatenated(problem),
-            problem.input_lengths,
-            problem.target_lengths,
-            problem.blank,
-            reduction="none",
-        )
+        log_p = _padded(problem, leaf).log_softmax(-1, torch.promote_types(logits.dtype, torch.float32))
+        sizes = problem.input_lengths, problem.target_lengths
+        losses = functional.ctc_loss(log_p, _concatenated(problem), *sizes, problem.blank, reduction="none")
     if not want_gradient:
         return losses, None
     weights = problem.weights
@@ -148,8 +142,6 @@ def _padded(problem: Problem, logits: Tensor) -> Tensor:
 
 def _concatenated(problem: Problem) -> Tensor:
     """Return the labels of all samples, concatenated without padding."""
-    pieces = [
-        problem.targets[start : start + length]
-        for start, length in zip(problem.target_starts.tolist(), problem.target_lengths.tolist(), strict=True)
-    ]
+    spans = zip(problem.target_starts.tolist(), problem.target_lengths.tolist(), strict=True)
+    pieces = [problem.targets[start : start + length] for start, length in spans]
     return torch.cat(pieces).to(problem.logits.device)

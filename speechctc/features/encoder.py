@@ -67,8 +67,7 @@ class PretrainedEncoder:
         self._kept.outputs = outputs = dict[int, torch.Tensor]()
         self._model(heard[None])
         together = torch.cat([outputs[number][0] for number in self._layers], dim=1).clamp(-LARGEST, LARGEST)
-        features: NDArray[np.float32] = together.cpu().numpy()
-        return features
+        return np.asarray(together.cpu().numpy())
 
 
 def load(config: EncoderConfig, device: str | None = None) -> PretrainedEncoder:
@@ -97,9 +96,8 @@ def _model(folder: Path, family: str) -> Any:
     logging.disable_progress_bar()
     try:
         kind = getattr(transformers, FAMILIES[family])
-        model, info = kind.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-        )
+        how = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
+        model, info = kind.from_pretrained(str(folder), **how)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the encoder cannot be loaded ({reason})", "copy or download it again") from None

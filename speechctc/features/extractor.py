@@ -224,10 +224,11 @@ class Encoder(FeatureExtractor):
 
     def __init__(self, config: FeatureConfig, device: str | None = None) -> None:
         super().__init__(config)
-        rate = config.sample_rate
-        self.window, self.shift = (round(rate * each / 1000) for each in (config.window_ms, config.shift_ms))
+        self.window, self.shift = (
+            round(config.sample_rate * each / 1000) for each in (config.window_ms, config.shift_ms)
+        )
         self.layers, self.alone, self._device = len(config.encoder.chosen), True, device
-        self._side = round(rate * config.encoder.seconds / 6 / self.shift)  # frames of context
+        self._side = round(config.sample_rate * config.encoder.seconds / 6 / self.shift)  # frames of context
 
     def static(self, samples: Rows) -> Rows:
         """Return the layers, one after the other in each frame."""

@@ -116,8 +116,7 @@ def _sliding_mean(values: Tensor, weights: Tensor, frames: Tensor, before: int, 
     sums = torch.nn.functional.pad(torch.cat([weights * values, weights], dim=2).cumsum(1), (0, 0, 1, 0))
     over, until = (sums.gather(1, at[:, :, None].expand(-1, -1, sums.shape[2])) for at in (starts, ends))
     total, weight = (until - over).split([values.shape[2], 1], dim=2)
-    mean: Tensor = total / weight.clamp(min=1)
-    return mean
+    return torch.div(total, weight.clamp(min=1))
 
 
 def sliding_cmn_one(static: Tensor, config: FeatureConfig) -> Tensor:

@@ -38,8 +38,7 @@ def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
         return (known - near).astype(np.float32)
     level = _sliding_mean(known.mean(1, keepdims=True), power, *config.cmn_frames)
     raised = np.maximum(level - MOST_RAISED - near.mean(1, keepdims=True), 0)
-    centred: Rows = (known - near - raised).astype(np.float32)
-    return centred
+    return np.asarray(known - near - raised, np.float32)
 
 
 def _power(known: Reals, config: FeatureConfig) -> Reals:

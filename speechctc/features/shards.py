@@ -20,6 +20,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -108,11 +109,7 @@ class Shard:
 
 
 def write_shard(
-    path: Path,
-    utterances: Sequence[Extracted],
-    skipped: Sequence[tuple[str, str]],
-    recipe: Recipe,
-    dtype: torch.dtype,
+    path: Path, utterances: Sequence[Extracted], skipped: Sequence[tuple[str, str]], recipe: Recipe, dtype: torch.dtype
 ) -> None:
     """Write utterances, and the ids and reasons of the skipped ones, as one file; whole or not at all."""
     dims = FeatureConfig(**recipe.features).static_dims
@@ -181,14 +178,10 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
     for name, entry in json.loads(mapping[8:start]).items():
         if name == "__metadata__":
             continue
-        first, end = entry["data_offsets"]
-        dtype = dtypes[entry["dtype"]]
-        empty = torch.empty(0, dtype=dtype)
-        flat = (
-            empty
-            if first == end
-            else torch.frombuffer(mapping, dtype=dtype, count=(end - first) // dtype.itemsize, offset=start + first)
-        )
+        (first, end), dtype = entry["data_offsets"], dtypes[entry["dtype"]]
+        flat = torch.empty(0, dtype=dtype)
+        if first < end:
+            flat = torch.frombuffer(mapping, dtype=dtype, count=(end - first) // dtype.itemsize, offset=start + first)
         tensors[name] = flat.reshape(entry["shape"])
     return mapping, tensors
 
@@ -198,9 +191,8 @@ def check_features(shard: Shard, features: dict[str, Any]) -> None:
     made, features = shard.recipe.features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing == ["encoder"] and isinstance(made["encoder"], dict):
-        made, features = (
-            {f"encoder.{key}": each["encoder"][key] for key in made["encoder"]} for each in (made, features)
-        )
+        keys, both = list(made["encoder"]), (made, features)
+        made, features = ({f"encoder.{key}": each["encoder"][key] for key in keys} for each in both)
         differing = sorted(key for key in made if made[key] != features[key])
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
@@ -275,10 +267,7 @@ def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor], ma
         path=path,
         recipe=recipe,
         ids=tuple(json.loads(header["ids"])),
-        static=tensors["static"],
-        frames=tensors["frames"],
-        labels=tensors["labels"],
-        label_counts=tensors["label_counts"],
+        **{name: tensors[name] for name in ("static", "frames", "labels", "label_counts")},
         moments=moments,
         seconds=float(header["seconds"]),
         skipped=tuple((id, reason) for id, reason in json.loads(header["skipped"])),
@@ -344,12 +333,9 @@ class Verified:
 
     def save(self) -> None:
         """Record all the files as verified, if the folder is writable."""
-        if self._now == self._known:
-            return
-        try:
-            files.write_json(self._checked, self._now)
-        except OSError:  # read-only folder: the checksums are computed again next time
-            pass
+        if self._now != self._known:
+            with suppress(OSError):  # read-only folder: the checksums are computed again next time
+                files.write_json(self._checked, self._now)
 
 
 def _stamp(path: Path) -> list[int]:

@@ -90,10 +90,9 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
     if needed > frames:
         repeats = needed - len(labels)
         apart = f" and {repeats} blanks between repeated ones" if repeats else ""
-        raise InputError(
-            f"{file}: {len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}",
-            "check that these phones belong to this recording, or align with a model of a smaller model.time_stride",
-        )
+        what = f"{len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}"
+        fix = "check that these phones belong to this recording, or align with a model of a smaller model.time_stride"
+        raise InputError(f"{file}: {what}", fix)
 
 
 def recognition(
@@ -233,10 +232,9 @@ def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | N
     for visit, score in zip(placed.visits, scores, strict=True):
         if score is not None:
             inside.setdefault(visit.unit, []).append(score.score)
-    words = [
-        each._replace(goodness=fmean(inside[each.number])) if each.number in inside else each for each in aligned.words
-    ]
-    return Aligned(segments, tuple(words), aligned.misfits)
+    means = {unit: fmean(found) for unit, found in inside.items()}
+    words = tuple(each._replace(goodness=means.get(each.number)) for each in aligned.words)
+    return Aligned(segments, words, aligned.misfits)
 
 
 def of_phrases(
@@ -487,10 +485,9 @@ class Heard:
         """Return a function that refines segments as phones of the model, and keeps their labels."""
 
         def refined(segments: Sequence[Segment], span: Span) -> list[Segment]:
-            heard = [
-                each._replace(phone=self.labels.get(each.phone, each.phone.removeprefix(_OWN))) for each in segments
-            ]
-            return [each._replace(phone=own.phone) for each, own in zip(refine(heard, span), segments, strict=True)]
+            own = (self.labels.get(each.phone, each.phone.removeprefix(_OWN)) for each in segments)
+            heard = [each._replace(phone=phone) for each, phone in zip(segments, own, strict=True)]
+            return [each._replace(phone=label.phone) for each, label in zip(refine(heard, span), segments, strict=True)]
 
         return refined if self.labels else refine
 
@@ -555,21 +552,14 @@ class Hearing:
             said_so = ((said, math.prod(probability for _, probability in best)),) if best != own else ()
             right = math.prod(probability for _, probability in own)
             goodness = PhoneScore(fmean(score.score for score in scores), right, said_so)
-        return parts[0]._replace(
-            phone=parts[0].phone.partition(_PART)[0],
-            end=parts[-1].end,
-            confidence=math.prod(part.confidence for part in parts),
-            alternatives=(),
-            goodness=goodness,
-            end_interval=parts[-1].end_interval,
-        )
+        label, confidence = parts[0].phone.partition(_PART)[0], math.prod(part.confidence for part in parts)
+        whole = parts[0]._replace(phone=label, confidence=confidence, alternatives=(), goodness=goodness)
+        return whole._replace(end=parts[-1].end, end_interval=parts[-1].end_interval)
 
     def of(self, labels: Iterable[str]) -> Heard:
         """Return how these labels are heard; those that are phones of the model need nothing."""
-        found = {
-            label: self._known[label] for label in self.parts(labels) if self._known.get(label) not in (None, label)
-        }
-        return Heard(self.phones, {label: phone for label, phone in found.items() if phone is not None})
+        known = {label: self._known.get(label) for label in self.parts(labels)}
+        return Heard(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
 
     def note(self) -> str:
         """Return which labels were heard as which phones, or ``""``."""

@@ -71,8 +71,7 @@ class Calibration:
     def probabilities(self, posteriors: Floats) -> Floats:
         """Return the probabilities for many posteriors, shape = (n,)."""
         exponents = np.clip(self.slope * log_odds(posteriors) + self.intercept, -700, 700)  # exp overflows beyond
-        odds: Floats = 1.0 / (1.0 + np.exp(-exponents))
-        return odds
+        return np.asarray(1.0 / (1.0 + np.exp(-exponents)))
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -190,5 +189,4 @@ def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: F
 def log_odds(probabilities: Floats) -> Floats:
     """Return ``log(p / (1 - p))``, finite for 0 and 1 too."""
     inside = np.clip(probabilities, TINY, 1 - TINY)
-    odds: Floats = np.log(inside) - np.log1p(-inside)
-    return odds
+    return np.asarray(np.log(inside) - np.log1p(-inside))

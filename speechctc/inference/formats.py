@@ -233,10 +233,8 @@ class Text(Writer):
         if result.score is not None:
             yield _score_line(name, result.score)
             for segment in result.segments:
-                line = (
-                    f"{segment.start:9.3f} {segment.end:9.3f}  {one_field(segment.phone):<6} {segment.confidence:.2f}"
-                )
-                scored = segment.goodness
+                scored, times = segment.goodness, f"{segment.start:9.3f} {segment.end:9.3f}"
+                line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:.2f}"
                 yield (f"{line}  {scored.score:.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
@@ -333,13 +331,8 @@ class Json(Writer):
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
         channel = {"file": name.file} | ({} if name.channel is None else {"channel": name.channel})
         goodness = {} if result.goodness is None else {"goodness": round(result.goodness, 4)}  # it is that of segments
-        head = (
-            channel
-            | goodness
-            | replace(result, file=name.file, segments=()).to_dict()
-            | {"phones": list(result.phones)}
-        )
-        yield json.dumps(head, ensure_ascii=False).removesuffix("]}")
+        own = replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
+        yield json.dumps(channel | goodness | own, ensure_ascii=False).removesuffix("]}")
         for number, segment in enumerate(result.segments):
             yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
         yield "]}"

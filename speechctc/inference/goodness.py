@@ -154,22 +154,19 @@ class Goodness:
         rows = np.arange(len(seen.labels))
         own = weights[rows, seen.labels].copy()
         weights[rows, seen.labels] = -np.inf
-        found: Array = np.clip(own - np.logaddexp.reduce(weights, axis=1), -MOST, MOST)
-        return found
+        return np.asarray(np.clip(own - np.logaddexp.reduce(weights, axis=1), -MOST, MOST))
 
     def fit(self, seen: Evidence) -> Array:
         """Return the log odds, less what short vowels lose, shape = (n,)."""
         arpabet = is_arpabet(self.phones)
         vowels = np.array([False, *(describe(ipa(each, arpabet)[0]).get("kind") == "vowel" for each in self.phones)])
         shorter = np.log(np.maximum(SHORT / np.maximum(seen.seconds, 0.001), 1.0))
-        found: Array = self.odds(seen) - self.brevity * vowels[seen.labels] * shorter
-        return found
+        return np.asarray(self.odds(seen) - self.brevity * vowels[seen.labels] * shorter)
 
     def score(self, fit: Array) -> Array:
         """Return which share of the phones of right speech fits as badly or worse, shape = (n,)."""
         if self.quantiles is None:
-            found: Array = 1 / (1 + np.exp(-fit))
-            return found
+            return np.asarray(1 / (1 + np.exp(-fit)))
         return np.array([_rank(value, self.quantiles) for value in fit.tolist()])
 
     def judge(self, seen: Evidence) -> list[PhoneScore]:
@@ -241,15 +238,9 @@ class Goodness:
                     for other, share in shares.items():
                         expected[k, start + column[other]] += float(share)
             quantiles, brevity = np.array(values["odds"], np.float64), float(values.get("short_vowels", 0.0))
-            fine = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
-            if (
-                not fine
-                or not 0 <= brevity < MOST
-                or quantiles.shape != RANKS.shape
-                or not np.isfinite(quantiles).all()
-            ):
-                raise ValueError
-            if (np.diff(quantiles) < 0).any():
+            are_shares = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
+            are_ranked = np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all()
+            if not (are_shares and are_ranked and quantiles.shape == RANKS.shape and 0 <= brevity < MOST):
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             fix = "make it again with speechctc calibrate, or delete it"
@@ -270,14 +261,12 @@ def _of_any(counts: Array) -> Array:
 
 def _log(values: Array) -> Array:
     with np.errstate(divide="ignore"):
-        found: Array = np.log(values)
-    return found
+        return np.asarray(np.log(values))
 
 
 def _shares(logs: Array) -> Array:
     """Return rows of log weights as shares that add up to 1."""
-    found: Array = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
-    return found
+    return np.asarray(np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)))
 
 
 def _rank(value: float, quantiles: Array) -> float:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
-from speechctc.core.errors import InputError, printable
+from speechctc.core.errors import InputError, as_utf8, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
@@ -93,12 +93,8 @@ class OutputOptions:
 
     def names(self, recordings: Sequence[Recording]) -> list[RecordingName]:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
-        paths = [str(recording.path) for recording in recordings]
-        clean = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in paths]
-        found = ids(recordings)
-        known = [id.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for id in found]
-        channels = [recording.channel for recording in recordings]
-        return [RecordingName(*each) for each in zip(clean, known, channels, strict=True)]
+        named = zip(recordings, ids(recordings), strict=True)
+        return [RecordingName(as_utf8(str(each.path)), as_utf8(id), each.channel) for each, id in named]
 
 
 def choose_output(form: str | None, out: str | None) -> tuple[str, Path | None, Path | None]:
@@ -332,12 +328,10 @@ class ResultWriter:
 
     def _hint(self, recording: Recording) -> str:
         is_mixed = recording.channel is None and self._hints < MOST_HINTS and channels_differ(recording.path)
-        what = (
-            f"{recording.path}: its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
-        )
-        hint = what if is_mixed else ""
-        self._hints += bool(hint)
-        return hint + (" (not checked in further recordings)" if hint and self._hints == MOST_HINTS else "")
+        self._hints += is_mixed
+        what = "its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
+        last = " (not checked in further recordings)" if self._hints == MOST_HINTS else ""
+        return f"{recording.path}: {what}{last}" if is_mixed else ""
 
 
 def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: bool = False) -> int:
@@ -358,7 +352,7 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     if is_seen and total == 1:  # nothing is seen until it is done
         with reporter.progress(what, total):
             writer.results = list(writer.results)
-    with nullcontext(_nothing) if is_seen else reporter.progress(what, total) as advance:
+    with reporter.progress(what, 0 if is_seen else total) as advance:  # of no steps, none is shown
         if options.folder is not None:
             writer.to_folder(advance)
         else:
@@ -378,9 +372,8 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     stems = Counter(each.path.with_suffix("") for each in recordings)
     if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
         first = named[0].name.name + WRITERS[options.form].ending
-        reporter.note(
-            f"the results of {len(named)} recordings keep their endings ({first}), to differ from those of others"
-        )
+        kept = f"the results of {len(named)} recordings keep their endings ({first})"
+        reporter.note(f"{kept}, to differ from those of others")
     return left
 
 
@@ -412,7 +405,3 @@ def opened_out(options: OutputOptions) -> Iterator[TextIO]:
         return
     with written.opened(options.file, options.overwrite) as file:
         yield file
-
-
-def _nothing(steps: int = 1, text: str = "") -> None:
-    """Replace a progress bar where the results are seen on the terminal."""

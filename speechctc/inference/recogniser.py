@@ -477,19 +477,13 @@ class Recogniser:
             for block in self.forward.in_blocks(blocks, local=True):
                 rows.append(heard.rows(log_softmax(block)))
                 watch(f"{self.clock.step * rows.frames:.0f} s heard")
-            way: dict[str, Any] = {
-                "find_misfits": find_misfits,
-                "silences": silences,
-                "refine": heard.around(refine),
-                "watch": watch,
-                "judge": judge and judge(heard.classes),
-                "model_classes": heard.classes,
-            }
+            way: dict[str, Any] = {"judge": judge and judge(heard.classes), "model_classes": heard.classes}
+            way |= {"find_misfits": find_misfits, "silences": silences, "refine": heard.around(refine), "watch": watch}
+            part: Callable[..., Recognition] = partial(recognition, **way)
             segmenter = partial(Segmenter, inventory, calibration=self.calibration)
             if phrases:
-                part = partial(recognition, **way)
                 return of_phrases(name, blocks.seconds, phrases, rows, segmenter, self.clock, part)
-            return recognition(name, blocks.seconds, items, rows, segmenter(self.clock), **way)
+            return part(name, blocks.seconds, items, rows, segmenter(self.clock))
 
     def segments(
         self, blocks: AudioBlocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES

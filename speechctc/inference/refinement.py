@@ -107,16 +107,13 @@ def refined(
         context = before, max(until - end, 0.0)
         placed = model.place(samples, labels[part.first : part.end], closures, *rough, pauses, part.edges, context)
         for k in range(part.own, part.until):
-            if k > part.first or part.edges[0]:
-                result[k] = result[k]._replace(
-                    start=begin + float(placed.starts[k - part.first]),
-                    start_interval=_later(placed.start_intervals, k - part.first, begin, until),
-                )
+            at = k - part.first
+            if at > 0 or part.edges[0]:
+                interval = _later(placed.start_intervals, at, begin, until)
+                result[k] = result[k]._replace(start=begin + float(placed.starts[at]), start_interval=interval)
             if k + 1 < part.end or part.edges[1]:
-                result[k] = result[k]._replace(
-                    end=begin + float(placed.ends[k - part.first]),
-                    end_interval=_later(placed.end_intervals, k - part.first, begin, until),
-                )
+                interval = _later(placed.end_intervals, at, begin, until)
+                result[k] = result[k]._replace(end=begin + float(placed.ends[at]), end_interval=interval)
     return list(_in_order(result))
 
 

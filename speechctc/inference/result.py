@@ -190,10 +190,8 @@ class Recognition:
             return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
 
         tiers = {"words": _tier([(w.start, w.end, w.word) for w in self.words], self.seconds)} if self.words else {}
-        tiers |= {
-            "phones": tier(s.phone for s in segments),
-            "confidence": tier(f"{s.confidence:.2f}" for s in segments),
-        }
+        tiers["phones"] = tier(s.phone for s in segments)
+        tiers["confidence"] = tier(f"{s.confidence:.2f}" for s in segments)
         for rank in range(max((len(s.alternatives) for s in segments), default=0)):
             named = [s.alternatives[rank] if rank < len(s.alternatives) else ("", 0.0) for s in segments]
             tiers[f"alternative {rank + 1}"] = tier(f"{phone} {p:.2f}" if phone else "" for phone, p in named)
@@ -260,11 +258,8 @@ class Recognition:
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:
     """Return values for JSON, rounded to 0.1 ms as all times are."""
-    return {
-        key: round(value, 4) if isinstance(value, float) else value
-        for key, value in values.items()
-        if value is not None
-    }
+    given = {key: value for key, value in values.items() if value is not None}
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in given.items()}
 
 
 def _tier(entries: Iterable[tuple[float, float, str]], seconds: float) -> list[Interval]:

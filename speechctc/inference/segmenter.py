@@ -91,12 +91,8 @@ class Segment(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
-        values: dict[str, Any] = {
-            "phone": self.phone,
-            "start": round(self.start, 4),
-            "end": round(self.end, 4),
-            "confidence": round(self.confidence, 4),
-        }
+        numbers = {"start": self.start, "end": self.end, "confidence": self.confidence}
+        values: dict[str, Any] = {"phone": self.phone} | {name: round(value, 4) for name, value in numbers.items()}
         for name, interval in (("start_interval", self.start_interval), ("end_interval", self.end_interval)):
             if interval is not None:
                 values[name] = [round(time, 4) for time in interval]
@@ -110,11 +106,8 @@ class Segment(NamedTuple):
 
     def moved(self, start: float, end: float) -> Segment:
         """Return the segment at other times; its intervals reach to them."""
-        around = (
-            inner and (min(inner[0], time), max(inner[1], time))
-            for inner, time in ((self.start_interval, start), (self.end_interval, end))
-        )
-        before, after = around
+        edges = (self.start_interval, start), (self.end_interval, end)
+        before, after = (inner and (min(inner[0], time), max(inner[1], time)) for inner, time in edges)
         return self._replace(start=start, end=end, start_interval=before, end_interval=after)
 
     def renamed(self, symbols: Mapping[str, str]) -> Segment:
@@ -283,13 +276,9 @@ class Segmenter:
     def _segment(self, spike: _Spike, end: float) -> Segment:
         peak = np.exp(spike.peak.astype(np.float64))
         others = [k for k in np.argsort(-peak)[: self._alternatives + 2] if k not in (BLANK, spike.label)]
-        return Segment(
-            self.inventory.phones[spike.label - 1],
-            min(spike.start, end),
-            end,
-            self._calibration.probability(float(peak[spike.label])),
-            tuple((self.inventory.phones[k - 1], float(peak[k])) for k in others[: self._alternatives] if peak[k]),
-        )
+        phones, confidence = self.inventory.phones, self._calibration.probability(float(peak[spike.label]))
+        alternatives = tuple((phones[k - 1], float(peak[k])) for k in others[: self._alternatives] if peak[k])
+        return Segment(phones[spike.label - 1], min(spike.start, end), end, confidence, alternatives)
 
 
 def change_point(rows: Rows, left: int, right: int) -> float:

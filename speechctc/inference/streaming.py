@@ -237,8 +237,7 @@ class ActivityDetector:
         """Return the mean log energy of each group of mel bands, dB, shape (n, groups)."""
         columns = static.astype(np.float64).T
         groups = [sum(columns[band] for band in bands) / len(bands) for bands in self._bands]
-        levels: Levels = DB * np.maximum(np.stack(groups, axis=1), FLOOR)
-        return levels
+        return np.asarray(DB * np.maximum(np.stack(groups, axis=1), FLOOR))
 
     def _take(self, levels: Levels) -> None:
         """Append levels, and smooth those whose context is known."""
@@ -335,7 +334,7 @@ class Forward:
         static = extractor(features, self.device).blocks(samples)
         watched = gate.watch(static) if gated else static
         centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
-        logits = logit_blocks(centred, self._forward_one, model, features, block_frames)
+        logits = logit_blocks(centred, lambda rows: self._forward([rows])[0], model, features, block_frames)
         return gate.apply(logits) if gated else logits
 
     def batch(self, statics: Sequence[Rows]) -> list[Logits]:
@@ -355,9 +354,6 @@ class Forward:
             return 0.0, None
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
         return seconds, extractor(config, self.device).static(samples)
-
-    def _forward_one(self, features: Rows) -> Logits:
-        return self._forward([features])[0]
 
     def _forward(self, features: Sequence[Rows]) -> list[Logits]:
         """Map features after CMN, each (n_frames, static_dims), to logits.

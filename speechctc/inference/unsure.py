@@ -80,9 +80,8 @@ class Doubt:
         """Return what the user should know; ``""`` if the phones are too few, or as sure as those of English."""
         if self._count < FEWEST or self._sum >= self._least * self._count:
             return ""
-        ngram = (
-            f"; its n-gram writes English phones where the net is unsure: {self._remedy}" if self._with_ngram else ""
-        )
+        why = f"its n-gram writes English phones where the net is unsure: {self._remedy}"
+        ngram = f"; {why}" if self._with_ngram else ""
         return (
             f"the model of English is less sure of these phones than of English (mean confidence "
             f"{self._sum / self._count:.2f}, below {self._least}): this may be noisy speech, or another language, for"

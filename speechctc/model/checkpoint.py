@@ -256,10 +256,8 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     if model is None and latest_run() is None:
         if or_built_in and BUILT_IN.is_dir():
             return BUILT_IN
-        raise InputError(
-            "no model to use: none was named and there is no latest run here",
-            "train one with speechctc train --config demo, or name one with --model DIR",
-        )
+        fix = "train one with speechctc train --config demo, or name one with --model DIR"
+        raise InputError("no model to use: none was named and there is no latest run here", fix)
     place = model or latest_run() or LATEST
     for folder in (place, place / "best", place / "last"):
         if (files.standing(folder) / "checkpoint.json").is_file():
@@ -296,32 +294,20 @@ def _read_about(folder: Path) -> dict[str, Any]:
     if version != FORMAT:
         versions = about.get("versions")
         made = versions.get("speechctc") if isinstance(versions, dict) else "another version"
-        raise InputError(
-            f"{folder}: a checkpoint of format {version!r:.20} (speechctc {made!s:.20}); "
-            f"this version reads format {FORMAT}",
-            "use it with the version that made it, or train again",
-        )
+        what = f"a checkpoint of format {version!r:.20} (speechctc {made!s:.20}); this version reads format {FORMAT}"
+        raise InputError(f"{folder}: {what}", "use it with the version that made it, or train again")
     try:
         return _About.model_validate(about).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{folder}: the checkpoint is damaged (checkpoint.json: {where}: {first['msg']})",
-            "use another, or train again",
-        ) from None
+        what = f"checkpoint.json: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise InputError(f"{folder}: the checkpoint is damaged ({what})", "use another, or train again") from None
 
 
 def provenance() -> dict[str, Any]:
     """Return the versions and, if the package runs from a git checkout of it, the revision."""
-    return {
-        "versions": {
-            "speechctc": __version__,
-            **_torch_version(),
-            "python": platform.python_version(),
-        },
-        "git": git_revision(Path(__file__).resolve().parent.parent),
-    }
+    versions = {"speechctc": __version__, **_torch_version(), "python": platform.python_version()}
+    return {"versions": versions, "git": git_revision(Path(__file__).resolve().parent.parent)}
 
 
 def _torch_version() -> dict[str, str]:
@@ -345,12 +331,10 @@ def git_revision(root: Path) -> str | None:
     command = ["git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
     command += [f"--git-dir={repository}", f"--work-tree={root}"]
     command += ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment["GIT_OPTIONAL_LOCKS"] = "0"
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = others | {"GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

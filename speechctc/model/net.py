@@ -153,9 +153,8 @@ def _activation(name: str, pieces: int, maps: int, dropout: float) -> nn.Module:
         return Maxout(pieces, dropout)
     if name == "prelu":
         return nn.PReLU(maps)
-    kinds = {each.lower(): each for each in torch.nn.modules.activation.__all__}
-    module: nn.Module = getattr(nn, kinds[name])()
-    return module
+    kind: type[nn.Module] = {each.lower(): getattr(nn, each) for each in nn.modules.activation.__all__}[name]
+    return kind()
 
 
 def _initialise(conv: nn.Conv2d, how: str, gain: float) -> None:
@@ -179,8 +178,7 @@ class Convolution(nn.Conv2d):
             return super().forward(x)
         assert self.bias is not None and not isinstance(self.padding, str)
         weight, bias = self.weight.bfloat16(), self.bias.bfloat16()
-        result: Tensor = _InParts.apply(x.bfloat16(), weight, bias, self.stride, self.padding)  # type: ignore[no-untyped-call]
-        return result
+        return torch.as_tensor(_InParts.apply(x.bfloat16(), weight, bias, self.stride, self.padding))  # type: ignore[no-untyped-call]
 
 
 def _threads_share_utterances(x: Tensor) -> bool:
@@ -205,10 +203,8 @@ class _InParts(torch.autograd.Function):
 
         def gradients(gradient: Tensor, x: Tensor, weight: Tensor, *wanted: bool) -> tuple[Tensor, Tensor, Tensor]:
             geometry = (ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1)
-            found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-                gradient, x, weight, (len(weight),), *geometry, wanted
-            )
-            return found
+            found = torch.ops.aten.convolution_backward(gradient, x, weight, (len(weight),), *geometry, wanted)
+            return found[0], found[1], found[2]
 
         by_x, _, by_bias = gradients(gradient, x, weight, ctx.needs_input_grad[0], False, True)
         even = len(x) - len(x) % torch.get_num_threads()

@@ -79,8 +79,7 @@ class NumpyNet:
         if self._mix is not None:
             shares = np.exp(self._mix - self._mix.max())
             x = np.einsum("tlsc,l->tsc", x.reshape(len(x), len(shares), -1, x.shape[2]), shares / shares.sum())
-        channels: Rows = x if self._has_bands else x.transpose(0, 2, 1).reshape(len(x), 1, -1)
-        return channels
+        return x if self._has_bands else x.transpose(0, 2, 1).reshape(len(x), 1, -1)
 
 
 class _Norm:
@@ -116,9 +115,8 @@ class _Layer:
         padded[wide // 2 : wide // 2 + frames, high // 2 : high // 2 + bands] = inside
         along, across, step = padded.strides
         count = -(-frames // layer.stride)
-        seen = as_strided(
-            padded, (count, bands, wide, high * maps), (along * layer.stride, across, along, step), writeable=False
-        )
+        shape, strides = (count, bands, wide, high * maps), (along * layer.stride, across, along, step)
+        seen = as_strided(padded, shape, strides, writeable=False)
         result = np.empty((count, bands, layer.outputs), np.float32)
         rows = max(PIECE // (bands * max(self.matrix.shape)), 1)
 

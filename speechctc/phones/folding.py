@@ -97,11 +97,9 @@ def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory, labe
         others = [phone for phone in phones.phones if phone not in _FOLDED[fold.name] and phone not in SILENCES]
         if others:
             some = " ".join(others[:5]) + (" ..." if len(others) > 5 else "")
-            raise InputError(
-                f"score.fold={fold.name} does not fit: {len(others)} of the {len(phones.phones)} phones are not in the"
-                f" set that it folds ({some})",
-                "set score.fold=auto, or none, or a mapping of your own phones",
-            )
+            what = f"{len(others)} of the {len(phones.phones)} phones are not in the set that it folds ({some})"
+            fix = "set score.fold=auto, or none, or a mapping of your own phones"
+            raise InputError(f"score.fold={fold.name} does not fit: {what}", fix)
     return fold
 
 

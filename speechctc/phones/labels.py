@@ -57,15 +57,11 @@ class Spellings:
         other = {label: count for label, count in self._changed.items() if label not in self._forms}
         notes = []
         if twofold:
-            notes.append(
-                f"{_labels(twofold)} written in two ways, as one character and as letter and mark: "
-                f"{some(sorted(twofold))}; both are read as one phone (Unicode NFC)"
-            )
+            what = f"{_labels(twofold)} written in two ways, as one character and as letter and mark"
+            notes.append(f"{what}: {some(sorted(twofold))}; both are read as one phone (Unicode NFC)")
         if other:
-            notes.append(
-                f"{_labels(other)} written as a letter with a mark, now read as one character "
-                f"(Unicode NFC): {some(sorted(other))}"
-            )
+            what = f"{_labels(other)} written as a letter with a mark, now read as one character"
+            notes.append(f"{what} (Unicode NFC): {some(sorted(other))}")
         return notes
 
 

@@ -50,11 +50,8 @@ def is_arpabet(phones: Sequence[str]) -> bool:
     Silences are not counted.
     """
     labels = [_arpabet(phone) for phone in phones if phone not in SILENCES]
-    return (
-        bool(labels)
-        and sum(label in ARPABET for label in labels) >= 0.8 * len(labels)
-        and any(len(label) > 1 for label in labels if label in ARPABET)
-    )
+    known = [label for label in labels if label in ARPABET]
+    return len(known) >= 0.8 * len(labels) and any(len(label) > 1 for label in known)
 
 
 def _match(phone: str, known: Sequence[str], here: bool, there: bool) -> Match | None:
@@ -81,16 +78,14 @@ def _by_table(phone: str, known: Sequence[str], here: bool, there: bool) -> str 
     if here and there:
         label = _arpabet(phone)
         spelled = {_arpabet(each): each for each in known}
-        return next(
-            (spelled[each] for each in (label, TIMIT_TO_39.get(label), _PARTS.get(label)) if each in spelled), None
-        )
+        others = (label, TIMIT_TO_39.get(label), _PARTS.get(label))
+        return next((spelled[each] for each in others if each in spelled), None)
     if here == there and not here:
         return next((label for label in known if plain(label) == plain(phone)), None)
     ours = [plain(each) for each in ipa(phone, here)]
     ranks = {label: _first_shared([plain(each) for each in ipa(label, there)], ours) for label in known}
-    found = min(
-        (label for label in known if ranks[label] is not None), key=lambda label: ranks[label] or 0, default=None
-    )
+    shared = {label: rank for label, rank in ranks.items() if rank is not None}
+    found = min(shared, key=lambda label: shared[label], default=None)
     if found is None and here:  # a closure or syllabic consonant of TIMIT, and a set in IPA
         part = _PARTS.get(_arpabet(phone))
         return _by_table(part, known, here, there) if part else None

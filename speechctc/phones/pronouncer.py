@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
+from itertools import dropwhile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -95,15 +96,10 @@ def read_dictionary(path: Path) -> Dictionary:
     stressed = any(phone[-1] in "012" and phone[:-1].lower() in CMU39 for phone in everything)
     arpabet = stressed or is_arpabet(sorted(everything))
     spelling = {phone: _spelling(phone, arpabet) for phone in everything}
-    words = {
-        word: tuple(
-            dict.fromkeys(
-                tuple(spelling[phone] for phone in phones)
-                for _, phones in sorted(readings, key=lambda reading: -reading[0])
-            )
-        )
-        for word, readings in found.items()
-    }
+    words = {}
+    for word, readings in found.items():
+        ranked = sorted(readings, key=lambda reading: -reading[0])
+        words[word] = tuple(dict.fromkeys(tuple(spelling[phone] for phone in phones) for _, phones in ranked))
     return Dictionary(file, words, tuple(sorted(set(spelling.values()))), arpabet, note)
 
 
@@ -134,13 +130,8 @@ def _entries(text: str, path: Path) -> Iterator[tuple[str, float, tuple[str, ...
         if not tab:
             head, _, rest = line.strip().partition(" ")
         fields = rest.partition(" #")[0].split()
-        weight = 1.0
-        probabilities = 0
-        while probabilities < len(fields) and _PROBABILITY.fullmatch(fields[probabilities]):
-            probabilities += 1
-        if probabilities:
-            weight = float(fields[0])
-        phones = tuple(fields[probabilities:])
+        weight = float(fields[0]) if fields and _PROBABILITY.fullmatch(fields[0]) else 1.0
+        phones = tuple(dropwhile(_PROBABILITY.fullmatch, fields))
         if not phones:
             raise InputError(f"{path}, line {number}: {head.strip()!r} has no phones", "add them, or delete the line")
         yield word_key(_VARIANT.sub("", head.strip())), weight, phones
@@ -309,13 +300,9 @@ class Pronouncer:
         written_in: PhoneNotation = "arpabet" if listed and listed.arpabet else "ipa"
         self._listed = Notation(phones.phones if phones else None, written_in, divides=True)
         own = None if listed is None else CMU39 if listed.arpabet else listed.phones
-        english = self.language.partition("-")[0] == "en"
-        self._spoken = Notation(
-            phones.phones if phones else own,
-            "english" if english else "ipa",
-            is_open=phones is None and listed is not None and not listed.arpabet,
-            divides=phones is not None,
-        )
+        spoken_in: PhoneNotation = "english" if self.language.partition("-")[0] == "en" else "ipa"
+        is_open = phones is None and listed is not None and not listed.arpabet
+        self._spoken = Notation(phones.phones if phones else own, spoken_in, is_open, divides=phones is not None)
         self.native: Counter[str] = Counter()
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()

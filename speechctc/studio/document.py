@@ -32,21 +32,8 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.inference.result import Recognition
 from speechctc.phones.labels import nfc
-from speechctc.studio.journal import (
-    DIGITS,
-    ENDING,
-    READ,
-    RECOGNISED,
-    History,
-    Journal,
-    Outdated,
-    Phone,
-    Phones,
-    Splice,
-    check_order,
-    edit,
-    to_lines,
-)
+from speechctc.studio import journal
+from speechctc.studio.journal import DIGITS, History, Journal, Outdated, Phone, Phones, Splice
 from speechctc.studio.sound import version
 
 PHONES, CONFIDENCE = "phones", "confidence"
@@ -103,7 +90,7 @@ class Document:
         siblings = siblings or Siblings()
         found = None if self._own_name else siblings.find(self.recording, [".textgrid"])
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
-        self.journal = Journal(self.recording.with_name(self.recording.name + ENDING))
+        self.journal = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
         is_odd = found is not None and differs_by_case(self.recording, found)
         near = [] if found or self._own_name else siblings.near(self.recording, [".textgrid"])
         self.note = belongs_to_another(near).strip(" ()") if len(near) > 1 else ""
@@ -145,9 +132,9 @@ class Document:
             return
         if self.revision:
             self.note = f"{self.grid_path.name} was changed by another program: its labels are shown; undo brings yours"
-        splice = Splice(0, tuple(self.phones), tuple(self.grid.phones), READ)
+        splice = Splice(0, tuple(self.phones), tuple(self.grid.phones), journal.READ)
         read = {"read": found, "by_hand": is_changed and bool(self.grid.phones)}
-        self._pending = to_lines(splice.to_dict() | {"time": _now()}, read)
+        self._pending = journal.to_lines(splice.to_dict() | {"time": _now()}, read)
         history.change(splice)
         history.apply(read)
 
@@ -193,7 +180,7 @@ class Document:
         InputError
             The edit cannot be done.
         """
-        return self._change(revision, lambda: edit(self.phones, self.seconds, request))
+        return self._change(revision, lambda: journal.edit(self.phones, self.seconds, request))
 
     def replace(self, revision: int, first: int, last: int, new: tuple[Phone, ...], what: str) -> Splice:
         """Replace the phones from `first` up to, not including, `last`.
@@ -212,7 +199,7 @@ class Document:
             self._check(revision)
             splice = make()
             before, after = self.phones[: splice.at][-1:], self.phones[splice.at + len(splice.old) :][:1]
-            check_order([*before, *splice.new, *after], self.seconds)
+            journal.check_order([*before, *splice.new, *after], self.seconds)
             self._save(splice.to_dict())
             return splice
 
@@ -270,7 +257,7 @@ class Document:
                 raise InputError(f"{self.recording}: its labels were corrected by hand", fix)
             if self.grid.others or self.revision:
                 new = tuple(phone for phone in map(Phone.of, result.segments) if phone.end > phone.start)
-                self.replace(self.revision, 0, len(self.phones), new, RECOGNISED)
+                self.replace(self.revision, 0, len(self.phones), new, journal.RECOGNISED)
             else:
                 written.write_text(self.grid_path, result.to_textgrid())
                 self._load()
@@ -423,8 +410,7 @@ def digest(path: Path) -> str:
 
 def keep_copy(path: Path) -> Path:
     """Keep a second name for the content of a file that is about to be replaced, or a link as it is; return it."""
-    for number in count(1):
-        copy = path.with_name(f"{path.name}{COPY}{'' if number == 1 else f'-{number}'}")
+    for copy in map(path.with_name, files.numbered(path.name + COPY)):
         if os.path.lexists(copy):
             if not copy.is_symlink() and digest(copy) == digest(path):
                 return copy
@@ -439,7 +425,7 @@ def keep_copy(path: Path) -> Path:
         except OSError:  # no links on this file system
             shutil.copy2(path, copy)
         return copy
-    raise AssertionError("count has no end")
+    raise AssertionError("the names have no end")
 
 
 def _own_entries(what: int, phones: Sequence[Phone]) -> list[Interval]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, defaultdict
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -236,8 +236,7 @@ class Folder:
 
     def wait(self) -> None:
         """Wait until the states of all recordings are known."""
-        done: Future[None] = self._threads.submit(lambda: None)
-        done.result()
+        self._threads.submit(lambda: None).result()
 
     def _opened(self, path: Path, siblings: Siblings | None = None) -> Document:
         return Document(path, path in self._own_names, siblings)

@@ -174,6 +174,10 @@ class Labels:
         """Return the start of the next phone, or the end of the recording."""
         return self.phones[number + 1].start if number + 1 < len(self.phones) else round(self.seconds, DIGITS)
 
+    def touches(self, number: int) -> bool:
+        """Return whether a phone touches the next one."""
+        return 0 <= number < len(self.phones) - 1 and self.after(number) - self.phones[number].end < TOUCH
+
     def splice(self, first: int, last: int, *new: Phone) -> Splice:
         """Return the change of the phones from `first` up to, not including, `last`."""
         return Splice(first, tuple(self.phones[first:last]), new)
@@ -228,11 +232,9 @@ def split(labels: Labels, request: Mapping[str, Any]) -> Splice:
     if not phone.start + SHORTEST <= time <= phone.end - SHORTEST:
         raise InputError(f"{phone.label!r} cannot be split at {time:.3f} s", "move the cursor into the phone")
     second = checked_label(request["label"]) if request.get("label") else phone.label
-    parts = (
-        phone._replace(end=time, confidence=None, checked=True),
-        Phone(time, phone.end, second, None, phone.alternatives, True),
-    )
-    return labels.splice(number, number + 1, *parts)
+    left = phone._replace(end=time, confidence=None, checked=True)
+    right = Phone(time, phone.end, second, None, phone.alternatives, True)
+    return labels.splice(number, number + 1, left, right)
 
 
 def merge(labels: Labels, request: Mapping[str, Any]) -> Splice:
@@ -247,9 +249,7 @@ def merge(labels: Labels, request: Mapping[str, Any]) -> Splice:
 def delete(labels: Labels, request: Mapping[str, Any]) -> Splice:
     """Remove a phone; neighbours that both touched it meet in its middle."""
     number, phone = labels.chosen(request)
-    touched = number > 0 and phone.start - labels.before(number) < TOUCH
-    touches = number + 1 < len(labels.phones) and labels.after(number) - phone.end < TOUCH
-    if not (touched and touches):
+    if not (labels.touches(number - 1) and labels.touches(number)):
         return labels.splice(number, number + 1)
     middle = round((phone.start + phone.end) / 2, DIGITS)
     left, right = labels.phones[number - 1]._replace(end=middle), labels.phones[number + 1]._replace(start=middle)
@@ -292,13 +292,11 @@ def move(labels: Labels, request: Mapping[str, Any]) -> Splice:
     if request.get("edge") not in ("start", "end"):
         raise InputError(f"the edge {request.get('edge')!r:.20} of a phone", "name start or end")
     if request["edge"] == "start":
-        touching = number > 0 and phone.start - labels.before(number) < TOUCH
-        if touching:
+        if labels.touches(number - 1):
             return move(labels, {**request, "phone": number - 1, "edge": "end"})
         start = min(max(time, labels.before(number)), phone.end - SHORTEST)
         return labels.splice(number, number + 1, phone._replace(start=round(start, DIGITS)))
-    touching = number + 1 < len(labels.phones) and labels.after(number) - phone.end < TOUCH
-    if not touching:
+    if not labels.touches(number):
         end = max(min(time, labels.after(number)), phone.start + SHORTEST)
         return labels.splice(number, number + 1, phone._replace(end=round(end, DIGITS)))
     other = labels.phones[number + 1]

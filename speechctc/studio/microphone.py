@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.sound_file import for_soundfile, write_wav
 from speechctc.core.errors import InputError
-from speechctc.core.files import append, is_free, try_lock, write_file
+from speechctc.core.files import append, is_free, numbered, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd
 from speechctc.studio.studio import WAIT, Studio
 
@@ -57,7 +56,7 @@ class Microphone:
                 raise InputError("a recording is being made in another page", "end it there first")
             stem = datetime.now().strftime("recording-%Y-%m-%d-%H%M%S")
             folder = self._studio.folder.path
-            free = next(name for name in _numbered(stem) if not os.path.lexists(folder / f"{name}.wav"))
+            free = next(name for name in numbered(stem) if not os.path.lexists(folder / f"{name}.wav"))
             raw = folder / f".{free}.{rate}{ENDING}"
             self._file = open_plain(raw, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
             try_lock(self._file)
@@ -158,7 +157,7 @@ def keep(raw: Path) -> Path | None:
     samples = np.fromfile(raw, "<i2", count=raw.stat().st_size // 2)
     path = None
     if len(samples):
-        names = (raw.with_name(f"{name}.wav") for name in _numbered(stem))
+        names = (raw.with_name(f"{name}.wav") for name in numbered(stem))
         path = next(each for each in names if not os.path.lexists(each) or _is_kept(each, samples, rate))
         if not os.path.lexists(path):  # else the server was killed when it had been kept
             write_file(path, lambda draft: write_wav(draft, samples, rate))
@@ -175,7 +174,3 @@ def _is_kept(path: Path, samples: NDArray[np.int16], rate: int) -> bool:
             return np.array_equal(file.read(dtype="int16"), samples)
     except (soundfile.LibsndfileError, OSError):
         return False
-
-
-def _numbered(stem: str) -> Iterator[str]:
-    return (f"{stem}-{number}" if number > 1 else stem for number in count(1))

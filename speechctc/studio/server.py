@@ -63,7 +63,7 @@ PIECE = 1 << 20  # bytes of a recording to copy at a time
 
 def build_app(studio: Studio, microphone: Microphone) -> Starlette:
     """Return the application of a studio; `Guard` must stand before it."""
-    routes = Routes(studio, microphone)
+    answers = Routes(studio, microphone)
     pages = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES} | {path.name: path for path in SHARED}
 
     async def page(request: Request) -> Response:
@@ -72,17 +72,12 @@ def build_app(studio: Studio, microphone: Microphone) -> Starlette:
             raise HTTPException(404, "no such file")
         return FileResponse(pages[name])
 
-    return Starlette(
-        routes=[
-            Route("/", page),
-            Route("/page/{name}", page),
-            *(Route(f"/api/{name}", guarded(answer), methods=["GET"]) for name, answer in routes.reading.items()),
-            *(
-                Route(f"/api/{name}", guarded(answer, name == SAMPLES), methods=["POST"])
-                for name, answer in routes.writing.items()
-            ),
-        ]
-    )
+    routes = [Route("/", page), Route("/page/{name}", page)]
+    for name, answer in answers.reading.items():
+        routes.append(Route(f"/api/{name}", guarded(answer), methods=["GET"]))
+    for name, answer in answers.writing.items():
+        routes.append(Route(f"/api/{name}", guarded(answer, name == SAMPLES), methods=["POST"]))
+    return Starlette(routes=routes)
 
 
 def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
@@ -236,9 +231,8 @@ class Routes:
                 except InputError:
                     documents[name] = None
         pieces = zip_pieces(documents, folder.recordings)
-        return StreamingResponse(
-            pieces, media_type="application/zip", headers=_download(f"{folder.path.resolve().name}.zip")
-        )
+        headers = _download(f"{folder.path.resolve().name}.zip")
+        return StreamingResponse(pieces, media_type="application/zip", headers=headers)
 
 
 def _done(act: Callable[..., None], *arguments: Any) -> dict[str, Any]:
@@ -415,7 +409,8 @@ def serve(
     if model is not None and not model.exists() and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of a checkpoint")
     listening = listen(port)
-    _answer_quickly()
+    gc.set_threshold(OBJECTS)  # requests are short, also while the labels of an hour, a million objects, are read
+    sys.setswitchinterval(SWITCH)
     for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say, wanted=wanted)
@@ -427,9 +422,8 @@ def serve(
         app = Guard(build_app(studio, Microphone(studio)), number)
         address = f"http://{HOST}:{number}/?token={app.token}{fragment(opened, at)}"
         count = len(studio.folder.recordings)
-        show(
-            f"{folder}: {count} recording{'s' if count > 1 else ''}; corrections are saved at once. Open in a browser:"
-        )
+        recordings = f"{count} recording{'s' if count > 1 else ''}"
+        show(f"{folder}: {recordings}; corrections are saved at once. Open in a browser:")
         show(f"    {address}")
         say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")
         if browser:
@@ -453,11 +447,8 @@ def open_privately(address: str, files: ExitStack) -> None:
     folder = files.enter_context(tempfile.TemporaryDirectory(prefix="speechctc-studio-"))  # of this user alone
     page = Path(folder) / "open.html"
     to = html.escape(address)
-    page.write_text(
-        f'<!doctype html><meta charset="utf-8"><title>speechctc studio</title>'
-        f'<meta http-equiv="refresh" content="0; url={to}"><a href="{to}">Open the studio</a>\n',
-        encoding="utf-8",
-    )
+    head = f'<meta charset="utf-8"><title>speechctc studio</title><meta http-equiv="refresh" content="0; url={to}">'
+    page.write_text(f'<!doctype html>{head}<a href="{to}">Open the studio</a>\n', encoding="utf-8")
     page.chmod(0o600)
     webbrowser.open(page.as_uri())
 
@@ -465,12 +456,6 @@ def open_privately(address: str, files: ExitStack) -> None:
 def fragment(name: str, at: float) -> str:
     """Return the end of an address that opens a recording, at a time in seconds; ``""`` for no recording."""
     return f"#{quote(readable(name), safe='')}" + (f"@{at:g}" if at else "") if name else ""
-
-
-def _answer_quickly() -> None:
-    """Keep requests short while the labels of an hour, a million objects, are read or written."""
-    gc.set_threshold(OBJECTS)
-    sys.setswitchinterval(SWITCH)
 
 
 def _check_installed() -> None:

@@ -14,14 +14,13 @@ from speechctc.phones.matching import ipa, is_arpabet
 from speechctc.studio.document import Document
 from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
 from speechctc.studio.folder import Folder
-from speechctc.studio.journal import DIGITS, Phone, Splice
+from speechctc.studio.journal import DIGITS, TOUCH, Phone, Splice
 from speechctc.studio.training import Training
 
 if TYPE_CHECKING:
     from speechctc.inference.variants import Wanted
 
 WAIT = 600.0  # seconds that a request waits for the model
-TOUCH = 0.0002  # seconds between phones that count as touching
 LONGEST = 60.0  # seconds that are aligned at a time
 
 

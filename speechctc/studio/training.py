@@ -74,9 +74,8 @@ class Round:
             self.say(state="failed", line=str(error) if error.fix == REMEDY else error.what)
             return
         except Exception as error:
-            self.say(
-                state="failed", line=f"{type(error).__name__}: {error}; the whole message is in {self.folder}/log.txt"
-            )
+            what = f"{type(error).__name__}: {error}"
+            self.say(state="failed", line=f"{what}; the whole message is in {self.folder}/log.txt")
             raise
         self.keep_ngram()
         self._score()
@@ -113,18 +112,9 @@ class Round:
 
     def settings(self) -> list[str]:
         """Return the other settings that differ from those of the model to go on from."""
-        given = {
-            "run": self.run,
-            "data.dir": self.folder / "features",
-            "train.init_from": self.state["model"],
-            "train.epochs": self.state["epochs"],
-            "train.minutes": self.state["minutes"],
-            "train.lr": self.state["lr"],
-            "train.save_minutes": 1,
-            "train.device": "auto",
-            "score.fold": "none",
-        }
-        return _settings(given)
+        given = {"run": self.run, "data.dir": self.folder / "features", "train.init_from": self.state["model"]}
+        given |= {f"train.{key}": self.state[key] for key in ("epochs", "minutes", "lr")}
+        return _settings(given | {"train.save_minutes": 1, "train.device": "auto", "score.fold": "none"})
 
     def keep_ngram(self) -> None:
         """Give the new model the n-gram of the one before, if their phones are the same.
@@ -322,17 +312,10 @@ class Training:
         return held if len(held) <= len(documents) - LEAST else []
 
     def _launch(self, folder: Path) -> None:
-        log = open(folder / "log.txt", "wb")
-        with log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", ROUND, str(folder)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **OWN_GROUP,
-            )
+        command, apart = [sys.executable, "-m", ROUND, str(folder)], {"start_new_session": True, **OWN_GROUP}
+        with open(folder / "log.txt", "wb") as log:
+            nothing = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, cwd=folder, stdin=nothing, stdout=log, stderr=log, **apart)
         threading.Thread(target=self._process.wait, daemon=True).start()
 
     def stop(self) -> None:

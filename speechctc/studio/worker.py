@@ -31,7 +31,6 @@ from speechctc.studio.sound import Sound, version
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.inference.result import Recognition
-    from speechctc.inference.segmenter import Segment
     from speechctc.inference.streaming import Stream
     from speechctc.inference.unsure import Doubt
     from speechctc.inference.variants import Wanted
@@ -208,6 +207,5 @@ def align_part(recogniser: Recogniser, sound: Sound, start: float, stop: float, 
     with Posteriors(rows.shape[1]) as posteriors:
         posteriors.append(rows)
         found = recognition(sound.path.name, stop, phone_units(labels), posteriors, segmenter, False, ()).segments
-    return [
-        each._replace(start=min(max(each.start, start), stop), end=min(max(each.end, start), stop)) for each in found
-    ]
+    spans = np.clip([(each.start, each.end) for each in found], start, stop).tolist()
+    return [each._replace(start=a, end=b) for each, (a, b) in zip(found, spans, strict=True)]

@@ -82,16 +82,10 @@ class Batch:
     def rows(self, rows: slice | Indices) -> Batch:
         """Return some of the utterances, at least one, padded to the longest of them."""
         lengths, counts = self.lengths[rows], self.counts[rows]
-        return Batch(
-            self.indices[rows],
-            lengths,
-            counts,
-            self.static[rows, : int(lengths.max())],
-            self.frames[rows],
-            self.labels[rows, : int(counts.max())],
-            self.label_counts[rows],
-            None if self.unlabelled is None else self.unlabelled[rows],
-        )
+        static, labels = self.static[rows, : int(lengths.max())], self.labels[rows, : int(counts.max())]
+        unlabelled = None if self.unlabelled is None else self.unlabelled[rows]
+        tensors = (static, self.frames[rows], labels, self.label_counts[rows])
+        return Batch(self.indices[rows], lengths, counts, *tensors, unlabelled)
 
 
 class Slot:
@@ -159,18 +153,11 @@ class BatchGatherer:
         lengths, counts = self.lengths[rows], self.counts[rows]
         steps, places = self._steps[: int(lengths.max())], self._steps[: int(counts.max())]
         frames = self.frames[rows]
-        where = self.starts[rows, None] + torch.minimum(steps, frames[:, None] - 1)
-        label_where = (self.label_starts[rows, None] + places).clamp(max=len(self.labels) - 1)
-        return Batch(
-            indices=self.batches[number],
-            lengths=lengths,
-            counts=counts,
-            static=self.static[where],
-            frames=frames,
-            labels=self.labels[label_where],
-            label_counts=self.label_counts[rows],
-            unlabelled=without if (without := self.batches[number] >= self._labelled).any() else None,
-        )
+        static = self.static[self.starts[rows, None] + torch.minimum(steps, frames[:, None] - 1)]
+        labels = self.labels[(self.label_starts[rows, None] + places).clamp(max=len(self.labels) - 1)]
+        without = self.batches[number] >= self._labelled
+        tensors = (static, frames, labels, self.label_counts[rows])
+        return Batch(self.batches[number], lengths, counts, *tensors, without if without.any() else None)
 
 
 def _send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -250,14 +237,12 @@ class Split:
         for shard in self.shards:
             needed.append(frames_needed(shard.labels, shard.label_counts).numpy())
             shard.release()
-        found: list[int] = np.flatnonzero(-(-self.frames // stride) < np.concatenate(needed)).tolist()
-        return found
+        return list(np.flatnonzero(-(-self.frames // stride) < np.concatenate(needed)).tolist())
 
 
 def starts_of(counts: Indices) -> Indices:
     """Return the start of each piece when pieces of these lengths are concatenated."""
-    starts: Indices = np.cumsum(counts) - counts
-    return starts
+    return np.asarray(np.cumsum(counts) - counts)
 
 
 class Loader:
@@ -354,10 +339,8 @@ class Loader:
             return
         name = self.split.ids[self.members[self.split.frames[self.members].argmax()]]
         need = -(-min(2 * longest, corpus) * self.split.dims * self.split.dtype.itemsize // 2**20)
-        raise InputError(
-            f"data.chunk_mib: half of it holds {self.limits.chunk_frames} frames, but {name} has {longest}",
-            f"give data.chunk_mib={need} or more",
-        )
+        what = f"data.chunk_mib: half of it holds {self.limits.chunk_frames} frames, but {name} has {longest}"
+        raise InputError(what, f"give data.chunk_mib={need} or more")
 
 
 @dataclass(frozen=True)
@@ -424,11 +407,8 @@ class Languages:
         counts = np.bincount(self.numbers[members], minlength=len(self.names)).tolist()
         pairs = zip(self.names, self.quotas(members, temperature).tolist(), counts, strict=True)
         fewer = [f"{name} {quota:,} of {count:,}" for name, quota, count in pairs if quota < count]
-        if not fewer:
-            return f"{len(self.names)} languages, an epoch has all of each (train.balance={temperature:g})"
-        return (
-            f"{len(self.names)} languages, an epoch has all but of (train.balance={temperature:g}): {some(fewer, 10)}"
-        )
+        all_of, rest = ("all but of", f": {some(fewer, 10)}") if fewer else ("all of each", "")
+        return f"{len(self.names)} languages, an epoch has {all_of} (train.balance={temperature:g}){rest}"
 
 
 class TrainingData:
@@ -528,9 +508,8 @@ def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
     infeasible = split.infeasible(stride)
     if infeasible:
         named = ", ".join(split.ids[index] for index in infeasible[:3])
-        reporter.warn(
-            f"{len(infeasible)} utterances left out, too short for their phones at model.time_stride={stride}: {named}"
-        )
+        why = f"too short for their phones at model.time_stride={stride}"
+        reporter.warn(f"{len(infeasible)} utterances left out, {why}: {named}")
     members = np.setdiff1d(np.arange(len(split)), infeasible)
     if not len(members):
         raise InputError("no training utterance is long enough for its phones", "lower model.time_stride")

@@ -84,10 +84,7 @@ class _FrameSums:
 
 @torch.inference_mode()
 def score_dev(
-    learner: TrainStep,
-    data: TrainingData,
-    lm: PhoneLM | None,
-    stopped: Callable[[], bool],
+    learner: TrainStep, data: TrainingData, lm: PhoneLM | None, stopped: Callable[[], bool]
 ) -> DevScore | None:
     """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
     learner.net.eval()
@@ -167,8 +164,5 @@ def _dead_phones(loader: Loader, inventory: Inventory, best: Sequence[float]) ->
     """Return the phones that are frequent in dev, and the best class of none of its frames."""
     labels = torch.cat([shard.labels for shard in loader.split.shards])
     there = torch.bincount(labels, minlength=len(best)).tolist()
-    return tuple(
-        phone
-        for phone, count, frames in zip(inventory.phones, there[1:], best[1:], strict=True)
-        if count >= OFTEN and not frames
-    )
+    each = zip(inventory.phones, there[1:], best[1:], strict=True)
+    return tuple(phone for phone, count, frames in each if count >= OFTEN and not frames)

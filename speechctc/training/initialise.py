@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,12 +69,10 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
         There is none.
     """
     folder, bundled = find_checkpoint(model), bundled_folder(model)
-    if bundled is None or not model.exists():
-        return folder
-    if folder == bundled:
-        reporter.note(f"train.init_from={model} is the bundled model; the folder {model} here holds no model")
-        return folder
-    reporter.note(f"train.init_from={model} is the folder {model} here, not the bundled model of that name")
+    if bundled is not None and model.exists():
+        bundled_one = f"the bundled model; the folder {model} here holds no model"
+        this_folder = f"the folder {model} here, not the bundled model of that name"
+        reporter.note(f"train.init_from={model} is {bundled_one if folder == bundled else this_folder}")
     return folder
 
 
@@ -107,13 +106,10 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
 
 def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
     """Say how the phones were matched, with a few of those that only resemble one."""
-    ways = {
-        how: [phone for phone, match in matches.items() if match.how == how] for how in ("name", "table", "nearness")
-    }
+    ways = Counter(match.how for match in matches.values())
     fresh = [phone for phone in inventory.phones if phone not in matches]
-    by_name, by_table = len(ways["name"]), len(ways["table"])
-    said = f"of the {len(inventory.phones)} phones here it knows {by_name} by name, {by_table} by table"
-    if near := ways["nearness"]:
+    said = f"of the {len(inventory.phones)} phones here it knows {ways['name']} by name, {ways['table']} by table"
+    if near := [phone for phone, match in matches.items() if match.how == "nearness"]:
         said += f"; {len(near)} begin as the nearest it knows ({some([f'{p} as {matches[p].phone}' for p in near])})"
     if fresh:
         said += f"; {len(fresh)} begin afresh ({' '.join(fresh[:8])}{' ...' if len(fresh) > 8 else ''})"
@@ -127,7 +123,5 @@ def _refuse_others(config: Config, other: Config) -> None:
         changed = [key for key in ours if ours[key] != theirs[key] and key not in ("dropout", "init")]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])
-            raise InputError(
-                f"train.init_from={config.train.init_from}: another kind of net: {said}",
-                "give both the same settings; those of the bundled model are in --config finetune",
-            )
+            fix = "give both the same settings; those of the bundled model are in --config finetune"
+            raise InputError(f"train.init_from={config.train.init_from}: another kind of net: {said}", fix)

@@ -86,20 +86,11 @@ def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> 
     state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
     on_gpu = learner.device.type == "cuda"
     activations = _activations(learner, *largest)
-    here = MemoryEstimate(
-        weights=weights,
-        gradients=weights,
-        optimiser=state * weights,
-        activations=activations,
-        chunks=chunk_bytes,
-        heap=0 if on_gpu else LATER + int(HOLES * activations),
-        cuda=held_by_others(learner.device),
-        host=0,
-        available=total_memory(learner.device),
-        largest=f"{largest[0]} x {largest[1]} frames",
-    )
-    host = resident_memory() + (pinned(chunk_bytes) if on_gpu else here.device - weights)
-    return MemoryEstimate(**{**vars(here), "host": host})
+    heap, cuda = 0 if on_gpu else LATER + int(HOLES * activations), held_by_others(learner.device)
+    parts = (weights, weights, state * weights, activations, chunk_bytes, heap, cuda)
+    host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)
+    largest_batch = f"{largest[0]} x {largest[1]} frames"
+    return MemoryEstimate(*parts, host, total_memory(learner.device), largest_batch)
 
 
 def pinned(count: int) -> int:

@@ -67,23 +67,12 @@ def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
     section 2.1; sqrt: like the standard deviation of the gradient).
     """
     growth = {"none": 1.0, "linear": float(ranks), "sqrt": math.sqrt(ranks)}[config.scale_lr]
-    main = Stage(
-        "main",
-        0,
-        config.epochs,
-        config.optimizer,
-        config.lr * growth,
-        config.weight_decay,
-        config.schedule,
-        config.warmup_steps,
-    )
-    tuning = config.finetune
-    if not tuning.epochs:
-        return [main]
-    return [
-        main,
-        Stage("finetune", config.epochs, tuning.epochs, "sgd", tuning.lr * growth, tuning.weight_decay, "constant", 0),
-    ]
+    how = (config.optimizer, config.lr * growth, config.weight_decay, config.schedule, config.warmup_steps)
+    found = [Stage("main", 0, config.epochs, *how)]
+    if further := config.finetune.epochs:
+        how = ("sgd", config.finetune.lr * growth, config.finetune.weight_decay, "constant", 0)
+        found.append(Stage("finetune", config.epochs, further, *how))
+    return found
 
 
 def build_optimizer(net: nn.Module, stage: Stage) -> Optimizer:

@@ -84,10 +84,8 @@ class Run:
         note = ""
         if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
             if not resume:
-                raise InputError(
-                    f"{self.folder}: this run's folder exists already",
-                    "go on with it by --resume, or name another with --run DIR",
-                )
+                fix = "go on with it by --resume, or name another with --run DIR"
+                raise InputError(f"{self.folder}: this run's folder exists already", fix)
             if self.config.exists():
                 note = self._check_same(config, self._stored_config())
             self._stored_record()
@@ -106,10 +104,9 @@ class Run:
         """
         whole = {**record, "resumed": []}
         if (stored := self._stored_record()) is not None:
-            whole = stored
-            self._check_data(whole["data"], record["data"])
+            self._check_data(stored["data"], record["data"])
             session = {key: value for key, value in record.items() if key not in ("config", "data")}
-            whole = {**whole, "config": record["config"], "resumed": [*whole["resumed"], session]}
+            whole = {**stored, "config": record["config"], "resumed": [*stored["resumed"], session]}
         files.write_json(self.record, whole)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
@@ -213,9 +210,8 @@ class Run:
                 return entry
         except (ValueError, RecursionError):
             pass
-        raise InputError(
-            f"{self.metrics}, line {number}: not an epoch's record", "mend the line, or move the file away"
-        )
+        what = f"{self.metrics}, line {number}: not an epoch's record"
+        raise InputError(what, "mend the line, or move the file away")
 
     def _stored_config(self) -> dict[str, Any]:
         stored = read_yaml(self.config)
@@ -239,10 +235,8 @@ class Run:
     def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:
         for split in stored:
             if stored[split]["sha256"] != new.get(split, {}).get("sha256"):
-                raise InputError(
-                    f"{self.folder}: the features of {split} are not those this run was begun with",
-                    "give the data.dir it had, or name another folder with --run DIR",
-                )
+                what = f"{self.folder}: the features of {split} are not those this run was begun with"
+                raise InputError(what, "give the data.dir it had, or name another folder with --run DIR")
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
         """Refuse another config; return which of the settings that may change did, as a line."""
@@ -252,10 +246,8 @@ class Run:
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
             same_net = not any(_is_of(key, ("model", "features", "train.init_from")) for key in changed)
             weights = f"; train.init_from={self.last} begins with these weights" if same_net else ""
-            raise InputError(
-                f"{self.folder}: this run was begun with another config: {said}",
-                f"go on with the config it has, or name another folder with --run DIR{weights}",
-            )
+            fix = f"go on with the config it has, or name another folder with --run DIR{weights}"
+            raise InputError(f"{self.folder}: this run was begun with another config: {said}", fix)
         course = sorted((key for key in differ if key in new and _is_of(key, SAID)), key=lambda key: key[:5] != "train")
         told = [f"{key} {old.get(key)} -> {new[key]}" for key in course]
         return f"{self.folder}: not as in the session before: {some(told, 5)}" if told else ""
@@ -306,10 +298,10 @@ class CurvesFile:
         if self._draws:
             self.note = f"curves of this run: {path}, kept up to date"
         elif wanted:
-            self.note = (
-                f"no {path.name} is drawn, because matplotlib is not installed ({figures.INSTALL}); speechctc plot"
-                f" {path.parent} draws it later"
+            why = (
+                f"because matplotlib is not installed ({figures.INSTALL}); speechctc plot {path.parent} draws it later"
             )
+            self.note = f"no {path.name} is drawn, {why}"
 
     def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
         """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.
@@ -322,9 +314,7 @@ class CurvesFile:
         if began < self._next and not last:
             return
         try:
-            from speechctc.pages.figures import draw_curves
-
-            files.write_bytes(self.path, draw_curves({str(self.path.parent): epochs}))
+            files.write_bytes(self.path, figures.draw_curves({str(self.path.parent): epochs}))
         except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to
             self._draws = False
             return

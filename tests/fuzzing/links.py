@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.files import is_draft
+from speechctc.core.files import DRAFT
 
 Act = Callable[[Path], None]
 """Writes in a folder; raises, or returns. What a user sees of an error is for other tests."""
@@ -135,7 +135,7 @@ def places_of(writer: Writer, root: Path) -> list[str]:
 
 def _is_random(name: str) -> bool:
     """Return whether nobody can foresee a name."""
-    return is_draft(name) or name.startswith("events.out")
+    return DRAFT.fullmatch(name) is not None or name.startswith("events.out")
 
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

@@ -54,7 +54,7 @@ def test_reading_changes_nothing_around_it(tmp_path: Path, checkpoint: Checkpoin
         (tmp_path / theirs).mkdir()
         (tmp_path / theirs / "thesis.txt").write_text("all of it")
     if interrupted:  # killed between the two renames of a replacement
-        (model / "best").rename(files.previous_name(model / "best"))
+        (model / "best").rename(files.draft_name(model / "best", "previous"))
     before = everything(tmp_path)
     assert find_checkpoint(model) == model / "best"
     assert load_checkpoint(find_checkpoint(model)).facts["epoch"] == 3
