@@ -20,7 +20,7 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.inference.recogniser import ONLY, Recogniser
-from speechctc.lm.load import load_lm
+from speechctc.lm.load import load_lm, relative
 from speechctc.lm.model import LanguageModel, NgramModel, PartModel
 from speechctc.lm.tuned import lm_settings
 from speechctc.model import checkpoint
@@ -145,12 +145,14 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
     _say(source, phones, matches, new, reporter)
     whole = recogniser.checkpoint
+    counts = whole.facts.get(checkpoint.FREQUENCIES)
+    shares = {checkpoint.FREQUENCIES: [counts[k - 1] for k in kept[1:]] + [0] * len(new)} if counts else {}
     part = replace(
         whole,
         inventory=Inventory(whole.inventory.name, (*(own[k - 1] for k in kept[1:]), *new)),
         weights=with_outputs(whole.weights, kept, compose_outputs(whole.weights, own, new)),
         lm=_part(whole.lm, kept) if whole.lm else None,
-        facts={**whole.facts, ONLY: f"only the {len(kept) - 1 + len(new)} phones of {source}"},
+        facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1 + len(new)} phones of {source}"},
     )
     lstm = PartModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
     return Recogniser(part, recogniser.device, recogniser.calibration, lstm, recogniser.boundaries)
@@ -272,7 +274,7 @@ def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) ->
         if (ngram if isinstance(model, NgramModel) else lstm) is not None:
             raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
         if isinstance(model, NgramModel):
-            ngram = model.lm
+            ngram = relative(model, recogniser.checkpoint)
             if model.missing:
                 reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
         else:

@@ -11,6 +11,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_arrays
 from speechctc.lm.model import LanguageModel, NgramModel, find_lstm
+from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
 from speechctc.ngram.arpa import read_arpa
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
@@ -56,6 +57,12 @@ def load_ngram(path: Path, inventory: Inventory | None = None) -> NgramModel:
     return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
 
 
+def relative(model: NgramModel, checkpoint: Checkpoint) -> PhoneLM:
+    """Return an n-gram as a recogniser without one of its own uses it; see `Ngram.relative_to`."""
+    counts, ngram = checkpoint.facts.get(FREQUENCIES), model.lm.ngram
+    return PhoneLM.of(ngram.relative_to(counts)) if counts and ngram else model.lm
+
+
 def check_phones(where: Path, phones: Inventory, inventory: Inventory | None) -> None:
     """Check that a language model has the phones of an inventory, in the same order.
 
@@ -79,7 +86,9 @@ def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
     try:
         phones = files.read_json(folder / "checkpoint.json")["phones"]
         own = Inventory(phones["name"], tuple(phones["list"]))
-        lm = PhoneLM.from_tensors(load_arrays(folder / "lm.safetensors"), len(own.phones) + 1)
+        tensors = load_arrays(folder / "lm.safetensors")
+        tensors.pop("ngram.less", None)  # that is for the model's own search
+        lm = PhoneLM.from_tensors(tensors, len(own.phones) + 1)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None

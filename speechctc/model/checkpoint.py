@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from safetensors import SafetensorError
 
 from speechctc import __version__
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 LATEST = Path("runs/latest")
 HALF = float(np.finfo(np.float16).max)
+FREQUENCIES = "frequencies"
+"""Fact: how often each phone is among the training labels, of a model without an n-gram of its own."""
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
 BUILT_IN = MODELS["english"].folder
 """The bundled model that is used where none is named and there is no run."""
@@ -283,6 +285,13 @@ class _About(BaseModel):
     model_config = ConfigDict(extra="allow")
     phones: _Phones
     config: dict[str, Any]
+    frequencies: list[NonNegativeInt] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _one_for_each_phone(self) -> _About:
+        if len(self.frequencies) not in (0, len(self.phones.list)):
+            raise ValueError(f"{len(self.frequencies)} frequencies of {len(self.phones.list)} phones")
+        return self
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
@@ -297,7 +306,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         what = f"a checkpoint of format {version!r:.20} (speechctc {made!s:.20}); this version reads format {FORMAT}"
         raise InputError(f"{folder}: {what}", "use it with the version that made it, or train again")
     try:
-        return _About.model_validate(about).model_dump()
+        return _About.model_validate(about).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
         what = f"checkpoint.json: {'.'.join(map(str, first['loc']))}: {first['msg']}"

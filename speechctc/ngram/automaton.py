@@ -194,5 +194,6 @@ class Contexts(NamedTuple):
             log_probs[row, ngram.token[longer] % ngram.classes] = ngram.log_prob[longer]
             following[row, ngram.token[longer] % ngram.classes] = self.state[longer]
         following[:, END] = START
+        log_probs -= 0.0 if ngram.less is None else ngram.less
         at = np.searchsorted(nodes, wanted)
         return log_probs[at].astype(np.float32), following[at]

@@ -11,7 +11,7 @@ Broadcast News Transcription and Understanding Workshop 1998.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -56,6 +56,8 @@ class Ngram:
         Log of the weight of shorter contexts after this string.
     unseen : float
         Log probability of a phone that has no string.
+    less : ndarray, shape = (classes,), optional
+        What is taken from the log probability of each phone in a search, and of the end (0), at its place 0.
     """
 
     classes: int
@@ -65,6 +67,17 @@ class Ngram:
     log_prob: Reals
     backoff: Reals
     unseen: float = FLOOR
+    less: Reals | None = None
+
+    def relative_to(self, counts: Sequence[float]) -> Ngram:
+        """Return an n-gram whose log probabilities are relative to how frequent phones were in a model's training.
+
+        The model has learned the frequencies, and posteriors have them in. Where the n-gram's text is of another
+        language, they are divided out, once for each phone (E. McDermott et al., ASRU 2019, the density ratio). Of
+        the phones of the training, what is taken is 0 in the mean, so that the bonus keeps its meaning.
+        """
+        shares = np.maximum(counts, 1) / np.maximum(counts, 1).sum()
+        return replace(self, less=np.concatenate([[0.0], np.log(shares) - shares @ np.log(shares)]))
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Return the n-gram as tensors, for `from_tensors`: small ones, as a node's parent follows from the counts."""
@@ -79,12 +92,13 @@ class Ngram:
             "backoff": self.backoff[:inner],
             "unseen": np.array(self.unseen),
             "classes": np.array(self.classes),
+            "less": self.less,
         }
-        return {f"ngram.{name}": values for name, values in arrays.items()}
+        return {f"ngram.{name}": values for name, values in arrays.items() if values is not None}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]], classes: int) -> Ngram:
-        """Undo `to_tensors`; numbers of 16 bits are read too.
+        """Undo `to_tensors`; numbers of 16 bits are read too, and files without `less`.
 
         Raises
         ------
@@ -106,11 +120,14 @@ class Ngram:
             raise ValueError(f"an n-gram's tables of shapes {shapes}")
         if not (are_log_probs(log_prob) and are_log_probs(backoff, most=LARGEST) and are_log_probs(unseen)):
             raise ValueError("an n-gram with impossible probabilities")
+        less = np.asarray(tensors["ngram.less"], np.float64) if "ngram.less" in tensors else None
+        if less is not None and (less.shape != (classes,) or not (np.abs(less) < LARGEST).all()):
+            raise ValueError("an n-gram relative to impossible frequencies")
         if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
             raise ValueError("an n-gram whose strings do not fit together")
         parent = np.concatenate([[ROOT], np.repeat(np.arange(inner), children)])
         whole = np.concatenate([backoff, np.zeros(nodes - inner)])
-        found = cls(classes, starts, parent, token, log_prob, whole, float(unseen))
+        found = cls(classes, starts, parent, token, log_prob, whole, float(unseen), less)
         if (np.diff(found._codes) <= 0).any():
             raise ValueError("an n-gram whose strings are not sorted")
         return found

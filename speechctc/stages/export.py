@@ -22,12 +22,19 @@ from speechctc.core.progress import Reporter
 from speechctc.inference import goodness
 from speechctc.inference.calibration import Calibration
 from speechctc.lm import tuned
-from speechctc.lm.load import load_lm
+from speechctc.lm.load import load_lm, relative
 from speechctc.lm.model import NgramModel
-from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, read_checkpoint
+from speechctc.model.checkpoint import (
+    FREQUENCIES,
+    Checkpoint,
+    fill_checkpoint,
+    find_checkpoint,
+    load_checkpoint,
+    read_checkpoint,
+)
 from speechctc.pages.page import render_text
 
-KEPT = ("epoch", "dev_per", "fold")
+KEPT = ("epoch", "dev_per", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
 WRITTEN = (
@@ -219,7 +226,8 @@ def _with_ngram(
     model = load_lm(path, checkpoint.inventory)
     if not isinstance(model, NgramModel):
         raise InputError(f"{path}: not an n-gram", "an exported model holds an n-gram; give the LSTM with decode --lm")
-    own = tuned.identity(model.lm, None)
+    ngram = relative(model, checkpoint)
+    own = tuned.identity(ngram, None)
     entry = next((each for each in tunings if each["lms"] == own), None)
     # the share of an LSTM that may be added is not that of an n-gram alone, 0
     settings = [each for each in tuned.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
@@ -230,7 +238,7 @@ def _with_ngram(
     else:
         reporter.note(f"{weights}, as tuned")
     facts = checkpoint.facts | ({"dev_per": entry["per"]} if entry and entry.get("split") == "dev" else {})
-    return replace(checkpoint, lm=model.lm, config=config, facts=facts)
+    return replace(checkpoint, lm=ngram, config=config, facts=facts)
 
 
 def _portable(config: Config) -> Config:

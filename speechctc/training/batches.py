@@ -496,6 +496,12 @@ class TrainingData:
         labels = [self.train.split.labels(index).tolist() for index in self._labelled.tolist()]
         return PhoneLM.learn(labels, len(self.inventory.phones) + 1, order, cutoff)
 
+    def frequencies(self) -> list[int]:
+        """Return how often each phone is among the training labels."""
+        labels = [self.train.split.labels(index).numpy() for index in self._labelled.tolist()]
+        counts: list[int] = np.bincount(np.concatenate(labels), minlength=len(self.inventory.phones) + 1)[1:].tolist()
+        return counts
+
     @property
     def bytes_held(self) -> int:
         """Bytes of features on the device during training."""

@@ -16,7 +16,7 @@ from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
-from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.net import parameter_count
 from speechctc.training.batches import Batch, TrainingData
@@ -85,6 +85,7 @@ class Trainer:
         self.net_facts = NetFacts.of(config.model, self.data.inventory)
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
         self.learner.lm = self.lm
+        self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         self._said: MemoryEstimate | None = None
@@ -312,7 +313,7 @@ class Trainer:
         self.progress.stage_step = self.progress.stale = 0
 
     def _checkpoint(self, line: dict[str, Any], state: dict[str, Tensor] | None = None) -> Checkpoint:
-        facts = {"seed": self.config.train.seed, "fold": self.data.folding.name, **line}
+        facts = {"seed": self.config.train.seed, "fold": self.data.folding.name, **self.frequencies, **line}
         corpus = self.config.corpus
         if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
             facts["dev_utterances"] = list(self.data.dev.split.ids)

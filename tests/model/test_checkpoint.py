@@ -93,6 +93,8 @@ def test_weights_cut_short_are_said(tmp_path: Path, checkpoint: Checkpoint, cut:
         ({"phones": {"name": "found", "list": ["a", 3]}}, "phones.list"),
         ({"phones": {"name": "found", "list": ["a"]}}, "has the shape"),
         ({"config": None}, "config"),
+        ({"frequencies": [1]}, "1 frequencies of"),
+        ({"frequencies": [-1, 2, "x"]}, "frequencies"),
         ({"config": []}, "config"),
         ({"format": [1]}, "format"),
         ({"format": 2, "versions": 3}, "format"),

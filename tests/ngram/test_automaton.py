@@ -172,6 +172,26 @@ def test_it_survives_as_tensors(name: str, order: int) -> None:
     assert again.to_tensors().keys() == tensors.keys()
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_relative_to_frequencies_each_phone_loses_how_frequent_it_is(name: str) -> None:
+    sequences, classes = CASES[name]
+    plain = PhoneLM.learn(sequences, classes, 3)
+    assert plain.ngram is not None
+    counts = [7 * k % 5 * 100 for k in range(1, classes)]  # some 0
+    lm = PhoneLM.of(plain.ngram.relative_to(counts))
+    logs = [np.log(max(count, 1) / sum(max(each, 1) for each in counts)) for count in counts]
+    mean = sum(np.exp(log) * log for log in logs)
+    for phone, log in enumerate(logs, start=1):  # also those that the n-gram has not seen
+        np.testing.assert_allclose(lm.log_probs[:, phone], plain.log_probs[:, phone] - log + mean, atol=1e-4)
+    np.testing.assert_array_equal(lm.log_probs[:, END], plain.log_probs[:, END])
+    np.testing.assert_array_equal(lm.next_state, plain.next_state)
+    again = PhoneLM.from_tensors(lm.to_tensors(), classes)
+    np.testing.assert_array_equal(again.log_probs, lm.log_probs)
+    for wrong in (np.zeros(classes + 1), np.full(classes, np.nan), np.full(classes, 1e300)):
+        with pytest.raises(ValueError, match="frequencies"):
+            PhoneLM.from_tensors(lm.to_tensors() | {"ngram.less": wrong}, classes)
+
+
 def test_a_large_phone_set_survives_as_tensors() -> None:
     lm = PhoneLM.learn([[1, 299, 300, 2], [300]], 301, 2)
     np.testing.assert_array_equal(PhoneLM.from_tensors(lm.to_tensors(), 301).log_probs, lm.log_probs)

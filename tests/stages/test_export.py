@@ -17,10 +17,14 @@ from typer.testing import CliRunner
 import speechctc
 from speechctc.bundled import MODELS, NAMES
 from speechctc.cli.app import app
+from speechctc.config.load import load_config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.corpora.registry import read_corpus
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.variants import with_lms
 from speechctc.lm import tuned
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import NgramModel
@@ -185,6 +189,34 @@ def test_another_ngram_goes_along_with_the_weights_tuned_for_it(
     np.testing.assert_allclose(given.lm.log_probs, ngram.lm.log_probs, atol=0.02, rtol=1e-3)
     with pytest.raises(InputError, match="holds no language model"):
         export(run, here / "m.onnx", lm=here / "other.arpa")
+
+
+def test_a_model_without_an_ngram_takes_one_relative_to_its_own_frequencies(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "run", "train.epochs=1")
+    model = load_checkpoint(here / "run" / "best")
+    counts = model.facts["frequencies"]
+    labels = [
+        each for utterance in read_corpus(load_config(extracted).corpus).splits["train"] for each in utterance.phones
+    ]
+    assert counts == [labels.count(phone) for phone in model.inventory.phones] and min(counts) > 0
+    write_arpa(here / "a.arpa", estimate([[1, 2, 3, 4], [2, 2, 4]], 5, 3), model.inventory)
+    quiet, less = Reporter(quiet=True), np.log(np.array(counts) / sum(counts))
+    less -= (np.exp(less) * less).sum()
+    plain = load_lm(here / "a.arpa")
+    assert isinstance(plain, NgramModel)
+    expected = plain.lm.log_probs - np.array([0, *less])
+    export(here / "run", here / "given", lm=here / "a.arpa", reporter=quiet)
+    for folder, lms in (
+        (here / "run" / "best", [here / "a.arpa"]),
+        (here / "given", []),
+        (here / "given", [here / "a.arpa"]),
+    ):
+        used = with_lms(Recogniser.read(folder, "cpu"), lms, quiet).checkpoint.lm
+        assert used is not None
+        np.testing.assert_allclose(used.log_probs, expected, atol=0.02, rtol=1e-3)
+    alone = load_lm(here / "given")  # as a language model of its own it has probabilities
+    assert isinstance(alone, NgramModel)
+    np.testing.assert_allclose(np.exp(alone.lm.log_probs).sum(axis=1), 1, atol=0.01)
 
 
 def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:

@@ -10,6 +10,7 @@ export class Ngram {
     this.unseen = values("unseen")[0];
     this.starts = Array.from(values("starts"), Number);
     [this.token, this.logProb, this.backoff] = ["token", "log_prob", "backoff"].map(values);
+    this.less = tensors["ngram.less"]?.values ?? []; // taken from the log probability of each phone
     const children = values("children"), nodes = this.token.length;
     this.inner = children.length; // nodes that may have children
     this.first = new Int32Array(this.inner + 1).fill(1); // of each node's children
@@ -71,7 +72,7 @@ export class Ngram {
       row.logProbs[column] = this.logProb[node];
       row.next[column] = column === END ? START : this.state(node);
     }
-    row.scores = Float32Array.from(row.logProbs);
+    row.scores = Float32Array.from(row.logProbs, (value, column) => value - (this.less[column] ?? 0));
     this.rows.set(state, row);
     return row;
   }
