@@ -30,11 +30,11 @@ class Recorder(Reporter):
         super().__init__(quiet=True)
         self.said: list[str] = []
 
-    def note(self, text: str) -> None:
-        self.said.append(text)
+    def note(self, *texts: str) -> None:
+        self.said += texts
 
-    def warn(self, text: str) -> None:
-        self.said.append(f"warning: {text}")
+    def warn(self, *texts: str) -> None:
+        self.said += [f"warning: {text}" for text in texts]
 
 
 def run_once(config: Path, run: Path, *settings: str, resume: bool = False) -> Weights:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from speechctc.core.errors import as_utf8, printable
 
 Advance = Callable[..., None]
+Item = TypeVar("Item")
 
 
 class Reporter:
@@ -28,13 +30,22 @@ class Reporter:
         self.quiet = quiet
         self._beside: Callable[[str], None] | None = None
 
-    def note(self, text: str) -> None:
-        """Print one line."""
-        self.console.print(_printable(text, keep="\n\t"), markup=False)
+    def note(self, *texts: str) -> None:
+        """Print a line for each text."""
+        for text in texts:
+            self.console.print(_printable(text, keep="\n\t"), markup=False)
 
-    def warn(self, text: str) -> None:
-        """Print a warning."""
-        self.console.print(_printable(f"warning: {text}", keep="\n\t"), style="yellow", markup=False)
+    def warn(self, *texts: str) -> None:
+        """Print a warning for each text."""
+        for text in texts:
+            self.console.print(_printable(f"warning: {text}", keep="\n\t"), style="yellow", markup=False)
+
+    def track(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
+        """Yield items, and show a progress bar of how many of them were worked on."""
+        with self.progress(what, total) as advance:
+            for item in items:
+                yield item
+                advance()
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:

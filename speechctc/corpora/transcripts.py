@@ -422,8 +422,7 @@ def find_tasks(
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]
     recordings = find_recordings(arguments)
-    for line in left_out(arguments):
-        reporter.note(line)
+    reporter.note(*left_out(arguments))
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
     if given is not None and given.is_dir() and any(map(os.path.isdir, arguments)):
@@ -447,8 +446,7 @@ def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter:
     """Return the pairs as tasks; print each note on how a transcript was read once."""
     tasks = [Task(*pair) for pair in pairs]
     notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
-    for note in filter(None, dict.fromkeys(notes)):
-        reporter.warn(note)
+    reporter.warn(*filter(None, dict.fromkeys(notes)))
     return tasks
 
 

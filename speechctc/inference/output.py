@@ -357,8 +357,7 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
             writer.to_folder(advance)
         else:
             writer.to_stream(aligned, advance)
-    for line in [*writer.notes, *map(str, writer.failures)]:
-        reporter.warn(line)
+    reporter.warn(*writer.notes, *map(str, writer.failures))
     return 0 if not writer.failures else 2 if len(writer.failures) == total else 1
 
 

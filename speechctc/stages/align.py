@@ -182,8 +182,7 @@ def align(
     status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
-    for line in filter(None, [*chain.from_iterable(said), *heard, *counted_alike(seen.misfits)]):
-        reporter.note(line)
+    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, *counted_alike(seen.misfits)]))
     if seen.errors:
         reporter.note(_errors_text(seen.errors))
     return status or (MISFITS if seen.misfits else 0)

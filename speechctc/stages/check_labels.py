@@ -248,13 +248,12 @@ def check_labels(recogniser: Recogniser, config: Config, splits: Sequence[str], 
         raise InputError(f"the corpus has no utterance in {' and '.join(splits)}", "name other splits with --split")
     suspects, skipped = [], []
     results = map_in_threads(lambda member: _suspect(recogniser, *member), members)
-    with reporter.progress("checking labels", len(members)) as advance:
-        for (_, utterance), result in zip(members, results, strict=True):
-            advance(1)
-            if isinstance(result, InputError):
-                skipped.append((utterance.id, result.what))
-            else:
-                suspects.append(result)
+    pairs = reporter.track("checking labels", zip(members, results, strict=True), len(members))
+    for (_, utterance), result in pairs:
+        if isinstance(result, InputError):
+            skipped.append((utterance.id, result.what))
+        else:
+            suspects.append(result)
     if not suspects:
         fix = "use a model with the phones of this corpus, such as one that was trained on it: --model DIR"
         raise InputError(f"none of {len(members)} utterances can be checked; the first: {skipped[0][1]}", fix)
@@ -289,12 +288,9 @@ def _suspect(recogniser: Recogniser, split: str, utterance: Utterance) -> Suspec
 
 def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: int, reporter: Reporter) -> str:
     """Return a page with the `most` doubtful utterances, as HTML; `model` describes the model in a line."""
-    shown = []
     chosen = [suspect for suspect in checked.suspects if suspect.doubt.places][:most]
-    with reporter.progress("writing the page", len(chosen)) as advance:
-        for number, suspect in enumerate(chosen):
-            shown.append((suspect, _timeline(f"s{number}", suspect, recogniser)))
-            advance(1)
+    tracked = enumerate(reporter.track("writing the page", chosen, len(chosen)))
+    shown = [(suspect, _timeline(f"s{number}", suspect, recogniser)) for number, suspect in tracked]
     values = {"suspects": shown, "model": model, "checked": len(checked.suspects), "clear": CLEAR, "infinity": math.inf}
     values["studio_command"] = studio_command
     return render_page("suspects.html", "Doubtful labels", values, [timeline.STYLE], [timeline.SCRIPT])

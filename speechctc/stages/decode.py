@@ -105,8 +105,7 @@ def _check(
 ) -> None:
     """Check that the results can be written, and note what is left out of folders."""
     check_out(recordings, options)
-    for line in left_out(arguments):
-        reporter.note(line)
+    reporter.note(*left_out(arguments))
 
 
 def _write(writer: ResultWriter, reporter: Reporter, doubt: Doubt | None) -> int:

@@ -73,12 +73,8 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
 def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
     places = list(dict.fromkeys(Place.of(each) for part in corpus.splits.values() for each in part))
-    sounds = {}
-    with reporter.progress("listening", len(places)) as advance:
-        for place, sound in zip(places, map_in_threads(lambda each: listen_to(*each), places, cores()), strict=True):
-            sounds[place] = sound
-            advance(1)
-    return sounds
+    heard = map_in_threads(lambda each: listen_to(*each), places, cores())
+    return dict(reporter.track("listening", zip(places, heard, strict=True), len(places)))
 
 
 def _estimate(

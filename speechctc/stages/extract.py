@@ -95,10 +95,8 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     corpus = read_corpus(config.corpus)
     if config.data.unlabelled is not None:
         corpus = with_unlabelled(corpus, config.data.unlabelled)
-    for note in corpus.notes:
-        reporter.note(note)
-    for warning in corpus.warnings:
-        reporter.warn(warning)
+    reporter.note(*corpus.notes)
+    reporter.warn(*corpus.warnings)
     report_recordings(corpus, reporter)
     phones = corpus.inventory()
     if model is not None:
@@ -258,8 +256,7 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Counter[
     rows = ((phone, *(each[phone] for each in counts.values())) for phone in phones.phones)
     files.write_text(folder / FILE, tsv([("phone", *counts), *rows]))
     reporter.note(f"phones and their counts in train: {counted(counts['train'], LISTED)}; all in {folder / FILE}")
-    for finding in check_counts(counts):
-        reporter.warn(finding.to_line())
+    reporter.warn(*(finding.to_line() for finding in check_counts(counts)))
     if unused := [phone for phone in phones.phones if not any(each[phone] for each in counts.values())]:
         reporter.note(f"phones of {phones.name} that do not occur: {some(unused, LISTED)}")
 
@@ -326,5 +323,4 @@ def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
             continue  # extraction skips it and gives the reason
     found["channels-differ"] = [path.name for path in several[:COMPARED] if channels_differ(path)]
     for kind, names in found.items():
-        for finding in listed(kind, names):
-            reporter.warn(finding.to_line())
+        reporter.warn(*(finding.to_line() for finding in listed(kind, names)))

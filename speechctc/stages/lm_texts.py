@@ -160,21 +160,18 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
         text = read_unpacked(path, "a UTF-8 text")
         sentences, lines = _sentences(text), sum(map(bool, map(str.strip, text.splitlines())))
         utterances = []
-        with reporter.progress(f"reading {path.name}", len(sentences)) as advance:
-            for sentence in sentences:
-                words = pronouncer.read(sentence)
-                missing = [word.text for word in words if not word.pronunciations]
-                unread.update(missing)
-                if words and not missing:
-                    utterances.append([phone for word in words for phone in word.pronunciations[0]])
-                advance()
+        for sentence in reporter.track(f"reading {path.name}", sentences, len(sentences)):
+            words = pronouncer.read(sentence)
+            missing = [word.text for word in words if not word.pronunciations]
+            unread.update(missing)
+            if words and not missing:
+                utterances.append([phone for word in words for phone in word.pronunciations[0]])
         if not utterances:
             raise InputError(f"{path}: no sentence in it that can be read", "name a text in words, as UTF-8")
         if len(sentences) > lines:
             reporter.note(f"{path}: {len(sentences):,} sentences in {lines:,} lines, each an utterance of its own")
         found.append(PhoneText(str(path), utterances))
-    for line in (pronouncer.describe(), *pronouncer.notes()):
-        reporter.note(line)
+    reporter.note(pronouncer.describe(), *pronouncer.notes())
     if unread:
         reporter.warn(f"words that nothing can read; their sentences are left out: {counted(unread, 20)}")
     return found

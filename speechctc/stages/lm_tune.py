@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tune
 from speechctc.metrics.per import edit_counts
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.ngram.ngram import Reals
+from speechctc.pages.figures import encoded, is_available, new_figure
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of
 
@@ -145,7 +146,7 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
         return errors_at(each, points, ngram, remembered, config)
 
     (without,) = _tried([[Point(0.0, 0.0, 0.0)]], work, speech, "without", reporter).values()
-    errors = _tried(list(coarse_points(shares)), work, speech, "coarse", reporter)
+    errors = _tried(coarse_points(shares), work, speech, "coarse", reporter)
     fine = [points for points in fine_points(best_point(errors), shares) if points[0] not in errors]
     errors |= _tried(fine, work, speech, "fine", reporter)
     return Tuning(errors, without, config.decode.beam, phones, best_point(errors))
@@ -162,11 +163,12 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
     lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
     entry = {"lms": lms, **facts, **tuning.to_dict()}
     picture = picture_of(path, lms)
-    if importlib.util.find_spec("matplotlib") is None:
+    if not is_available():
         reporter.note("no picture: matplotlib is not installed")
     else:
-        files.write_file(picture, partial(_draw, tuning))
-        entry["picture"] = hashlib.sha256(picture.read_bytes()).hexdigest()
+        content = _draw(tuning)
+        files.write_bytes(picture, content)
+        entry["picture"] = hashlib.sha256(content).hexdigest()
     write_tuned(path, entry)
 
 
@@ -203,19 +205,17 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
     """
     folding = choose_folding(config.score.fold, recogniser.inventory)
     corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
-    for note in notes:
-        reporter.note(note)
+    reporter.note(*notes)
     utterances = corpus.splits[split]
     if not utterances:
         raise InputError(f"the corpus has no {split} split, or nothing usable in it", "name another with --split")
     speech, phones = [], []
     results = map_in_threads(lambda each: recogniser.log_posteriors(**sound_of(each, recogniser)), utterances)
-    with reporter.progress(f"reading {split}", len(utterances)) as advance:
-        for utterance, result in zip(utterances, results, strict=True):
-            advance(1)
-            if isinstance(result, InputError):
-                reporter.warn(f"left out: {result}")
-                continue
+    pairs = reporter.track(f"reading {split}", zip(utterances, results, strict=True), len(utterances))
+    for utterance, result in pairs:
+        if isinstance(result, InputError):
+            reporter.warn(f"left out: {result}")
+        else:
             speech.append(Speech(result, partial(_errors, recogniser, folding, utterance)))
             phones.append(len(folding.apply(utterance.phones)))
     if not sum(phones):
@@ -237,30 +237,25 @@ def _tried(
 ) -> dict[Point, Counts]:
     """Return the errors in each utterance at each point."""
     found: dict[Point, Counts] = {}
-    with reporter.progress(what, len(groups)) as advance:
-        for points in groups:
-            results: Iterable[list[int] | InputError] = map_in_threads(partial(work, points), speech)
-            counts = np.array([result for result in results if not isinstance(result, InputError)])
-            found |= {point: counts[:, k] for k, point in enumerate(points)}
-            advance(1)
+    for points in reporter.track(what, groups, len(groups)):
+        counts = np.array(list(map_in_threads(partial(work, points), speech)))
+        found |= {point: counts[:, k] for k, point in enumerate(points)}
     return found
 
 
-def _draw(tuning: Tuning, path: Path) -> None:
+def _draw(tuning: Tuning) -> bytes:
     """Draw PER by weight and bonus."""
-    from matplotlib.figure import Figure
-
     lowest: dict[tuple[float, float], float] = {}
     for point in tuning.errors:
         lowest[point[:2]] = min(tuning.per(point), lowest.get(point[:2], 100.0))
-    figure = Figure(figsize=(7, 5), layout="constrained")
+    figure = new_figure(7, 5)
     axes = figure.subplots()
     weights, bonuses = zip(*lowest, strict=True)
     dots = axes.scatter(bonuses, weights, c=list(lowest.values()), s=170, marker="s", cmap="viridis_r")
     axes.plot(tuning.best.bonus, tuning.best.weight, "r+", markersize=16)
     axes.set(xlabel="bonus of a phone", ylabel="weight of the language model", title="PER, %; + the lowest")
     figure.colorbar(dots)
-    figure.savefig(path, format="png", dpi=120)
+    return encoded(figure)
 
 
 @dataclass(frozen=True)
@@ -322,21 +317,18 @@ def errors_at(
     return found
 
 
-def coarse_points(shares: Sequence[float]) -> Iterator[list[Point]]:
-    """Yield the first points to try, those of one weight and bonus together."""
-    for weight in WEIGHTS:
-        for bonus in BONUSES:
-            yield [Point(weight, bonus, share) for share in shares]
+def coarse_points(shares: Sequence[float]) -> list[list[Point]]:
+    """Return the first points to try, those of one weight and bonus together."""
+    return [[Point(*pair, share) for share in shares] for pair in product(WEIGHTS, BONUSES)]
 
 
 def fine_points(best: Point, shares: Sequence[float]) -> Iterator[list[Point]]:
     """Yield points around the best, those of one weight and bonus together."""
     near = {round(best.share + step, 3) for step in (-0.125, 0.0, 0.125)} if len(shares) > 1 else {best.share}
-    for step in FINE:
-        for other in FINE:
-            weight, bonus = round(best.weight + step, 3), round(best.bonus + 4 * other, 3)
-            if weight > 0:
-                yield [Point(weight, bonus, share) for share in sorted(near)]
+    for step, other in product(FINE, FINE):
+        weight, bonus = round(best.weight + step, 3), round(best.bonus + 4 * other, 3)
+        if weight > 0:
+            yield [Point(weight, bonus, share) for share in sorted(near)]
 
 
 def best_point(errors: dict[Point, Counts]) -> Point:

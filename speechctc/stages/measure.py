@@ -127,26 +127,22 @@ def measure(
     recordings, speakers = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
     if not recordings:
         raise InputError("no recording to measure", "name one")
-    for line in left_out(arguments):
-        reporter.note(line)
+    reporter.note(*left_out(arguments))
     if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
         raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
     rows: list[Row] = []
     failures, labelled = list[tuple[Path, str]](), _TextGrids(textgrids, recordings)
-    with reporter.progress("measuring", len(recordings)) as advance:
-        for recording in recordings:
-            try:
-                labels = _labels(labelled.of(recording), tier, words)
-                speaker = speakers.get((recording.path, recording.channel), speaker_of(recording.name))
-                rows += _measured(recording, speaker, labels, recording.channel or channel, settings)
-            except InputError as error:
-                failures.append((recording.path, str(error)))
-            advance(1)
+    for recording in reporter.track("measuring", recordings, len(recordings)):
+        try:
+            labels = _labels(labelled.of(recording), tier, words)
+            speaker = speakers.get((recording.path, recording.channel), speaker_of(recording.name))
+            rows += _measured(recording, speaker, labels, recording.channel or channel, settings)
+        except InputError as error:
+            failures.append((recording.path, str(error)))
     if labelled.cased:
         what = "TextGrids used whose names differ from their recordings' by letter case or Unicode form"
         reporter.warn(f"{what}: {some(labelled.cased, 2)}")
-    for line in counted_alike(failures, with_numbers=True):
-        reporter.warn(line)
+    reporter.warn(*counted_alike(failures, with_numbers=True))
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
 

@@ -104,16 +104,13 @@ def write_report(
 def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: Reporter) -> dict[str, list[Example]]:
     """Return the utterances to show, by the reason to show them."""
     chosen = choose(scored, most)
-    shown: dict[str, list[Example]] = {}
-    with reporter.progress("drawing", sum(map(len, chosen.values()))) as advance:
-        for reason, results in chosen.items():
-            shown[reason] = []
-            for example in show(results, recogniser, scored.folding):
-                if isinstance(example, InputError):
-                    reporter.warn(str(example))
-                else:
-                    shown[reason].append(example)
-                advance(1)
+    shown: dict[str, list[Example]] = {reason: [] for reason in chosen}
+    drawn = ((reason, each) for reason in chosen for each in show(chosen[reason], recogniser, scored.folding))
+    for reason, example in reporter.track("drawing", drawn, sum(map(len, chosen.values()))):
+        if isinstance(example, InputError):
+            reporter.warn(str(example))
+        else:
+            shown[reason].append(example)
     return shown
 
 

@@ -187,10 +187,8 @@ def score_split(
     if not scored.utterances:
         why = f" ({scored.skipped[0][1]})" if scored.skipped else ""
         raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another with --split")
-    for warning in (warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)):
-        reporter.warn(warning)
-    for note in said:
-        reporter.note(note)
+    reporter.warn(*(warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)))
+    reporter.note(*said)
     results = _decode(recogniser, scored.utterances)
     with reporter.progress(f"{what} {split}", len(scored.utterances)) as advance:
         for number, result in enumerate(results):

@@ -100,8 +100,7 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
 def _warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
     found = check_before_training(trainer.data, trainer.config.run, trainer.device.type == "cpu")
-    for finding in found:
-        trainer.reporter.warn(finding.to_line())
+    trainer.reporter.warn(*(finding.to_line() for finding in found))
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
 
@@ -112,7 +111,7 @@ class _WarningsOnly(Reporter):
     def __init__(self) -> None:
         super().__init__(quiet=True)
 
-    def note(self, text: str) -> None:
+    def note(self, *texts: str) -> None:
         """Print nothing."""
 
 

@@ -80,8 +80,7 @@ def train_boundaries(
     recogniser = Recogniser.load(folder, "cpu")
     config = with_settings(recogniser.config, (HEARD, *overrides))
     corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
-    for note in notes:
-        reporter.note(note)
+    reporter.note(*notes)
     rate = recogniser.config.features.sample_rate
     timed = _with_times(corpus.splits["train"])
     if not timed:
@@ -144,14 +143,13 @@ def _examples(
     """Read utterances in random order until there is enough speech."""
     examples: list[Example] = []
     left = 60 * minutes
-    with reporter.progress("reading", len(utterances)) as advance:
-        for utterance in random.Random(0).sample(utterances, len(utterances)):
-            samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
-            examples += examples_of(samples, rate, *labels.write(utterance), labels.closures)
-            left -= len(samples) / rate
-            advance()
-            if left <= 0:
-                break
+    shuffled = random.Random(0).sample(utterances, len(utterances))
+    for utterance in reporter.track("reading", shuffled, len(shuffled)):
+        samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
+        examples += examples_of(samples, rate, *labels.write(utterance), labels.closures)
+        left -= len(samples) / rate
+        if left <= 0:
+            break
     if not examples:
         raise InputError("no utterance of the training split has phones that last 5 ms each", "correct its times")
     return examples

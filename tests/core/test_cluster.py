@@ -132,7 +132,7 @@ class KillsOne(Recorder):
     def progress(self, what: str, total: int) -> Iterator[Advance]:
         done = 0
 
-        def advance(count: int) -> None:
+        def advance(count: int = 1) -> None:
             nonlocal done
             done += count
             if done == self.after:

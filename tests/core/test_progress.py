@@ -25,6 +25,19 @@ def test_results_go_to_standard_output_while_a_bar_is_shown() -> None:
     assert "decoding" in shown.getvalue()
 
 
+def test_a_bar_counts_the_items_that_were_worked_on_and_ends_with_them() -> None:
+    reporter, shown = on_a_terminal()
+    seen = []
+    for item in reporter.track("drawing", "abc", 3):
+        seen.append(item)
+        reporter.beside(f"{item} now")
+        if item == "b":
+            break
+    reporter.beside("too late")
+    assert seen == ["a", "b"] and "1/3" in shown.getvalue() and "b now" in shown.getvalue()
+    assert "too late" not in shown.getvalue()
+
+
 def test_a_text_is_shown_beside_the_bar_while_there_is_one() -> None:
     reporter, shown = on_a_terminal()
     reporter.beside("too early")
