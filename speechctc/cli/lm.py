@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from speechctc.cli import options as opt
-from speechctc.cli.streams import new_reporter, show, show_scores
+from speechctc.cli.streams import check_places, new_reporter, show, show_scores
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
-    from speechctc.config.schema import Config
     from speechctc.phones.inventory import Inventory
     from speechctc.stages.lm_texts import PhoneText
 
@@ -54,12 +53,13 @@ def train(
         raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
     if config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
-    from speechctc.stages.lm_texts import Sources, check_free, phone_text, train_ngram
+    from speechctc.stages.lm_texts import check_free, phone_text, read_sources, train_ngram
 
     if kind is Kind.ngram:
         check_free(out)
-    sources = Sources(_loaded(config, others) if config else None, text or (), phones, dictionary, language, times)
-    inventory, source, corpus_dev = sources.read(new_reporter(), kind is Kind.lstm)
+    loaded, reads = opt.load_config(config, others) if config else None, (dictionary, language)
+    sources = read_sources(loaded, text or (), phones, reads, new_reporter(), times, with_dev=kind is Kind.lstm)
+    inventory, source, corpus_dev = sources
     if kind is Kind.lstm:
         _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
     else:
@@ -76,19 +76,18 @@ def perplexity(
     overwrite: bool = False,
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
-    from speechctc.inference.output import check_place
     from speechctc.stages.lm_texts import phone_text, score_texts, split_texts, table
 
     if config is None and not text:
         raise InputError("nothing to score", "name a corpus with --config or a phone text with --text")
     if config is None and (settings or split):
         raise InputError("settings and --split are for a corpus", "name it with --config, or leave them out")
-    check_place(json_file, overwrite)
+    check_places(overwrite, json_file)
     texts = [phone_text(path) for path in text or ()]
     inventory = None
     if config is not None:
         splits = [each.value for each in split or [opt.Split.dev]]
-        inventory, labelled = split_texts(_loaded(config, settings), splits)
+        inventory, labelled = split_texts(opt.load_config(config, settings), splits)
         texts = [*labelled, *texts]
     found = score_texts(lm, texts, inventory, new_reporter())
     show_scores(table(found), [each.to_dict() for each in found], json_file, overwrite)
@@ -155,12 +154,6 @@ def _train_lstm(
         show(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)
         raise typer.Exit(training.status)
     show(f"trained: {out}/best, dev perplexity {training.trainer.progress.best:.2f}")
-
-
-def _loaded(config: str, settings: list[str] | None) -> Config:
-    from speechctc.config.load import load_config
-
-    return load_config(config, settings or ())
 
 
 for command in (train, perplexity, sample, tune):

@@ -17,6 +17,7 @@ from speechctc.cli.streams import new_reporter, show
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
+    from speechctc.config.schema import Config
     from speechctc.inference.recogniser import Recogniser
 
 
@@ -67,6 +68,13 @@ def _descriptions() -> dict[tuple[str, str], Any]:
         info = typer.Option(option, **about) if option else typer.Argument(**about)
         found |= {(command, name): info for command in commands.split(", ")}
     return found
+
+
+def load_config(config: str, settings: Sequence[str] | None) -> Config:
+    """Return the config that is named, with settings of the command line."""
+    from speechctc.config.load import load_config as load
+
+    return load(config, settings or ())
 
 
 def find_model(model: Path | None, or_bundled: bool = False) -> Path:

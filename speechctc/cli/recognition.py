@@ -129,7 +129,7 @@ def _decode(
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
-    from speechctc.stages.decode import check_nbest, decode, decode_nbest
+    from speechctc.stages.decode import check_nbest, decode
 
     if str(audio[0]) != "-":
         check_some(audio)
@@ -149,9 +149,7 @@ def _decode(
     options = _with_symbols(options, recogniser, given.symbols)
     may_doubt = not given.lm and recogniser.folder == BUILT_IN
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
-    if nbest:
-        return decode_nbest(recogniser, audio, nbest, options, new_reporter(), doubt, work)
-    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work)
+    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work, nbest or 0)
 
 
 def _sent(options: OutputOptions) -> OutputOptions:

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from speechctc.cli import options as opt
-from speechctc.cli.streams import new_reporter, show, show_scores, write_page
+from speechctc.cli.streams import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.errors import InputError
 
 
@@ -35,13 +35,11 @@ def evaluate_command(
     The corpus may be another one, and only a test: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA are compared
     with ARPABET by tables, and the other way round; --symbols writes the phones recognised as your own table says.
     """
-    from speechctc.inference.output import check_place
     from speechctc.stages.evaluate import score
-    from speechctc.stages.report import report_file, write_report
+    from speechctc.stages.report import FILE, write_report
 
-    page = report_file(report) if report else None
-    check_place(json_file, overwrite)
-    check_place(page, overwrite)
+    page = report / FILE if report else None
+    check_places(overwrite, json_file, page)
     recogniser = opt.load_recogniser(
         model, opt.Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
     )
@@ -65,11 +63,10 @@ def compare_command(
     the paired bootstrap over speakers, and by the matched-pairs test. Runs that differ in train.seed only are one
     system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
     """
-    from speechctc.inference.output import check_place
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.compare import check_distinct, compare, short_names
 
-    check_place(json_file, overwrite)
+    check_places(overwrite, json_file)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
     places = [opt.find_model(folder) for folder in folders]
@@ -125,10 +122,9 @@ def score_boundaries_command(
 
     Prints, for each class of phones, mean and median error, and the share of boundaries within 10, 20 and 50 ms.
     """
-    from speechctc.inference.output import check_place
     from speechctc.metrics.boundary_errors import score_boundaries
 
-    check_place(json_file, overwrite)
+    check_places(overwrite, json_file)
     result = score_boundaries(reference, hypothesis, tier)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
@@ -146,14 +142,11 @@ def doctor_command(
     """
     import json
 
-    from speechctc.config.load import load_config
-    from speechctc.inference.output import check_place
     from speechctc.stages.doctor import examine
 
     prints = json_file == Path("-")
-    if not prints:
-        check_place(json_file, overwrite)
-    loaded = load_config(config, settings or ()) if config else None
+    check_places(overwrite, None if prints else json_file)
+    loaded = opt.load_config(config, settings) if config else None
     diagnosis = examine(loaded, new_reporter())
     if prints:
         typer.echo(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
@@ -199,8 +192,7 @@ def measure_command(
     word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
     steps. The speaker is the folder below the one named, or that of the table. Needs praat-parselmouth.
     """
-    from speechctc.core.progress import Reporter
-    from speechctc.inference.output import check_place, refuse_input
+    from speechctc.inference.output import refuse_input
     from speechctc.pages.figures import picture_form
     from speechctc.stages.measure import PraatSettings, measure, write_picture, write_table
 
@@ -209,12 +201,11 @@ def measure_command(
         raise InputError(f"{out}: the table is text in CSV, which this name does not say", "name a file .csv")
     if out is not None:
         refuse_input(out, audio)
-    check_place(out, overwrite)
-    check_place(picture, overwrite)
+    check_places(overwrite, out, picture)
     if pitch_floor >= pitch_ceiling:
         raise InputError(f"--pitch-floor {pitch_floor:g} is not below --pitch-ceiling {pitch_ceiling:g}", "lower it")
     settings = PraatSettings(maximum_formant, number_of_formants, pitch_floor, pitch_ceiling)
-    rows, status = measure(audio, textgrids, tier, words, channel, settings, Reporter())
+    rows, status = measure(audio, textgrids, tier, words, channel, settings, new_reporter())
     if rows and (text := write_table(rows, out, overwrite)):
         show(text.removesuffix("\r\n"))
     if rows and picture:
@@ -243,14 +234,11 @@ def check_labels_command(
 
     The score says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
     """
-    from speechctc.config.load import load_config
-    from speechctc.inference.output import check_place
     from speechctc.stages.check_labels import check_labels, suspects_page
 
     page = report / "suspects.html" if report else None
-    for place in (out, page):
-        check_place(place, overwrite)
-    loaded = load_config(config, settings or ())
+    check_places(overwrite, out, page)
+    loaded = opt.load_config(config, settings)
     model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
     recogniser = opt.load_recogniser(model, device)
     chosen = [split.value for split in splits or opt.Split]

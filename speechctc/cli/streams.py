@@ -34,6 +34,14 @@ def new_reporter() -> Reporter:
     return Reporter()
 
 
+def check_places(overwrite: bool, *files: Path | None) -> None:
+    """Check that each file that was named can be written, and that no work of a person is lost."""
+    from speechctc.inference.output import check_place
+
+    for file in files:
+        check_place(file, overwrite)
+
+
 def show_scores(text: str, values: Any, file: Path | None, overwrite: bool) -> None:
     """Print scores, and write them to a JSON file if one was named."""
     from speechctc.core import written

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from speechctc.cli.options import find_model
+from speechctc.cli.options import find_model, load_config
 from speechctc.cli.streams import new_reporter, show
 
 
@@ -32,10 +32,9 @@ def extract_command(
     model: Path | None = None,
 ) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
-    from speechctc.config.load import load_config
     from speechctc.stages.extract import extract
 
-    loaded = load_config(config, settings or ())
+    loaded = load_config(config, settings)
     for summary in extract(loaded, new_reporter(), model):
         show(summary.to_text())
     show(f"features in {loaded.data.dir}")
@@ -49,8 +48,6 @@ def train_command(
     profile_steps: int = 0,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
-    from speechctc.config.load import load_config
-
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
         from speechctc.stages.train import profile
@@ -85,11 +82,9 @@ def sweep_command(
     train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
     interruption, the same command continues.
     """
-    from speechctc.config.load import load_config
     from speechctc.stages.sweep import sweep, table
 
-    chosen = load_config(config).run
-    assert chosen is not None
+    chosen = load_config(config, None).run
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
     outcomes = sweep(config, settings or (), folder, jobs, new_reporter())
     show(table(outcomes))
@@ -116,18 +111,17 @@ def export_command(
     features to logits. A page is one file with the model in it, which needs neither an installation nor a network;
     without --model and without a run here, it has the bundled model of English.
     """
-    from speechctc.core.progress import Reporter
     from speechctc.stages.export import check_out, export, form_of
 
     form = form_of(out, form)
     if form == "web":
         from speechctc.stages.export_web import export_web, page_place
 
-        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, Reporter())
+        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter())
         out = page_place(out)
     else:
         check_out(out, overwrite)
-        size = export(find_model(model), out, overwrite, lm, Reporter())
+        size = export(find_model(model), out, overwrite, lm, new_reporter())
     show(f"{out}: {size / 1e6:.1f} MB")
 
 
@@ -138,6 +132,4 @@ def config_command(config: str, settings: list[str] | None = None) -> None:
     """
     import yaml
 
-    from speechctc.config.load import load_config
-
-    typer.echo(yaml.safe_dump(load_config(config, settings or ()).to_dict(), sort_keys=False), nl=False)
+    typer.echo(yaml.safe_dump(load_config(config, settings).to_dict(), sort_keys=False), nl=False)

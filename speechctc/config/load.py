@@ -244,11 +244,9 @@ def _nearest(key: str, keys: Sequence[str]) -> str:
     near = [by_name[last]] if last in by_name else []  # the right name in the wrong section
     near = near or difflib.get_close_matches(key, [*keys, *sections], n=1, cutoff=0.6)
     near = near or [by_name[name] for name in difflib.get_close_matches(last, by_name, n=1, cutoff=0.6)]
-    return (
-        f"did you mean {near[0]!r}?"
-        if near
-        else f"the sections are: {', '.join(dict.fromkeys(name.partition('.')[0] for name in keys))}"
-    )
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"the sections are: {', '.join(dict.fromkeys(name.partition('.')[0] for name in keys))}"
 
 
 def read_yaml(path: Path) -> Any:

@@ -198,17 +198,13 @@ class FeatureConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _frames_have_samples(self) -> FeatureConfig:
+    def _frames_have_samples_and_bands_fit(self) -> FeatureConfig:
         for name, value, least in (("window_ms", self.window_ms, 16), ("shift_ms", self.shift_ms, 8)):
             if self.sample_rate * value * 0.001 < least - 1e-6:
                 ms = 1000 * least / self.sample_rate
                 raise ValueError(
                     f"{name} {value:g} must be at least {ms:g} ms: {least} samples at {self.sample_rate} Hz"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _bands_fit(self) -> FeatureConfig:
         nyquist = self.sample_rate / 2
         high = self.high_hz if self.high_hz > 0 else nyquist + self.high_hz
         if not self.low_hz < high <= nyquist:

@@ -58,6 +58,10 @@ class Utterance:
     words: tuple[str, ...] = ()
     traits: tuple[tuple[str, str], ...] = ()
 
+    def trait(self, name: str) -> str:
+        """Return a trait of the speaker; ``""`` where it is not known."""
+        return dict(self.traits).get(name, "")
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -99,9 +103,13 @@ class Corpus:
     dev_from_train: bool = False
     words: dict[str, tuple[Word, ...]] | None = None
 
+    def utterances(self) -> list[Utterance]:
+        """Return the utterances of all splits."""
+        return [utterance for part in self.splits.values() for utterance in part]
+
     def inventory(self) -> Inventory:
         """Return the phone set: the named one, or the labels of the training split, or of all if that is empty."""
         if self.phone_set != FOUND:
             return named_inventory(self.phone_set)
-        labelled = self.splits["train"] or [utterance for split in self.splits.values() for utterance in split]
+        labelled = self.splits["train"] or self.utterances()
         return inventory_of(phone for utterance in labelled for phone in utterance.phones)

@@ -57,7 +57,7 @@ def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Cor
     count = sum(len(corpus.splits[split]) for split in SPLITS)
     if count != about["utterances"]:
         what = f"{root}: {count} usable utterances of the {about['utterances']} that were made"
-        raise InputError(what, "move the folder aside; the corpus is then made again")
+        raise InputError(what, synthetic.AGAIN)
     facts = {"voices": config.voices, "sentences": config.sentences, "minutes": about["seconds"] / 60}
     note = said("demo", **facts, utterances=count, espeak=about["espeak"])
     return dataclasses.replace(corpus, notes=(note,))

@@ -18,15 +18,13 @@ import numpy as np
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, said
+from speechctc.corpora.corpus import SPLITS, Corpus, said
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.phones.espeak import Piece, Reader, Speech, pieces
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Notation, cmu_sources
 
 MARKER = "espeak.json"
-
-Times = tuple[tuple[float, float], ...]
 
 
 def languages_of(config: CorpusConfig) -> tuple[str, ...]:
@@ -157,9 +155,7 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
     about = make_corpus(root, config)
     builder = CorpusBuilder.for_config(config)
     english = all(language.lower().startswith("en") for language in languages_of(config))
-    notation = _Labels(builder, english)
-    for split, rows in synthetic.read_rows(root, about).items():
-        builder.utterances[split] += [_read_utterance(row, root, notation) for row in rows]
+    builder.utterances = synthetic.read_utterances(root, about, _writer(builder, english))
     facts = {"espeak": about["espeak"], "utterances": about["utterances"], "minutes": about["seconds"] / 60}
     builder.notes.append(said("espeak", **facts, languages=", ".join(languages_of(config))))
     if near := about.get("nearest"):
@@ -168,28 +164,19 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
     return builder.to_corpus(config.dev_share, without_dev=False)
 
 
-def _read_utterance(row: dict[str, Any], root: Path, labels: _Labels) -> Utterance:
-    times = tuple((start, end) for start, end in row["times"])
-    phones, times = labels.write(row["phones"], times)
-    return Utterance(row["id"], root / row["audio"], phones, row["speaker"], times)
+def _writer(builder: CorpusBuilder, english: bool) -> synthetic.Write:
+    """Return a function that writes phones in IPA in the phone set of a corpus."""
+    target = builder.phones.phones if builder.phones else None
+    to_cmu = english and target is not None and is_arpabet(target)
+    notation = Notation(target, "arpabet" if to_cmu else "ipa")
 
-
-class _Labels:
-    """Writes phones in IPA in the phone set of a corpus."""
-
-    def __init__(self, builder: CorpusBuilder, english: bool) -> None:
-        self._builder = builder
-        self._target = builder.phones.phones if builder.phones else None
-        self._to_cmu = english and self._target is not None and is_arpabet(self._target)
-        self._notation = Notation(self._target, "arpabet" if self._to_cmu else "ipa")
-
-    def write(self, phones: Sequence[str], times: Times) -> tuple[tuple[str, ...], Times]:
+    def write(phones: Sequence[str], times: synthetic.Times) -> tuple[tuple[str, ...], synthetic.Times]:
         """Return the labels with their times; a phone that is two in the set is divided equally."""
-        sources = cmu_sources(phones) if self._to_cmu else list(zip(phones, range(len(phones)), strict=True))
-        written = self._notation.write([label for label, _ in sources])
+        sources = cmu_sources(phones) if to_cmu else list(zip(phones, range(len(phones)), strict=True))
+        written = notation.write([label for label, _ in sources])
         if written is None:
             raise InputError("phones of this language are unlike all of the phone set", "set corpus.phones to found")
-        labels, kept = self._builder.labels(written)
+        labels, kept = builder.labels(written)
         places = [k for _, k in sources]
         divided = []
         for n in kept:
@@ -198,3 +185,5 @@ class _Labels:
             part = n - places.index(places[n])
             divided.append((start + share * part, start + share * (part + 1)))
         return tuple(labels), tuple(divided)
+
+    return write

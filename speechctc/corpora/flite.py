@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, said
+from speechctc.corpora.corpus import SPLITS, Corpus, said
 from speechctc.corpora.corpus_builder import CorpusBuilder
 
 MARKER = "flite.json"
@@ -60,13 +60,12 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
     """
     about = _make_corpus(root, config.flite)
     builder = CorpusBuilder.for_config(config)
-    for split, rows in synthetic.read_rows(root, about).items():
-        for row in rows:
-            labels, kept = builder.labels(row["phones"])
-            times = tuple((float(row["times"][k][0]), float(row["times"][k][1])) for k in kept)
-            builder.utterances[split].append(
-                Utterance(row["id"], root / row["audio"], tuple(labels), row["speaker"], times)
-            )
+
+    def write(phones: Sequence[str], times: synthetic.Times) -> tuple[tuple[str, ...], synthetic.Times]:
+        labels, kept = builder.labels(phones)
+        return tuple(labels), tuple(times[k] for k in kept)
+
+    builder.utterances = synthetic.read_utterances(root, about, write)
     facts = {"utterances": about["utterances"], "minutes": about["seconds"] / 60}
     builder.notes.append(said("flite", **facts, voices=", ".join(about["voices"])))
     return builder.to_corpus(config.dev_share, without_dev=False)

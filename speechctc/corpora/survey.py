@@ -19,6 +19,7 @@ from speechctc.audio.recordings import Siblings, belongs_to_another, files_below
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core import written
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, said
@@ -138,7 +139,7 @@ class Survey:
     @property
     def utterances(self) -> list[Utterance]:
         """Return the labelled recordings of all splits."""
-        return [utterance for split in self.corpus.splits.values() for utterance in split] if self.corpus else []
+        return self.corpus.utterances() if self.corpus else []
 
     def config_of(self, **found: object) -> CorpusConfig:
         """Return the section ``corpus`` of what was found, with what was given in its place."""
@@ -153,13 +154,10 @@ class Survey:
         self.notes.append(note)
         return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
 
-    def find_language(self, rows: Sequence[Row], table: Path) -> None:
-        """Take the language that names say; else remember that the words are of none."""
-        named = named_language(rows, table, self.folder)
-        self.of_words = named is None
-        if named:
-            self.given["language"] = named.code
-            self.notes.append(said("language", where=named.where, name=named.name, code=named.code))
+    @property
+    def case(self) -> str:
+        """What the recordings are if none of them can be trained on: an entry of `_WHAT`."""
+        return "test" if self.to_test else "mend" if self.mend else "drafts" if self.drafts else "unlabelled"
 
 
 def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
@@ -181,7 +179,9 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
-    look = Survey(folder, _recordings(folder), _given(settings), settings, left_out([folder]))
+    found = attempt(find_recordings, [folder])
+    recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
+    look = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
     for kind, find in _KINDS.items():
         if look.given.get("kind", kind) != kind:
             continue
@@ -213,11 +213,9 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
 def _held_out(look: Survey, config: CorpusConfig) -> Iterator[str]:
     """Yield a warning if what is trained on is named like what scores a model."""
     folder = look.folder.resolve()
-    tables = [path.stem for path in config.tables.of("train")]
-    if name := next(
-        (name for name in [folder.name, *tables] if HELD_OUT & set(re.split(r"[\W\d_]+", name.lower()))), ""
-    ):
-        beside = next((f", such as {path}" for path in [folder.with_name("train")] if path.is_dir()), "")
+    train, names = folder.with_name("train"), [folder.name, *(path.stem for path in config.tables.of("train"))]
+    for name in [name for name in names if HELD_OUT & set(re.split(r"[\W\d_]+", name.lower()))][:1]:
+        beside = f", such as {train}" if train.is_dir() else ""
         yield (
             f"warning: {name} is what recordings to score a model with are called, and this config trains on them; if"
             f" they are, start with others{beside}"
@@ -244,7 +242,7 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
 
 def _divided(look: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
     """Return the corpus read with its labels divided into IPA symbols, if they look like strings of these."""
-    counts = Counter(phone for split in corpus.splits.values() for utterance in split for phone in utterance.phones)
+    counts = Counter(phone for utterance in corpus.utterances() for phone in utterance.phones)
     if "segment" in look.given or config.phones != "found" or not are_strings(counts):
         return config, corpus
     look.given["segment"] = "ipa"
@@ -255,7 +253,7 @@ def _divided(look: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[Corpus
 
 def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     """Add the labelled recordings, and facts of them and of the others."""
-    used = {utterance.audio for split in corpus.splits.values() for utterance in split}
+    used = {utterance.audio for utterance in corpus.utterances()}
     own = {path.resolve() for path in used}  # a link to one of them is no other recording
     others = listen(path for path in look.recordings if path.resolve() not in own)
     siblings = Siblings()
@@ -289,13 +287,6 @@ def listen(recordings: Iterable[Path]) -> Sound:
     return sound
 
 
-def _recordings(folder: Path) -> list[Path]:
-    try:
-        return [recording.path for recording in find_recordings([folder])]
-    except InputError:
-        return []
-
-
 def _as_tables(look: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
@@ -318,7 +309,11 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
         look.notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
     train = chosen["train"]
     if not {"language", "dictionary"} & set(look.given) and all(row.phones is None for row in rows[train]):
-        look.find_language(rows[train], train)
+        named = named_language(rows[train], train, look.folder)
+        look.of_words = named is None
+        if named:
+            look.given["language"] = named.code
+            look.notes.append(said("language", where=named.where, name=named.name, code=named.code))
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
@@ -381,10 +376,9 @@ def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
     chosen: dict[str, Path] = {}
     for path in sorted(rows, key=lambda path: (-rows[path], path)):
         name = path.stem.lower()
-        split = next((split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)), None)
-        if split := split or next(
-            (part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS), None
-        ):
+        meant = [split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)]
+        meant += [part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS]
+        for split in meant[:1]:
             chosen.setdefault(split, path)
     others = [path for path in rows if path not in chosen.values()]
     if "train" not in chosen:
@@ -394,10 +388,8 @@ def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
 
 
 def _usable(config: CorpusConfig) -> int:
-    try:
-        return sum(len(split) for split in read_corpus(config).splits.values())
-    except InputError:
-        return 0
+    corpus = attempt(read_corpus, config)
+    return 0 if isinstance(corpus, InputError) else len(corpus.utterances())
 
 
 def _as_textgrids(look: Survey) -> CorpusConfig | None:
@@ -436,11 +428,10 @@ def describe(survey: Survey) -> str:
     """Return what a folder contains, what cannot be used and why, and what may be a mistake."""
     corpus, sound, utterances = survey.corpus, survey.sound, survey.utterances
     kind = survey.config.kind if survey.config else ""
-    unknown = "test" if survey.to_test else "mend" if survey.mend else "drafts" if survey.drafts else "unlabelled"
     rates = ", ".join(f"{rate:,} Hz ({count})" for rate, count in sound.rates.most_common())
     formats = ", ".join(f"{form} ({count})" for form, count in sound.formats.most_common())
     files = f"{numbered(len(sound.paths))}, {sound.seconds / 60:.1f} minutes"
-    notes = corpus.notes if corpus else ()
+    notes, rejected = (corpus.notes, corpus.rejected.values()) if corpus else ((), ())
     counts = Counter(phone for utterance in utterances for phone in utterance.phones)
     ranked = sorted(counts, key=lambda phone: (-counts[phone], phone))
     tiered = any("named by tiers" in note for note in notes)
@@ -449,12 +440,10 @@ def describe(survey: Survey) -> str:
         "corpus": corpus,
         "sound": sound,
         "kind": kind,
-        "what": _WHAT[kind or unknown],
+        "what": _WHAT[kind or survey.case],
         "facts": [files, rates or "none can be read", formats],
         "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
-        "rejected": [f"{each.id}: {each.reason}" for split in corpus.rejected.values() for each in split]
-        if corpus
-        else [],
+        "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in split],
         "named": sorted({utterance.speaker for utterance in utterances} - {""}),
         "without": sum(not utterance.speaker for utterance in utterances),
         "how": "named by tiers" if tiered else "from the column speaker" if kind == "table" else "one folder each",

@@ -31,12 +31,16 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables, read_text
 from speechctc.core.workers import WorkerEnded, in_processes
-from speechctc.corpora.corpus import SPLITS
+from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.table_rows import DELIMITED, JSON_LINES, read_table
 from speechctc.phones.espeak import Speech, Synthesiser, find_voice
 
 Row = dict[str, Any]
+Times = tuple[tuple[float, float], ...]
+Write = Callable[[Sequence[str], Times], tuple[tuple[str, ...], Times]]
+"""Takes phones and their times, and returns those of the corpus."""
 
+AGAIN = "move the folder aside; the corpus is then made again"
 LAYOUT = 1  # version of the folders' layout and of the labels
 RATE = 16000  # of the recordings, Hz, as in TIMIT
 QUIET_MS = (100, 250)  # silence before and after each sentence
@@ -165,7 +169,7 @@ class _Spoken(BaseModel):
     audio: str
     phones: list[str]
     speaker: str
-    times: list[tuple[FiniteFloat, FiniteFloat]]
+    times: tuple[tuple[FiniteFloat, FiniteFloat], ...]
 
 
 def fingerprint(config: DemoConfig | EspeakConfig | FliteConfig, sentences: Sequence[str] | None) -> dict[str, Any]:
@@ -202,7 +206,22 @@ def make_once(
         if root.exists() and not root.is_dir():
             raise InputError(f"{root}: a file, not a folder", f"set corpus.root to a folder for the {name}")
         files.write_folder(root, make)
-    return _made_before(root, marker, name, wanted)
+    path = root / marker
+    if not path.is_file():
+        raise InputError(f"{root}: not a {name}, but other files", "set corpus.root to a new folder")
+    try:
+        about = dict(files.read_json(path))
+        there = dict(about.get("config", {}))
+    except (ValueError, TypeError):
+        raise InputError(f"{path}: damaged", "delete the folder, or set corpus.root to another") from None
+    if all(about.get(key) == value for key, value in wanted.items()):
+        return about
+    settings = wanted["config"]
+    changed = [f"{key}={there.get(key)} instead of {here}" for key, here in settings.items() if there.get(key) != here]
+    if about.get("languages") != wanted.get("languages"):
+        changed.insert(0, f"language {about.get('languages')} instead of {wanted['languages']}")
+    what = ", ".join(changed) or "other sentences or labels, or by another version"
+    raise InputError(f"{root}: a {name} made with {what}", "move it aside, or set corpus.root to another folder")
 
 
 def write_tables(folder: Path, marker: str, about: dict[str, Any], made: Iterable[tuple[str, Row]]) -> None:
@@ -227,53 +246,34 @@ def write_tables(folder: Path, marker: str, about: dict[str, Any], made: Iterabl
     files.write_json(folder / marker, about | {"utterances": sum(map(len, rows.values())), "seconds": seconds})
 
 
-def read_rows(root: Path, about: dict[str, Any]) -> dict[str, list[Row]]:
-    """Read the tables that `write_tables` wrote.
+def read_utterances(root: Path, about: dict[str, Any], write: Write) -> dict[str, list[Utterance]]:
+    """Read the tables that `write_tables` wrote, as utterances whose phones and times `write` returns.
 
     Raises
     ------
     InputError
         A row is damaged; or utterances are missing: the marker `about` says how many were made.
     """
-    rows = {split: _read_table(root / f"{split}.jsonl") for split in SPLITS}
-    count = sum(map(len, rows.values()))
+    found: dict[str, list[Utterance]] = {split: [] for split in SPLITS}
+    for split, utterances in found.items():
+        for row in _read_table(root / f"{split}.jsonl"):
+            phones, times = write(row.phones, row.times)
+            utterances.append(Utterance(row.id, root / row.audio, phones, row.speaker, times))
+    count = sum(map(len, found.values()))
     if count != about["utterances"]:
-        what = f"{root}: {count} utterances of the {about['utterances']} that were made"
-        raise InputError(what, "move the folder aside; the corpus is then made again")
-    return rows
+        raise InputError(f"{root}: {count} utterances of the {about['utterances']} that were made", AGAIN)
+    return found
 
 
-def _read_table(path: Path) -> list[Row]:
-    rows = []
+def _read_table(path: Path) -> Iterator[_Spoken]:
     for number, line in enumerate(read_text(path).text.splitlines(), start=1):
         try:
             row = _Spoken.model_validate_json(line)
         except ValueError:
             row = None
         if row is None or len(row.times) != len(row.phones):
-            what = f"{path}, line {number}: not an utterance that was made here"
-            raise InputError(what, "move the folder aside; the corpus is then made again")
-        rows.append(row.model_dump())
-    return rows
-
-
-def _made_before(root: Path, marker: str, name: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    path = root / marker
-    if not path.is_file():
-        raise InputError(f"{root}: not a {name}, but other files", "set corpus.root to a new folder")
-    try:
-        about = dict(files.read_json(path))
-        there = dict(about.get("config", {}))
-    except (ValueError, TypeError):
-        raise InputError(f"{path}: damaged", "delete the folder, or set corpus.root to another") from None
-    if all(about.get(key) == value for key, value in wanted.items()):
-        return about
-    settings = wanted["config"]
-    changed = [f"{key}={there.get(key)} instead of {here}" for key, here in settings.items() if there.get(key) != here]
-    if about.get("languages") != wanted.get("languages"):
-        changed.insert(0, f"language {about.get('languages')} instead of {wanted['languages']}")
-    what = ", ".join(changed) or "other sentences or labels, or by another version"
-    raise InputError(f"{root}: a {name} made with {what}", "move it aside, or set corpus.root to another folder")
+            raise InputError(f"{path}, line {number}: not an utterance that was made here", AGAIN)
+        yield row
 
 
 class Spoken(NamedTuple):

@@ -41,6 +41,19 @@ class NoRecording(BadRow):
     """A row whose recording does not exist."""
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Look for no garbage: of the millions of objects that a table becomes none is, and looking takes a fifth more."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collection()
 def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     """Read the tables that the config names.
 
@@ -57,23 +70,6 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     """
     if not config.tables.of("train") and not config.tables.of(needed):
         raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
-    with _without_collection():
-        return _read_tables(config, needed)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Look for no garbage: of the millions of objects that a table becomes none is, and looking takes a fifth more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _read_tables(config: CorpusConfig, needed: str) -> Corpus:
     builder = CorpusBuilder.for_config(config)
     lines: dict[Path, dict[str, int]] = {}
     listings = FolderListings()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, some
 from speechctc.corpora.corpus import Corpus, said
 from speechctc.phones.espeak import Reader
@@ -99,12 +100,7 @@ class WordPhones:
             eSpeak NG does not read it, and there is no dictionary of it.
         """
         if language not in self._languages:
-            try:
-                self._languages[language] = LanguageWords(self._pronouncer(language))
-            except InputError as error:
-                if isinstance(self._language, str) or not language:
-                    raise
-                self._languages[language] = error
+            self._languages[language] = attempt(lambda name: LanguageWords(self._pronouncer(name)), language)
         found = self._languages[language]
         if isinstance(found, InputError):
             raise found
@@ -118,7 +114,8 @@ class WordPhones:
         try:
             return Pronouncer(dictionary, language or None, phones)
         except InputError:
-            if dictionary is None or isinstance(self._language, str) or not language or _is_spoken(language):
+            is_spoken = bool(language) and isinstance(attempt(Reader, language), Reader)
+            if dictionary is None or isinstance(self._language, str) or not language or is_spoken:
                 raise
             return Pronouncer(dictionary, None, phones)  # a language that eSpeak NG lacks
 
@@ -250,15 +247,6 @@ class WordPhones:
         if not apart or median(distance for _, distance in apart) > CLOSE:
             return []
         return [id for id, distance in apart if distance > APART]
-
-
-def _is_spoken(language: str) -> bool:
-    """Return whether eSpeak NG reads a language."""
-    try:
-        Reader(language)
-    except InputError:
-        return False
-    return True
 
 
 def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:

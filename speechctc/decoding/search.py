@@ -58,11 +58,9 @@ class GreedySearch:
         return np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
 
 
-def lm_search(lm: PhoneLM, config: Config) -> LmSearch:
-    """Return a search with the config's settings; a frame is committed after at most `DELAY` seconds."""
-    decode = config.decode
-    step = config.features.shift_ms * config.model.time_stride / 1000
-    return LmSearch(lm, decode.lm_weight, decode.lm_bonus, decode.beam, limit=math.ceil(DELAY / step))
+def most_waiting(config: Config) -> int:
+    """Return the frames after which a search with a config commits a frame: `DELAY` seconds."""
+    return math.ceil(DELAY / (config.features.shift_ms * config.model.time_stride / 1000))
 
 
 class Hypothesis(NamedTuple):

@@ -32,17 +32,14 @@ Member = tuple[str, Utterance]
 
 def check_splits(corpus: Corpus, sounds: Sounds) -> list[Finding]:
     """Check how the utterances are divided, and what the reader of the corpus said of them."""
-    return [*_rejected(corpus), *_warned(corpus), *_speakers(corpus), *_duplicates(corpus, sounds)]
-
-
-def _rejected(corpus: Corpus) -> list[Finding]:
-    return listed("left-out", (f"{each.id}: {each.reason}" for part in corpus.rejected.values() for each in part))
+    rejected = (f"{each.id}: {each.reason}" for part in corpus.rejected.values() for each in part)
+    found = [*listed("left-out", rejected), *_warned(corpus), *_speakers(corpus)]
+    return found + _duplicates(corpus, sounds)
 
 
 def _warned(corpus: Corpus) -> Iterator[Finding]:
     """Yield the reader's warnings, except those that other checks give with their places."""
-    phones = Counter(phone for part in corpus.splits.values() for each in part for phone in each.phones)
-    known = doubtful_labels(phones)
+    known = doubtful_labels(Counter(phone for each in corpus.utterances() for phone in each.phones))
     for warning in corpus.warnings:
         if warning not in known and "left out" not in warning and not warning.startswith("recordings longer than"):
             yield finding("reading", warning=warning)
@@ -57,7 +54,7 @@ def _speakers(corpus: Corpus) -> list[Finding]:
     shared = sorted(speaker for speaker, names in splits.items() if "train" in names and len(names) > 1)
     found = listed("speakers-shared", (f"{speaker} ({', '.join(sorted(splits[speaker]))})" for speaker in shared))
     if unknown:
-        everything = [each for part in corpus.splits.values() for each in part]
+        everything = corpus.utterances()
         nameless = (each.id for each in everything if not each.speaker)
         found.append(finding("no-speaker", nameless, "note" if splits else "warning", all=len(everything)))
     return found
@@ -87,7 +84,7 @@ def _names(group: Iterable[Member]) -> str:
 def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding]:
     """Check the labels of a corpus, alone and against what was heard of its recordings."""
     counts = {split: Counter(p for each in part for p in each.phones) for split, part in corpus.splits.items()}
-    everything = [utterance for part in corpus.splits.values() for utterance in part]
+    everything = corpus.utterances()
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         total = sum(counts.values(), Counter[str]())
@@ -99,7 +96,8 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     severity: Severity = "stops" if len(short) == len(pairs) else "warning"
     more = ", or lower model.time_stride" if config.model.time_stride > 1 else ""
     found += listed("too-short", short.values(), severity, more=more)
-    return [*found, *_unlabelled(pairs), *_rates([pair for pair in pairs if pair[0].id not in short])]
+    found += listed("no-phones", (one.id for one, sound in pairs if not one.phones and sound.level_db > SILENT_DB + 20))
+    return found + _rates([pair for pair in pairs if pair[0].id not in short])
 
 
 def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
@@ -141,15 +139,11 @@ def _strings(counts: Counter[str]) -> list[Finding]:
 def _notations(utterances: Sequence[Utterance]) -> list[Finding]:
     """Find a corpus in which some utterances are labelled in ARPABET and others in IPA."""
     arpabet = [each.id for each in utterances if is_arpabet(each.phones)]
-    ipa = [each.id for each in utterances if any(map(_is_letter_of_ipa, each.phones))]
+    ipa = [each.id for each in utterances if any(not p.isascii() and sounds_of(p) for p in each.phones)]
     if not arpabet or not ipa:
         return []
     where = (f"ARPABET: {some(arpabet)}", f"IPA: {some(ipa)}")
     return [finding("notations", where, arpabet=len(arpabet), ipa=len(ipa))]
-
-
-def _is_letter_of_ipa(label: str) -> bool:
-    return not label.isascii() and bool(sounds_of(label))
 
 
 def _not_phones(counts: Counter[str]) -> Iterator[Finding]:
@@ -170,12 +164,6 @@ def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
     if frames >= max(needed, 1):
         return ""
     return f"{utterance.id} ({len(labels)} phones need {needed} frames, {sound.seconds:.2f} s have {frames})"
-
-
-def _unlabelled(pairs: Sequence[tuple[Utterance, Heard]]) -> list[Finding]:
-    return listed(
-        "no-phones", (each.id for each, sound in pairs if not each.phones and sound.level_db > SILENT_DB + 20)
-    )
 
 
 def _rates(pairs: Sequence[tuple[Utterance, Heard]]) -> list[Finding]:

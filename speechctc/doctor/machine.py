@@ -115,23 +115,10 @@ def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> li
         return []
     milliseconds = [f"{count}: {1000 * seconds[count]:.0f} ms" for count in sorted(seconds)]
     busy = best < threads <= there
-    return [
-        finding(
-            "threads",
-            [f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ],
-            "note",
-            threads=threads,
-            cores=there,
-            best=best,
-            times=", ".join(milliseconds),
-            why="other programs use the cores"
-            if busy
-            else "cores are idle"
-            if best > threads
-            else "threads share cores",
-            more=", or end the other programs" if busy else "",
-        )
-    ]
+    why = "other programs use the cores" if busy else "cores are idle" if best > threads else "threads share cores"
+    values = {"why": why, "more": ", or end the other programs" if busy else "", "times": ", ".join(milliseconds)}
+    settings = [f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ]
+    return [finding("threads", settings, "note", threads=threads, cores=there, best=best, **values)]
 
 
 def _nvrtc() -> str:

@@ -186,11 +186,9 @@ def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Find
 
 
 def _unreadable(sounds: Sounds) -> list[Finding]:
-    errors = tuple(error.what for error in sounds.values() if isinstance(error, InputError))
-    if not errors:
-        return []
+    errors = [error.what for error in sounds.values() if isinstance(error, InputError)]
     severity: Severity = "stops" if len(errors) == len(sounds) else "warning"
-    return [finding("unreadable", errors, severity, all=len(sounds))]
+    return listed("unreadable", errors, severity, all=len(sounds))
 
 
 def _rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Finding]:
@@ -210,6 +208,5 @@ def _rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Find
 
 def _telephone(heard: Mapping[Place, Heard]) -> list[Finding]:
     found = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
-    if not found or len(found) > len(heard) / 2:  # most are so: a corpus of telephone speech
-        return []
-    return [finding("telephone", found, all=len(heard))]
+    is_usual = len(found) > len(heard) / 2  # a corpus of telephone speech
+    return [] if is_usual else listed("telephone", found, all=len(heard))

@@ -38,7 +38,8 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu")
     if not path.exists():
         raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
     if path.is_file():
-        return load_ngram(path, inventory)
+        arpa = read_arpa(path, inventory)
+        return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
     if folder := find_lstm(path):
         from speechctc.lm.lstm import load_lstm  # late: it loads torch
 
@@ -49,12 +50,6 @@ def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu")
         if (folder / "lm.safetensors").is_file() and (folder / "checkpoint.json").is_file():
             return _own_ngram(folder, inventory)
     raise InputError(f"{path}: no language model in this folder", "name an ARPA file or a folder of speechctc lm train")
-
-
-def load_ngram(path: Path, inventory: Inventory | None = None) -> NgramModel:
-    """Read an ARPA file; see `load_lm`."""
-    arpa = read_arpa(path, inventory)
-    return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
 
 
 def relative(model: NgramModel, checkpoint: Checkpoint) -> PhoneLM:

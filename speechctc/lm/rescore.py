@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from speechctc.config.schema import Config
-from speechctc.decoding.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, lm_search
+from speechctc.decoding.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
 from speechctc.lm.model import LanguageModel
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import BLANK
@@ -50,13 +50,15 @@ class Ranker:
 
     def hypotheses(self, log_probs: Rows) -> list[Hypothesis]:
         """Return the hypotheses of the search, with the n-gram if there is one."""
-        limit = max(len(log_probs), 1)
-        if self.ngram is None:
-            search = LmSearch(PhoneLM.flat(log_probs.shape[1]), 0.0, 0.0, self.beam, limit=limit)
-        else:
-            search = LmSearch(self.ngram, self.weight, self.bonus, self.beam, limit=limit)
+        search = self.search(log_probs.shape[1], limit=max(len(log_probs), 1))
         search.push(log_probs)
         return search.hypotheses()
+
+    def search(self, classes: int, limit: int) -> LmSearch:
+        """Return a search with the n-gram if there is one; `limit` is as of `LmSearch`."""
+        if self.ngram is None:
+            return LmSearch(PhoneLM.flat(classes), 0.0, 0.0, self.beam, limit=limit)
+        return LmSearch(self.ngram, self.weight, self.bonus, self.beam, limit=limit)
 
     def ranked(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Return hypotheses with the scores of all language models, best first.
@@ -121,14 +123,7 @@ def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Con
         return GreedySearch()
     if ranker.lstm is not None:
         return RankingSearch(ranker, classes)
-    if ranker.ngram is not None:
-        return lm_search(ranker.ngram, config)
-    return lm_search(PhoneLM.flat(classes), without_lm(config))
-
-
-def without_lm(config: Config) -> Config:
-    """Return the config with no weight and no bonus."""
-    return config.model_copy(update={"decode": config.decode.model_copy(update={"lm_weight": 0.0, "lm_bonus": 0.0})})
+    return ranker.search(classes, most_waiting(config))
 
 
 def method(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> str:

@@ -205,8 +205,7 @@ def _files(folder: Path) -> dict[str, Path]:
     for path in paths:
         alike.setdefault(str(path.with_suffix("")).lower(), []).append(path)
     for group in alike.values():
-        if len({path.suffix.lower() for path in group}) > 1 or len({path.with_suffix("") for path in group}) < len(
-            group
-        ):
+        kinds, names = {path.suffix.lower() for path in group}, {path.with_suffix("") for path in group}
+        if len(kinds) > 1 or len(names) < len(group):
             raise InputError(f"{some([str(path) for path in group])}: labels of one name", "keep one of them there")
     return {str(path.relative_to(folder).with_suffix("")): path for path in paths}

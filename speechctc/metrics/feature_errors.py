@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from speechctc.metrics.edits import cheapest_edits
 from speechctc.metrics.per import bootstrap
@@ -22,6 +22,7 @@ from speechctc.phones.articulation import FAR, distance, sounds_of
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
 
+Item = TypeVar("Item")
 Vector = tuple[int, ...]
 Segments = Callable[[str], tuple[Vector, ...]]
 
@@ -83,7 +84,7 @@ def feature_score(
     arpabet = is_arpabet(phones)
     labels = {*phones, *(label for reference, _ in pairs for label in reference)} - SILENCES
     spelled = {label: ipa(label, arpabet)[0] for label in labels}
-    segments = _panphon_segments()
+    segments = _panphon_vectors if find_spec("panphon") else None
     unknown = sorted(
         label
         for label, symbol in spelled.items()
@@ -91,21 +92,28 @@ def feature_score(
     )
     if unknown:
         return unknown
+    known = [(_known(ours, spelled), _known(theirs, spelled)) for ours, theirs in pairs]
     if segments:
         name, about = "PFER", "panphon's features; a phone deleted or inserted costs 0.5 to 1, by its features"
-        sums = [_panphon_cost(*(_vectors(side, spelled, segments) for side in pair)) for pair in pairs]
+        vectors = [(_vectors(ours, segments), _vectors(theirs, segments)) for ours, theirs in known]
+        sums = [_cost(ours, theirs, _whole, _substitution) for ours, theirs in vectors]
     else:
         name, about = "feature error rate", "this package's features, not panphon's (pip install panphon gives PFER)"
-        sums = [_own_cost(*([spelled[label] for label in side if label in spelled] for side in pair)) for pair in pairs]
+        sums = [_cost(ours, theirs, lambda label: 1.0, _own_substitution) for ours, theirs in known]
     rate = 100 * sum(cost for cost, _ in sums) / max(sum(count for _, count in sums), 1)
     low, high, _ = bootstrap(sums, speakers)
     return FeatureScore(name, about, rate, low, high)
 
 
-def _own_cost(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[float, int]:
-    cost, _ = cheapest_edits(
-        [1.0] * len(reference), [1.0] * len(hypothesis), lambda i, j: _own_substitution(reference[i], hypothesis[j])
-    )
+def _cost(
+    reference: Sequence[Item],
+    hypothesis: Sequence[Item],
+    whole: Callable[[Item], float],
+    substitution: Callable[[Item, Item], float],
+) -> tuple[float, int]:
+    """Return the cost of the cheapest edits, and the number of segments of the reference."""
+    deletions, insertions = (list(map(whole, side)) for side in (reference, hypothesis))
+    cost, _ = cheapest_edits(deletions, insertions, lambda i, j: substitution(reference[i], hypothesis[j]))
     return cost, len(reference)
 
 
@@ -114,17 +122,13 @@ def _own_substitution(a: str, b: str) -> float:
     return min(distance(a, b) / FAR, 1.0)
 
 
-def _vectors(labels: Sequence[str], spelled: dict[str, str], segments: Segments) -> list[Vector]:
-    return [vector for label in labels if label in spelled for vector in segments(spelled[label])]
+def _known(labels: Sequence[str], spelled: dict[str, str]) -> list[str]:
+    """Return labels in IPA, without silences."""
+    return [spelled[label] for label in labels if label in spelled]
 
 
-def _panphon_cost(reference: Sequence[Vector], hypothesis: Sequence[Vector]) -> tuple[float, int]:
-    cost, _ = cheapest_edits(
-        [_whole(vector) for vector in reference],
-        [_whole(vector) for vector in hypothesis],
-        lambda i, j: _substitution(reference[i], hypothesis[j]),
-    )
-    return cost, len(reference)
+def _vectors(symbols: Sequence[str], segments: Segments) -> list[Vector]:
+    return [vector for symbol in symbols for vector in segments(symbol)]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -139,13 +143,9 @@ def _substitution(a: Vector, b: Vector) -> float:
     return sum(abs(x - y) / 2 for x, y in zip(a, b, strict=True)) / len(a)
 
 
-def _panphon_segments() -> Segments | None:
-    """Return the function that gives panphon's vectors of an IPA label; None where panphon is not installed."""
-    return None if find_spec("panphon") is None else _panphon_vectors
-
-
 @lru_cache(maxsize=1 << 12)
 def _panphon_vectors(symbol: str) -> tuple[Vector, ...]:
+    """Return panphon's vectors of an IPA label."""
     spelled = symbol.replace("g", "ɡ").replace(":", "ː")  # panphon knows the IPA's own letters only
     return tuple(tuple(vector) for vector in _panphon_table().word_to_vector_list(spelled, numeric=True))
 

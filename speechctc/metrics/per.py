@@ -17,6 +17,7 @@ References
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -68,13 +69,7 @@ class EditCounts:
 
     def __add__(self, other: EditCounts) -> EditCounts:
         """Return the sum of two counts."""
-        return EditCounts(
-            self.substitutions + other.substitutions,
-            self.deletions + other.deletions,
-            self.insertions + other.insertions,
-            self.reference_phones + other.reference_phones,
-            self.utterances + other.utterances,
-        )
+        return EditCounts(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
 def edit_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> EditCounts:
@@ -109,9 +104,14 @@ class Reliability:
         """Return the interval and its basis as text, to print with a PER."""
         speakers = "speakers not known" if self.speakers is None else _count(self.speakers, "speaker")
         rests = f"{speakers}, {_count(self.utterances, 'utterance')}, {_count(self.phones, 'phone')}"
-        if self.low is None or self.high is None:
+        if not self.interval:
             return f"no interval from one utterance; {rests}"
-        return f"95 % interval {self.low:.1f} to {self.high:.1f}, drawn over {self.over}; {rests}"
+        return f"95 % interval {self.interval}, drawn over {self.over}; {rests}"
+
+    @property
+    def interval(self) -> str:
+        """Return the bounds as text; ``""`` where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.low:.1f} to {self.high:.1f}"
 
     @property
     def caution(self) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +38,7 @@ def write_arpa(path: Path, ngram: Ngram, inventory: Inventory) -> None:
         raise InputError(f"the phone {min(taken)!r} has a name that ARPA files reserve", "rename it in the labels")
     text = "\n".join(_lines(ngram, inventory)) + "\n"
     data = text.encode()
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-
-    def write(beside: Path) -> None:
-        beside.write_bytes(data)
-
-    files.write_file(path, write)
+    files.write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def _lines(ngram: Ngram, inventory: Inventory) -> list[str]:
@@ -87,13 +82,12 @@ class Arpa:
     missing: tuple[str, ...]
 
 
-@dataclass
-class _Entry:
-    """The lines of one length of string."""
+class _Line(NamedTuple):
+    """The number of a line, the words of its string, and the natural logs of its probability and back-off weight."""
 
-    lines: list[int] = field(default_factory=list)
-    words: list[list[str]] = field(default_factory=list)
-    numbers: list[tuple[float, float]] = field(default_factory=list)
+    number: int
+    words: list[str]
+    values: tuple[float, float]
 
 
 def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
@@ -116,10 +110,8 @@ def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
     sections = [_read_section(path, lines, length, count) for length, count in enumerate(counts, start=1)]
     if next((text for _, text in lines if text), None) != "\\end\\":
         raise InputError(f"{path}: the file is cut off, it has no \\end\\", MEND)
-    words = [words[0] for words in sections[0].words]
-    unseen = FLOOR
-    for word, (log_prob, _) in zip(words, sections[0].numbers, strict=True):
-        unseen = log_prob if word.lower() == UNKNOWN_WORD else unseen
+    words = [line.words[0] for line in sections[0]]
+    unseen = next((line.values[0] for line in sections[0][::-1] if line.words[0].lower() == UNKNOWN_WORD), FLOOR)
     if END_WORD not in words:
         raise InputError(f"{path}: no {END_WORD} in it, so no utterance could end", MEND)
     tokens, inventory = _tokens(path, words, inventory)
@@ -155,25 +147,23 @@ def _read_counts(path: Path, lines: Iterator[tuple[int, str]]) -> list[int]:
     raise InputError(f"{path}: the file is cut off in its header", MEND)
 
 
-def _read_section(path: Path, lines: Iterator[tuple[int, str]], length: int, count: int) -> _Entry:
+def _read_section(path: Path, lines: Iterator[tuple[int, str]], length: int, count: int) -> list[_Line]:
     """Read the strings of one length, and the title of the next section."""
-    section = _Entry()
+    section: list[_Line] = []
     if length > 1:
         number, title = next(((number, text) for number, text in lines if text), (0, ""))
         if title != f"\\{length}-grams:":
             _cut_off(path, title)
             raise _fault(path, number, f"{_shown(title)} where '\\{length}-grams:' should be")
-    while len(section.lines) < count:
+    while len(section) < count:
         number, text = next(lines, (0, "\\end of file"))
         if not text:
             continue
         fields = text.split()
         if fields[0].startswith("\\") and len(fields) != length + 1:
             _cut_off(path, "" if not number else text)
-            raise _fault(path, number, f"{len(section.lines)} {length}-grams where the header says {count}")
-        section.lines.append(number)
-        section.words.append(fields[1 : length + 1])
-        section.numbers.append(_numbers(path, number, fields, length))
+            raise _fault(path, number, f"{len(section)} {length}-grams where the header says {count}")
+        section.append(_Line(number, fields[1 : length + 1], _numbers(path, number, fields, length)))
     return section
 
 
@@ -222,48 +212,40 @@ def _tokens(path: Path, words: list[str], inventory: Inventory | None) -> tuple[
     return {START_WORD: START, **tokens, END_WORD: len(number) + 1}, inventory
 
 
-def _trie(path: Path, sections: list[_Entry], tokens: dict[str, int], classes: int, unseen: float) -> Ngram:
+def _trie(path: Path, sections: list[list[_Line]], tokens: dict[str, int], classes: int, unseen: float) -> Ngram:
     """Sort the strings into a trie; those with ``<unk>`` in them are left out, as no phone is unknown."""
     starts, parents, last, numbers = [0, 1], [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], [np.zeros((1, 2))]
     index: dict[tuple[int, ...], int] = {(): 0}
     for length, section in enumerate(sections, start=1):
-        kept = [k for k, words in enumerate(section.words) if all(word.lower() != UNKNOWN_WORD for word in words)]
-        strings = [_string(path, section.lines[k], section.words[k], tokens) for k in kept]
-        parent = np.zeros(len(kept), np.int64)
-        for k, (string, at) in enumerate(zip(strings, kept, strict=True)):
+        kept = [line for line in section if all(word.lower() != UNKNOWN_WORD for word in line.words)]
+        strings = [_string(path, line, tokens) for line in kept]
+        parent, first = np.zeros(len(kept), np.int64), dict[tuple[int, ...], _Line]()
+        for k, (string, line) in enumerate(zip(strings, kept, strict=True)):
             if string[:-1] not in index:
-                before = " ".join(section.words[at][:-1])
-                raise _fault(path, section.lines[at], f"{before!r} is no {length - 1}-gram of the file")
+                before = " ".join(line.words[:-1])
+                raise _fault(path, line.number, f"{before!r} is no {length - 1}-gram of the file")
+            if first.setdefault(string, line) is not line:
+                raise _fault(path, line.number, f"{' '.join(line.words)!r} stands there a second time")
             parent[k] = index[string[:-1]]
         token = np.array([string[-1] for string in strings], np.int64)
         order = np.lexsort((token, parent))
         index = {strings[k]: starts[-1] + place for place, k in enumerate(order.tolist())}
-        if len(index) < len(kept):
-            _refuse_double(path, section, strings, kept)
         parents.append(parent[order])
         last.append(token[order])
-        numbers.append(np.array([section.numbers[kept[k]] for k in order.tolist()]).reshape(-1, 2))
+        numbers.append(np.array([kept[k].values for k in order.tolist()]).reshape(-1, 2))
         starts.append(starts[-1] + len(kept))
     log_prob, backoff = np.concatenate(numbers).T
     return Ngram(classes, np.array(starts), np.concatenate(parents), np.concatenate(last), log_prob, backoff, unseen)
 
 
-def _string(path: Path, line: int, words: list[str], tokens: dict[str, int]) -> tuple[int, ...]:
+def _string(path: Path, line: _Line, tokens: dict[str, int]) -> tuple[int, ...]:
     try:
-        string = tuple([tokens[word] for word in words])
+        string = tuple([tokens[word] for word in line.words])
     except KeyError as error:
-        raise _fault(path, line, f"the word {error.args[0]!r} is none of the 1-grams") from None
+        raise _fault(path, line.number, f"the word {error.args[0]!r} is none of the 1-grams") from None
     if START in string[1:] or tokens[END_WORD] in string[:-1]:
-        raise _fault(path, line, f"{START_WORD} or {END_WORD} in the midst of {' '.join(words)!r}")
+        raise _fault(path, line.number, f"{START_WORD} or {END_WORD} in the midst of {' '.join(line.words)!r}")
     return string
-
-
-def _refuse_double(path: Path, section: _Entry, strings: list[tuple[int, ...]], kept: list[int]) -> None:
-    seen: set[tuple[int, ...]] = set()
-    for string, k in zip(strings, kept, strict=True):
-        if string in seen:
-            raise _fault(path, section.lines[k], f"{' '.join(section.words[k])!r} stands there a second time")
-        seen.add(string)
 
 
 def _fault(path: Path, line: int, what: str) -> InputError:

@@ -72,14 +72,7 @@ def picture_form(path: Path) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches.
-
-    Raises
-    ------
-    InputError
-        matplotlib is not installed.
-    """
-    require_matplotlib()
+    """Return an empty figure of a size in inches; who draws has checked that matplotlib is installed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

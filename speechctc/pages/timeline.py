@@ -74,7 +74,7 @@ class Strip:
     tiers : tuple of Tier
         The cells that lie in this part, cut at its ends.
     ticks : tuple of float
-        Times to label on the axis.
+        Times to label on the axis: the half seconds.
     """
 
     start: float
@@ -141,7 +141,8 @@ def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, t
         picture = data_url(spectrogram_png(part, rate, settings), "image/png")
         inside = tuple(Tier(tier.name, tuple(_within(tier.cells, start, end))) for tier in tiers)
         width = max(round((end - start) * scale), 1)
-        strips.append(Strip(start, end, picture, width, inside, tuple(_ticks(start, end))))
+        ticks = tuple(k / 2 for k in range(int(np.ceil(2 * start)), int(np.floor(2 * end)) + 1))
+        strips.append(Strip(start, end, picture, width, inside, ticks))
     sound = data_url(ogg_opus(samples, rate), MEDIA_TYPE)
     return Timeline(id, name, seconds, sound, tuple(strips), tuple(_kilohertz(settings)))
 
@@ -174,11 +175,6 @@ def _within(cells: Iterable[Cell], start: float, end: float) -> Iterator[Cell]:
     for cell in cells:
         if cell.start < end and cell.end > start:
             yield replace(cell, start=max(cell.start, start), end=min(cell.end, end))
-
-
-def _ticks(start: float, end: float) -> Iterator[float]:
-    """Yield the half seconds of a strip."""
-    yield from (k / 2 for k in range(int(np.ceil(2 * start)), int(np.floor(2 * end)) + 1))
 
 
 def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:

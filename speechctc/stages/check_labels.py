@@ -299,27 +299,15 @@ def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: in
 def _timeline(id: str, suspect: Suspect, recogniser: Recogniser) -> Timeline:
     one = suspect.utterance
     samples, _ = sound_file.read(one.audio, RATE, one.channel, one.stretch)
-    labels = _label_cells(suspect, recogniser)
-    tiers = [Tier("labels", labels)] if labels else []
-    return make_timeline(id, one.id, samples, RATE, [*tiers, Tier("heard", _heard_cells(suspect))])
-
-
-def _label_cells(suspect: Suspect, recogniser: Recogniser) -> tuple[Cell, ...]:
-    """Return the labels in time: by the corpus, else by alignment; none if they cannot be aligned."""
-    one = suspect.utterance
-    times = times_of_labels(one, recogniser)
-    if times is None or len(times) != len(one.phones):
-        return ()
-    doubts = {k: place for place in suspect.doubt.places for k in range(place.start, place.end)}
-    return tuple(
-        _cell(start, end, phone, doubts.get(k))
-        for k, (phone, (start, end)) in enumerate(zip(one.phones, times, strict=True))
-    )
-
-
-def _heard_cells(suspect: Suspect) -> tuple[Cell, ...]:
     doubts = {k: place for place in suspect.doubt.places for k in range(place.heard_start, place.heard_end)}
-    return tuple(_cell(each.start, each.end, each.phone, doubts.get(k)) for k, each in enumerate(suspect.heard))
+    heard = (_cell(each.start, each.end, each.phone, doubts.get(k)) for k, each in enumerate(suspect.heard))
+    tiers = [Tier("heard", tuple(heard))]
+    times = times_of_labels(one, recogniser)  # by the corpus, else by alignment
+    if one.phones and times is not None and len(times) == len(one.phones):
+        doubts = {k: place for place in suspect.doubt.places for k in range(place.start, place.end)}
+        labels = (_cell(*times[k], phone, doubts.get(k)) for k, phone in enumerate(one.phones))
+        tiers.insert(0, Tier("labels", tuple(labels)))
+    return make_timeline(id, one.id, samples, RATE, tiers)
 
 
 def _cell(start: float, end: float, phone: str, place: Place | None) -> Cell:

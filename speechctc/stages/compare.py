@@ -121,7 +121,8 @@ def compare(
     numbers = sorted(set.intersection(*({result.number for result in each.results} for each in scored)))
     if left := max(len(each.utterances) for each in scored) - len(numbers):
         reporter.warn(f"{left} utterances are left out: not every model could decode them")
-    table = [_errors(each, numbers) for each in scored]
+    of = [{result.number: result.counts.errors for result in each.results} for each in scored]
+    table = [np.array([errors[number] for number in numbers], dtype=np.float64) for errors in of]
     lengths = {result.number: result.counts.reference_phones for result in scored[0].results}
     phones = np.array([lengths[number] for number in numbers], dtype=np.float64)
     speakers = [scored[0].utterances[number].speaker for number in numbers]
@@ -143,11 +144,6 @@ def _scored(name: str, model: Recogniser, split: str, overrides: Sequence[str], 
         return score_split(model, split, overrides, reporter, f"{name} on")
     except InputError as error:
         raise InputError(f"{name}: {error.what}", error.fix) from None
-
-
-def _errors(scored: ScoredSplit, numbers: Sequence[int]) -> NDArray[np.float64]:
-    errors = {result.number: result.counts.errors for result in scored.results}
-    return np.array([errors[number] for number in numbers], dtype=np.float64)
 
 
 def _system(
@@ -177,20 +173,13 @@ def _groups(configs: Sequence[Config]) -> list[list[int]]:
     """
     alike: dict[str, list[int]] = {}
     for k, config in enumerate(configs):
-        alike.setdefault(_without_seed(config), []).append(k)
+        apart: Any = {"run": True, "train": {"seed": True}}
+        alike.setdefault(config.model_dump_json(exclude=apart), []).append(k)
     groups = []
     for members in alike.values():
         distinct = len({configs[k].train.seed for k in members}) == len(members)
         groups += [members] if distinct else [[k] for k in members]
     return groups
-
-
-def _without_seed(config: Config) -> str:
-    """Return a text that is equal for configs that differ in the seed and the place of the run only."""
-    values = config.to_dict()
-    values.pop("run", None)
-    values["train"] = {key: value for key, value in values["train"].items() if key != "seed"}
-    return repr(values)
 
 
 def check_distinct(given: Sequence[Path], found: Sequence[Path]) -> None:

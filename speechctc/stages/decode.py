@@ -58,6 +58,7 @@ def decode(
     raw_rate: int | None = None,
     doubt: Doubt | None = None,
     work: Work = Work(),  # noqa: B008
+    nbest: int = 0,
 ) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
@@ -78,8 +79,11 @@ def decode(
         Rate of raw 16-bit little-endian mono samples on standard input, Hz; None: it is a sound file. Only a WAV file
         is decoded while it is read.
     doubt : Doubt, optional
-        Counts the phones, and its note is given to the reporter.
+        Counts the phones, or hears the best paths, and its note is given to the reporter.
     work : Work
+    nbest : int
+        Write a table (``"text"``, ``"tsv"``) or a list (``"json"``) of so many of the best sequences of each recording,
+        or of each piece of one that is longer than half a minute; `check_nbest` says for which options. 0: do not.
 
     Raises
     ------
@@ -92,25 +96,17 @@ def decode(
         recordings, arguments = [STDIN._replace(channel=work.channel)], ()
     else:
         recordings = find_recordings(arguments, work.channel)
-    _check(arguments, recordings, options, reporter)
-    say_if_uncalibrated(recogniser, options, reporter)
-    recordings = left_to_do(recordings, options, reporter)
-    with _results(recogniser, recordings, options, work, cluster, raw_rate, reporter) as results:
-        watched = doubt.watched(results) if doubt else results
-        return _write(ResultWriter(recordings, watched, options), reporter, doubt)
-
-
-def _check(
-    arguments: Sequence[Path], recordings: Sequence[Recording], options: OutputOptions, reporter: Reporter
-) -> None:
-    """Check that the results can be written, and note what is left out of folders."""
     check_out(recordings, options)
     reporter.note(*left_out(arguments))
-
-
-def _write(writer: ResultWriter, reporter: Reporter, doubt: Doubt | None) -> int:
-    """Write the results, and warn if the phones are doubtful; return the exit status."""
-    status = write_results(writer, "decoding", reporter)
+    if nbest:
+        rows = map_in_threads(partial(_rows, recogniser, nbest, options, doubt), recordings, work.jobs)
+        status = write_results(ResultWriter(recordings, rows, options, _Table(options.form, "")), "decoding", reporter)
+    else:
+        say_if_uncalibrated(recogniser, options, reporter)
+        recordings = left_to_do(recordings, options, reporter)
+        with _results(recogniser, recordings, options, work, cluster, raw_rate, reporter) as results:
+            watched = doubt.watched(results) if doubt else results
+            status = write_results(ResultWriter(recordings, watched, options), "decoding", reporter)
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status
@@ -197,7 +193,7 @@ def decoded_on(
     InputError
         As `on_cluster`; or a recording is not on a worker.
     """
-    work = _OnSharedFiles(Path.cwd(), alternatives, channel)
+    work = partial(_decode_shared, Path.cwd(), alternatives, channel)
     try:
         with on_cluster(address, work, paths, versions, shared=recogniser) as results:
             yield results
@@ -207,22 +203,17 @@ def decoded_on(
         ) from None
 
 
-@dataclass(frozen=True)
-class _OnSharedFiles:
-    """Decoding on another machine, which has the recordings under the same path; relative ones from `folder`."""
-
-    folder: Path
-    alternatives: int
-    channel: int | None
-
-    def __call__(self, recogniser: Recogniser, given: Path) -> Recognition | InputError:
-        path = shared_recording(self.folder, given, "recordings")
-        try:
-            with shared_among(threads()):
-                result = recogniser.decode(path, alternatives=self.alternatives, channel=self.channel)
-        except InputError as error:
-            return InputError(error.what.replace(str(path), str(given)), error.fix)
-        return replace(result, file=str(given))
+def _decode_shared(
+    folder: Path, alternatives: int, channel: int | None, recogniser: Recogniser, given: Path
+) -> Recognition | InputError:
+    """Decode on another machine, which has the recordings under the same path; relative ones from `folder`."""
+    path = shared_recording(folder, given, "recordings")
+    try:
+        with shared_among(threads()):
+            result = recogniser.decode(path, alternatives=alternatives, channel=channel)
+    except InputError as error:
+        return InputError(error.what.replace(str(path), str(given)), error.fix)
+    return replace(result, file=str(given))
 
 
 def versions() -> dict[str, str]:
@@ -234,45 +225,6 @@ COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
 FORMATS = ("text", "tsv", "json")
 
 Row = dict[str, Any]
-
-
-def decode_nbest(
-    recogniser: Recogniser,
-    arguments: Sequence[Path],
-    count: int,
-    options: OutputOptions,
-    reporter: Reporter,
-    doubt: Doubt | None = None,
-    work: Work = Work(),  # noqa: B008
-) -> int:
-    """Write a table of the best sequences; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
-
-    Parameters
-    ----------
-    recogniser : Recogniser
-    arguments : sequence of Path
-        Files, folders, patterns.
-    count : int
-        Number of sequences for each recording, or for each piece of one that is longer than half a minute.
-    options : OutputOptions
-        ``"text"`` and ``"tsv"`` give a table with a header, ``"json"`` a list.
-    reporter : Reporter
-        Receives the failures, at the end.
-    doubt : Doubt, optional
-        Hears the best paths, and its note is given to the reporter.
-    work : Work
-
-    Raises
-    ------
-    InputError
-        A folder has no recordings; the output cannot hold the table; a file that a person made or changed would be
-        replaced.
-    """
-    check_nbest(arguments, options, work)
-    recordings = find_recordings(arguments, work.channel)
-    _check(arguments, recordings, options, reporter)
-    results = map_in_threads(partial(_rows, recogniser, count, options, doubt), recordings, work.jobs)
-    return _write(ResultWriter(recordings, results, options, _Table(options.form, "")), reporter, doubt)
 
 
 def check_nbest(arguments: Sequence[Path], options: OutputOptions, work: Work) -> None:

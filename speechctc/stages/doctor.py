@@ -38,17 +38,14 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
     """
     if config is None:
         return _check_machine()
+    about = _check_machine(config.train.device, (config.data.dir, config.run))
     try:
         corpus = read_corpus(config.corpus)
     except InputError as error:
-        about = _check_machine(config.train.device, (config.data.dir, config.run))
         return Diagnosis((cannot_train(error), *about.findings), about.facts)
     sounds = listen(corpus, reporter)
-    found = check_corpus(config, corpus, sounds)
-    facts = corpus_facts(corpus, sounds)
-    about = _check_machine(config.train.device, (config.data.dir, config.run))
-    found += about.findings
-    facts |= about.facts
+    found = [*check_corpus(config, corpus, sounds), *about.findings]
+    facts = corpus_facts(corpus, sounds) | about.facts
     if about.is_possible and find_spec("torch"):
         more, estimated = _estimate(config, corpus, sounds, reporter)
         found += more
@@ -72,7 +69,7 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
 
 def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
-    places = list(dict.fromkeys(Place.of(each) for part in corpus.splits.values() for each in part))
+    places = list(dict.fromkeys(map(Place.of, corpus.utterances())))
     heard = map_in_threads(lambda each: listen_to(*each), places, cores())
     return dict(reporter.track("listening", zip(places, heard, strict=True), len(places)))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from speechctc.core.errors import columns, counted_alike, some
 from speechctc.core.progress import Reporter
+from speechctc.corpora.corpus import Utterance
 from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
@@ -142,6 +144,7 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
     pairs = [(result.utterance.phones, result.phones) for result in scored.results]
     protocols = protocols_for(scored.inventory, scored.folding)
     features = feature_score(pairs, scored.speakers, scored.inventory.phones)
+    languages = scores_by(scored.results, lambda utterance: utterance.trait("language"))
     return Evaluation(
         split,
         scored.counts,
@@ -154,22 +157,25 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         features if isinstance(features, FeatureScore) else None,
         "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {some(features)}",
         scored.notes,
-        tuple(_languages(scored)),
+        tuple(languages if len(languages) > 1 else ()),
     )
 
 
-def _languages(scored: ScoredSplit) -> Iterator[ProtocolScore]:
-    """Yield the score of each language, if the utterances say several."""
-    members: dict[str, list[ScoredUtterance]] = {}
-    for result in scored.results:
-        members.setdefault(dict(result.utterance.traits).get("language", ""), []).append(result)
-    for name, results in sorted(members.items()) if len(members) > 1 else ():
-        counts = [result.counts for result in results]
-        sure = reliability(counts, [result.utterance.speaker for result in results])
-        yield ProtocolScore(name or "not known", "", sum(counts, start=EditCounts()), sure)
+def scores_by(results: Sequence[ScoredUtterance], group: Callable[[Utterance], str]) -> list[ProtocolScore]:
+    """Return the score of each group of utterances, in the order of their names."""
+    members: defaultdict[str, list[ScoredUtterance]] = defaultdict(list)
+    for result in results:
+        members[group(result.utterance)].append(result)
+    return [score_of(name or "not known", members[name]) for name in sorted(members)]
+
+
+def score_of(name: str, results: Sequence[ScoredUtterance]) -> ProtocolScore:
+    """Return the score of some utterances, which have a name together; the interval is over speakers if possible."""
+    counts = [result.counts for result in results]
+    sure = reliability(counts, [result.utterance.speaker for result in results])
+    return ProtocolScore(name, "", sum(counts, start=EditCounts()), sure)
 
 
 def _cells(counts: EditCounts, sure: Reliability) -> tuple[str, str, str, str]:
     """Return the PER, its interval, the errors and the phones as cells of a table."""
-    interval = "" if sure.low is None or sure.high is None else f"{sure.low:.1f} to {sure.high:.1f}"
-    return f"{counts.per:.2f} %", interval, str(counts.errors), str(counts.reference_phones)
+    return f"{counts.per:.2f} %", sure.interval, str(counts.errors), str(counts.reference_phones)

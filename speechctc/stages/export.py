@@ -37,16 +37,8 @@ from speechctc.pages.page import render_text
 KEPT = ("epoch", "dev_per", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-WRITTEN = (
-    CARD,
-    "weights.safetensors",
-    "checkpoint.json",
-    "lm.safetensors",
-    "calibration.json",
-    boundaries.FILE,
-    goodness.FILE,
-    tuned.FILE,
-)
+BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, tuned.FILE)
+WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
 

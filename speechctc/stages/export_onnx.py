@@ -96,9 +96,5 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     }
     program.model.metadata_props.update(about)
     content = program.model_proto.SerializeToString()
-    files.write_file(out, lambda beside: _write(beside, content))
+    files.write_bytes(out, content)
     return out.stat().st_size
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import Config
 from speechctc.core import files, written
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
@@ -107,9 +109,10 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         screen = Screen(config, [*plans["dev"], *plans["test"]])
         more, heard = _make(plans[UNLABELLED], config, reporter, screen)
         done, seconds = done + more, seconds + heard
-    _drop_stale(config.data.dir, {plan.path for split in plans.values() for plan in split})
+    _drop_stale({plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
-    _write_skipped(config.data.dir, summaries)
+    skipped = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
+    _write_table(config.data.dir / "skipped.tsv", ("split", "id", "reason"), skipped)
     write_utterances(config.data.dir, corpus)
     write_languages(config.data.dir, corpus)
     counts = {split: count_phones(_shards(plans[split]), phones.phones) for split in SPLITS}
@@ -146,9 +149,8 @@ def _refuse_other_config(plan: ShardPlan) -> None:
     """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract."""
     folder = plan.path.parent
     for path in sorted(folder.glob("*.safetensors"))[:1]:
-        try:
-            shard = read_shard(path, checked=True)
-        except InputError:
+        shard = attempt(partial(read_shard, checked=True), path)
+        if isinstance(shard, InputError):
             continue  # damaged: it is extracted again
         check_features(shard, plan.recipe.features)
         if shard.recipe.phones != plan.recipe.phones:
@@ -205,14 +207,12 @@ def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:
 
 
 def _is_made(plan: ShardPlan) -> bool:
-    try:
-        return read_shard(plan.path).recipe == plan.recipe
-    except InputError:
-        return False
+    shard = attempt(read_shard, plan.path)
+    return isinstance(shard, Shard) and shard.recipe == plan.recipe
 
 
-def _drop_stale(folder: Path, wanted: set[Path]) -> None:
-    """Remove the shards of earlier extractions into this folder that the new ones replace."""
+def _drop_stale(wanted: set[Path]) -> None:
+    """Remove the shards of earlier extractions into the same folders that the new ones replace."""
     for split in {path.parent for path in wanted}:
         for path in split.glob("*.safetensors"):
             if path not in wanted:
@@ -236,9 +236,12 @@ def _summarise(split: str, plans: Sequence[ShardPlan], corpus: Corpus) -> SplitS
     )
 
 
-def _write_skipped(folder: Path, summaries: Sequence[SplitSummary]) -> None:
-    rows = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
-    files.write_text(folder / "skipped.tsv", tsv([("split", "id", "reason"), *rows]))
+def _write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]], wanted: bool = True) -> None:
+    """Write a table, or remove an earlier one if none is wanted."""
+    if wanted:
+        files.write_text(path, tsv([head, *rows]))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Counter[str]], reporter: Reporter) -> None:
@@ -254,7 +257,7 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Counter[
     reporter : Reporter
     """
     rows = ((phone, *(each[phone] for each in counts.values())) for phone in phones.phones)
-    files.write_text(folder / FILE, tsv([("phone", *counts), *rows]))
+    _write_table(folder / FILE, ("phone", *counts), rows)
     reporter.note(f"phones and their counts in train: {counted(counts['train'], LISTED)}; all in {folder / FILE}")
     reporter.warn(*(finding.to_line() for finding in check_counts(counts)))
     if unused := [phone for phone in phones.phones if not any(each[phone] for each in counts.values())]:
@@ -263,30 +266,21 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Counter[
 
 def write_utterances(folder: Path, corpus: Corpus) -> None:
     """Write ``utterances.tsv``, where each utterance lies in its recording, if some are cut from one or have words."""
-    rows = [(split, utterance) for split, part in corpus.splits.items() for utterance in part]
-    if not any(utterance.stretch or utterance.words for _, utterance in rows):
-        (folder / UTTERANCES).unlink(missing_ok=True)
-        return
-    table = []
-    for split, each in rows:
+    rows = []
+    for split, each in ((split, each) for split, part in corpus.splits.items() for each in part):
         start, end = ("", "") if each.stretch is None else map("{:.4f}".format, each.stretch)
         fields = (split, each.id, each.audio, start, end, each.speaker, " ".join(each.phones), " ".join(each.words))
-        table.append(fields)
-    files.write_text(folder / UTTERANCES, tsv(["split id audio start end speaker phones words".split(), *table]))
+        rows.append(fields)
+    wanted = any(utterance.stretch or utterance.words for utterance in corpus.utterances())
+    _write_table(folder / UTTERANCES, "split id audio start end speaker phones words".split(), rows, wanted)
 
 
 def write_languages(folder: Path, corpus: Corpus) -> None:
     """Write the language of each utterance, if there are several: training balances epochs by it, and scores by it."""
-    rows = [
-        (split, each.id, dict(each.traits).get("language", ""))
-        for split, part in corpus.splits.items()
-        if split != UNLABELLED
-        for each in part
-    ]
-    if len({language for _, _, language in rows}) < 2:
-        (folder / LANGUAGES).unlink(missing_ok=True)
-        return
-    files.write_text(folder / LANGUAGES, tsv([("split", "id", "language"), *rows]))
+    labelled = {split: part for split, part in corpus.splits.items() if split != UNLABELLED}
+    rows = [(split, each.id, each.trait("language")) for split, part in labelled.items() for each in part]
+    several = len({language for *_, language in rows}) > 1
+    _write_table(folder / LANGUAGES, ("split", "id", "language"), rows, several)
 
 
 def write_pronunciations(folder: Path, corpus: Corpus) -> str:
@@ -308,7 +302,7 @@ def write_pronunciations(folder: Path, corpus: Corpus) -> str:
 
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
-    everything = [utterance for part in corpus.splits.values() for utterance in part]
+    everything = corpus.utterances()
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
     found: dict[str, list[str]] = {"cut-short": [], "copied-as-text": []}
     several: list[Path] = []

@@ -103,9 +103,8 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
 
 def source_digest(jobs: Sequence[Job], config: Config) -> str:
     """Hash what a shard is made from, so that a changed recording or label is noticed."""
-    digest = hashlib.sha256(
-        f"{config.data.dtype} 0".encode()
-    )  # as in all shards: without the 0, they would be made again
+    # all shards have the 0: without it, they would be made again
+    digest = hashlib.sha256(f"{config.data.dtype} 0".encode())
     for job in jobs:
         try:
             status = job.utterance.audio.stat()
@@ -157,7 +156,7 @@ def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
     count = min(config.data.workers or several, max(len(jobs) // FEW, 1))
     if config.data.cluster and jobs:
-        work = _OnSharedFiles(Path.cwd(), config.features)
+        work = partial(_extract_shared, Path.cwd(), config.features)
         with on_cluster(config.data.cluster, work, jobs, versions, lambda job: job.frames, AHEAD) as results:
             yield results
     elif count == 1:
@@ -174,27 +173,20 @@ def _extract_alone(job: Job, config: FeatureConfig) -> Result:
     return extract_one(job, config)
 
 
-@dataclass(frozen=True)
-class _OnSharedFiles:
-    """Extraction on another machine, which has the recordings under the same path; relative ones from `folder`."""
+def _extract_shared(folder: Path, config: FeatureConfig, job: Job) -> Result:
+    """Extract on another machine, which has the recordings under the same path; relative ones from `folder`.
 
-    folder: Path
-    features: FeatureConfig
-
-    def __call__(self, job: Job) -> Result:
-        """Return the same as on the machine that asks.
-
-        Raises
-        ------
-        InputError
-            The recording is not on this machine.
-        """
-        given = job.utterance.audio
-        if job.problem is not None:
-            return job.problem
-        audio = shared_recording(self.folder, given, "corpus")
-        result = _extract_alone(replace(job, utterance=replace(job.utterance, audio=audio)), self.features)
-        return result.replace(str(audio), str(given)) if isinstance(result, str) else result
+    Raises
+    ------
+    InputError
+        The recording is not on this machine.
+    """
+    given = job.utterance.audio
+    if job.problem is not None:
+        return job.problem
+    audio = shared_recording(folder, given, "corpus")
+    result = _extract_alone(replace(job, utterance=replace(job.utterance, audio=audio)), config)
+    return result.replace(str(audio), str(given)) if isinstance(result, str) else result
 
 
 SAME = 0.5  # share of frames that make a recording one of dev or test

@@ -71,7 +71,7 @@ def inspect(
     if chosen not in layers:
         raise InputError(f"--layer {chosen}: the model has no such layer", f"name one of: {' '.join(layers)}")
     number = None if phone is None else recogniser.inventory.encode([phone])[0]
-    filters = first_filters(recogniser.checkpoint)
+    filters = _array(layers["conv1"].conv.weight)  # (pieces x maps, channels, bands, frames)
     count, _, bands, frames = filters.shape
     values = {"count": count, "most": pictures.MOST_FILTERS, "bands": bands, "frames": frames}
     found = [Picture("filters", pictures.draw_filters(filters), "filters", values)]
@@ -194,18 +194,9 @@ class Inside:
 
 def layers_of(checkpoint: Checkpoint) -> dict[str, Layer]:
     """Return the hidden layers by name: conv1, conv2, ..., dense1, ..."""
-    net = checkpoint.net
-    named = [
-        (kind, number, layer)
-        for kind, part in (("conv", net.convs), ("dense", net.dense))
-        for number, layer in enumerate(part, start=1)
-    ]
-    return {f"{kind}{number}": layer for kind, number, layer in named if isinstance(layer, Layer)}
-
-
-def first_filters(checkpoint: Checkpoint) -> Array:
-    """Return the weights of the first convolution, (pieces x maps, channels, bands, frames)."""
-    return _array(layers_of(checkpoint)["conv1"].conv.weight)
+    parts = {"conv": checkpoint.net.convs, "dense": checkpoint.net.dense}
+    named = {f"{kind}{number}": layer for kind in parts for number, layer in enumerate(parts[kind], start=1)}
+    return {name: layer for name, layer in named.items() if isinstance(layer, Layer)}
 
 
 @torch.no_grad()

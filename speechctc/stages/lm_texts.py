@@ -17,7 +17,6 @@ from speechctc.bundled import bundled_folder
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, columns, counted, some
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel, sample
@@ -48,74 +47,63 @@ def split_texts(config: Config, splits: Sequence[str]) -> tuple[Inventory, list[
         There is no such corpus, or a split has no utterances.
     """
     corpus = read_corpus(config.corpus)
-    return corpus.inventory(), [_split(corpus, split) for split in splits]
-
-
-def _split(corpus: Corpus, split: str) -> PhoneText:
-    utterances = [utterance.phones for utterance in corpus.splits[split]]
-    if not any(utterances):
+    texts = [PhoneText(split, [utterance.phones for utterance in corpus.splits[split]]) for split in splits]
+    for split, _ in (text for text in texts if not any(text.utterances)):
         raise InputError(f"the corpus has no {split} split, or no phones in it", "name another, or a text with --text")
-    return PhoneText(split, utterances)
+    return corpus.inventory(), texts
 
 
-class Sources(NamedTuple):
-    """Where the text of a language model comes from: a corpus, files, or both.
+def read_sources(
+    config: Config | None,
+    files: Sequence[Path],
+    phones: str,
+    reads: tuple[Path | None, str | None],
+    reporter: Reporter,
+    times: int = 1,
+    with_dev: bool = False,
+) -> tuple[Inventory, PhoneText, PhoneText | None]:
+    """Return the phone set of a language model, its whole text, and dev of the corpus if it is wanted and there is one.
 
-    Attributes
+    Parameters
     ----------
     config : Config, optional
         Its corpus's labels are text, and its phone set is that of the language model.
     files : sequence of Path
+        More texts.
     phones : str
         Without a config, a phone set or a model that has it; or ``found``: the phones in the files.
-    dictionary, language
-        How the files' words are read (see `Pronouncer`); both None: the files hold phones.
+    reads : (Path or None, str or None)
+        The dictionary and the language that read the files' words (see `Pronouncer`); both None: they hold phones.
+    reporter : Reporter
     times : int
         How often the corpus's labels count, where they are nearer than the files to what will be recognised.
+    with_dev : bool
+
+    Raises
+    ------
+    InputError
+        Nothing is named, or something cannot be read.
     """
-
-    config: Config | None
-    files: Sequence[Path]
-    phones: str = FOUND
-    dictionary: Path | None = None
-    language: str | None = None
-    times: int = 1
-
-    def read(self, reporter: Reporter, with_dev: bool = False) -> tuple[Inventory, PhoneText, PhoneText | None]:
-        """Return the phone set, the whole text, and dev of the corpus if it is wanted and there is one.
-
-        Raises
-        ------
-        InputError
-            Nothing is named, or something cannot be read.
-        """
-        inventory, labelled = self._labels(with_dev)
-        files = self._texts(inventory, reporter)
-        texts = [*labelled[:1] * self.times, *files]
-        if inventory is None:
-            inventory = inventory_of(phone for text in texts for each in text.utterances for phone in each)
-            if len(inventory.phones) > MOST_FOUND:
-                what = f"{len(inventory.phones):,} different phones, such as {some(inventory.phones, 5)}"
-                raise InputError(f"{texts[0].name}: {what}", "if these are words, name their --language, such as en-us")
-        whole = [utterance for text in texts for utterance in text.utterances]
-        name = some([text.name for text in [*labelled[:1], *files]], 4)
-        return inventory, PhoneText(name, whole), labelled[1] if len(labelled) > 1 else None
-
-    def _labels(self, with_dev: bool) -> tuple[Inventory | None, list[PhoneText]]:
-        if self.config is None:
-            if not self.files:
-                raise InputError("no text to learn from", "name a corpus with --config, files with --text, or both")
-            return phone_set(self.phones), []
-        if self.phones != FOUND:
-            raise InputError("--phones and --config both name a phone set", "leave out --phones")
-        return split_texts(self.config, ["train", "dev"] if with_dev else ["train"])
-
-    def _texts(self, inventory: Inventory | None, reporter: Reporter) -> list[PhoneText]:
-        if not (self.dictionary or self.language):
-            return [phone_text(path) for path in self.files]
-        if not self.files:
-            raise InputError("--dictionary and --language read words, and there are none", "name files with --text")
-        return word_texts(self.files, Pronouncer(self.dictionary, self.language, inventory), reporter)
+    if config is None and not files:
+        raise InputError("no text to learn from", "name a corpus with --config, files with --text, or both")
+    if config is not None and phones != FOUND:
+        raise InputError("--phones and --config both name a phone set", "leave out --phones")
+    if any(reads) and not files:
+        raise InputError("--dictionary and --language read words, and there are none", "name files with --text")
+    if config is None:
+        inventory, labelled = phone_set(phones), list[PhoneText]()
+    else:
+        inventory, labelled = split_texts(config, ["train", "dev"] if with_dev else ["train"])
+    read = word_texts(files, Pronouncer(*reads, inventory), reporter) if any(reads) else list(map(phone_text, files))
+    texts = [*labelled[:1] * times, *read]
+    if inventory is None:
+        inventory = inventory_of(phone for text in texts for each in text.utterances for phone in each)
+        if len(inventory.phones) > MOST_FOUND:
+            what = f"{len(inventory.phones):,} different phones, such as {some(inventory.phones, 5)}"
+            raise InputError(f"{texts[0].name}: {what}", "if these are words, name their --language, such as en-us")
+    whole = [utterance for text in texts for utterance in text.utterances]
+    name = some([text.name for text in [*labelled[:1], *read]], 4)
+    return inventory, PhoneText(name, whole), labelled[1] if len(labelled) > 1 else None
 
 
 def phone_set(name: str) -> Inventory | None:

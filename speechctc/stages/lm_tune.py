@@ -88,14 +88,12 @@ class Tuning:
         (low, high), (less, least) = self._intervals()
         without = 100.0 * int(self.without.sum()) / max(int(self.phones.sum()), 1)
         share = f", share of the LSTM {self.best.share:g}" if len({point.share for point in self.errors}) > 1 else ""
-        return "\n".join(
-            [
-                *lines,
-                f"best: weight {self.best.weight:g}, bonus {self.best.bonus:g}{share}:"
-                f" PER {self.per(self.best):.2f} % (95 % interval over utterances {low:.2f} to {high:.2f})",
-                f"without a language model {without:.2f} %; the difference is {less:+.2f} to {least:+.2f}",
-            ]
-        )
+        lines += [
+            f"best: weight {self.best.weight:g}, bonus {self.best.bonus:g}{share}:"
+            f" PER {self.per(self.best):.2f} % (95 % interval over utterances {low:.2f} to {high:.2f})",
+            f"without a language model {without:.2f} %; the difference is {less:+.2f} to {least:+.2f}",
+        ]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

@@ -66,21 +66,11 @@ def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> 
         )
     recogniser = Recogniser.load(model, config.train.device)
     scorer = _Scorer(recogniser, corpus)
-    total = sum(utterance.id in corpus.words for part in corpus.splits.values() for utterance in part)
-    scored: list[Scored] = []
-    splits = {}
-    with reporter.progress("choosing pronunciations", total) as advance:
-        for split, part in corpus.splits.items():
-            made = []
-            for utterance in part:
-                words = corpus.words.get(utterance.id)
-                if words:
-                    advance(1)
-                    found = scorer.score(utterance, words)
-                    scored += [found] if found else []
-                    utterance = found.utterance if found else utterance
-                made.append(utterance)
-            splits[split] = tuple(made)
+    spoken = [utterance for utterance in corpus.utterances() if corpus.words.get(utterance.id)]
+    tracked = reporter.track("choosing pronunciations", spoken, len(spoken))
+    scored = [found for each in tracked if (found := scorer.score(each, corpus.words[each.id]))]
+    read = {each.utterance.id: each.utterance for each in scored}
+    splits = {split: tuple(read.get(each.id, each) for each in part) for split, part in corpus.splits.items()}
     _report(scored, corpus.words, reporter)
     if scorer.places_silences:
         silences = sum(each.silences for each in scored)
@@ -104,15 +94,8 @@ def _first(words: Sequence[Word], variants: Sequence[int]) -> tuple[Word, ...]:
 class _Scorer:
     def __init__(self, recogniser: Recogniser, corpus: Corpus) -> None:
         self._recogniser = recogniser
-        phones = sorted(
-            {
-                p
-                for words in (corpus.words or {}).values()
-                for word in words
-                for each in word.pronunciations
-                for p in each
-            }
-        )
+        readings = {each for words in (corpus.words or {}).values() for word in words for each in word.pronunciations}
+        phones = sorted({phone for reading in readings for phone in reading})
         silences = [label for label in corpus.inventory().phones if label in SILENCES and label not in phones]
         matches = match_phones([*phones, *silences], recogniser.phones)
         unlike = [phone for phone in phones if phone not in matches]

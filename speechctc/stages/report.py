@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,13 +19,13 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
-from speechctc.metrics.per import EditCounts, bootstrap
+from speechctc.metrics.per import ProtocolScore
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline
 from speechctc.phones.folding import Folding
 from speechctc.phones.matching import is_arpabet
-from speechctc.stages.evaluate import Evaluation
+from speechctc.stages.evaluate import Evaluation, score_of, scores_by
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, Times, times_of_labels
 
 FILE = "report.html"
@@ -45,11 +44,6 @@ LENGTHS = 4  # groups of utterances by length
 CONTEXTS = 15  # most frequent contexts of deletions and insertions to show
 DELETED, INSERTED = "deleted", "inserted"
 Key = TypeVar("Key", bound=tuple[str, ...])
-
-
-def report_file(folder: Path) -> Path:
-    """Return the page of a folder of reports."""
-    return folder / FILE
 
 
 def write_report(
@@ -184,10 +178,8 @@ def _labelled(result: ScoredUtterance, edits: Sequence[Edit], times: Times) -> I
     found = {edit.reference: edit for edit in edits if edit.reference is not None}
     for k, (phone, (start, end)) in enumerate(zip(result.utterance.phones, times, strict=True)):
         edit = found.get(k)
-        said = _SAID_OF_REFERENCE.get(_kind(edit), "not scored")
-        if edit and edit.kind == "substituted" and edit.hypothesis is not None:
-            said += f" {result.segments[edit.hypothesis].phone}"
-        yield Cell(start, end, phone, _kind(edit), f"{phone}, {start:.2f} to {end:.2f} s, {said}")
+        other = "" if edit is None or edit.hypothesis is None else result.phones[edit.hypothesis]
+        yield _cell(start, end, phone, edit, _SAID_OF_REFERENCE, other)
 
 
 def _recognised(result: ScoredUtterance, edits: Sequence[Edit]) -> Iterator[Cell]:
@@ -195,16 +187,16 @@ def _recognised(result: ScoredUtterance, edits: Sequence[Edit]) -> Iterator[Cell
     found = {edit.hypothesis: edit for edit in edits if edit.hypothesis is not None}
     for k, segment in enumerate(result.segments):
         edit = found.get(k)
-        said = _SAID_OF_HYPOTHESIS.get(_kind(edit), "not scored")
-        if edit and edit.kind == "substituted" and edit.reference is not None:
-            said += f" {result.utterance.phones[edit.reference]}"
-        span = f"{segment.start:.2f} to {segment.end:.2f} s"
-        about = f"{segment.phone}, {span}, {said}, confidence {segment.confidence:.2f}"
-        yield Cell(segment.start, segment.end, segment.phone, _kind(edit), about)
+        other = "" if edit is None or edit.reference is None else result.utterance.phones[edit.reference]
+        cell = _cell(segment.start, segment.end, segment.phone, edit, _SAID_OF_HYPOTHESIS, other)
+        yield replace(cell, about=f"{cell.about}, confidence {segment.confidence:.2f}")
 
 
-def _kind(edit: Edit | None) -> Kind:
-    return edit.kind if edit else "plain"
+def _cell(start: float, end: float, phone: str, edit: Edit | None, words: Mapping[str, str], other: str) -> Cell:
+    """Return a phone with what became of it, in these words; `other` is the phone of the other side."""
+    kind: Kind = edit.kind if edit else "plain"
+    said = words.get(kind, "not scored") + (f" {other}" if kind == "substituted" else "")
+    return Cell(start, end, phone, kind, f"{phone}, {start:.2f} to {end:.2f} s, {said}")
 
 
 def studio_command(utterance: Utterance) -> str:
@@ -213,48 +205,28 @@ def studio_command(utterance: Utterance) -> str:
     return f"speechctc studio {shlex.quote(str(utterance.audio))}{at}"
 
 
-def groups(scored: ScoredSplit) -> list[tuple[str, list[Bar]]]:
+def groups(scored: ScoredSplit) -> list[tuple[str, list[ProtocolScore]]]:
     """Return error rates by traits of the speakers, by length, and by speaker; those with more than one group."""
     traits = dict.fromkeys(name for result in scored.results for name, _ in result.utterance.traits)
-    tables = [(name, _bars(scored, partial(_trait, name))) for name in traits]
+    tables = [(name, scores_by(scored.results, partial(Utterance.trait, name=name))) for name in traits]
     tables.append(("length", _by_length(scored)))
-    speakers = _bars(scored, lambda result: result.utterance.speaker)
-    tables.append(("speaker", sorted(speakers, key=lambda bar: -bar.counts.per)))
-    return [(name, bars) for name, bars in tables if len(bars) > 1]
+    speakers = scores_by(scored.results, lambda utterance: utterance.speaker)
+    tables.append(("speaker", sorted(speakers, key=lambda score: -score.counts.per)))
+    return [(name, scores) for name, scores in tables if len(scores) > 1]
 
 
-def _trait(name: str, result: ScoredUtterance) -> str:
-    return dict(result.utterance.traits).get(name, "")
-
-
-def _bars(scored: ScoredSplit, key: Callable[[ScoredUtterance], str]) -> list[Bar]:
-    """Return the error rate of each group, in the order of their names; intervals are over speakers if possible."""
-    members: dict[str, list[ScoredUtterance]] = {}
-    for result in scored.results:
-        members.setdefault(key(result), []).append(result)
-    return [_bar(name or "not known", found) for name, found in sorted(members.items())]
-
-
-def _bar(name: str, results: Sequence[ScoredUtterance]) -> Bar:
-    counts = sum((result.counts for result in results), start=EditCounts())
-    sums = [(result.counts.errors, result.counts.reference_phones) for result in results]
-    low, high, _ = bootstrap(sums, [result.utterance.speaker for result in results])
-    interval = "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
-    return Bar(name, counts, interval)
-
-
-def _by_length(scored: ScoredSplit) -> list[Bar]:
+def _by_length(scored: ScoredSplit) -> list[ProtocolScore]:
     """Return the error rates of about equally many utterances each, from short to long."""
     lengths = np.array([len(result.utterance.phones) for result in scored.results])
     edges = np.unique(np.quantile(lengths, np.arange(1, LENGTHS) / LENGTHS, method="lower"))
     numbers = np.searchsorted(edges, lengths, side="left")
-    bars = []
+    scores = []
     for number in np.unique(numbers):
         inside = numbers == number
         low, high = lengths[inside].min(), lengths[inside].max()
         name = f"{low} phones" if low == high else f"{low} to {high} phones"
-        bars.append(_bar(name, [result for result, is_in in zip(scored.results, inside, strict=True) if is_in]))
-    return bars
+        scores.append(score_of(name, [scored.results[k] for k in np.flatnonzero(inside)]))
+    return scores
 
 
 def confusions(scored: ScoredSplit) -> Confusions:
@@ -302,14 +274,6 @@ def _most(counts: Counter[Key]) -> list[tuple[Key, int]]:
 BINS = 10
 
 
-class Bar(NamedTuple):
-    """A row of a table of rates: its name, its edits, and the 95 % interval of the rate in words, or ``""``."""
-
-    name: str
-    counts: EditCounts
-    interval: str
-
-
 class Matrix(NamedTuple):
     """Counts of pairs, in an order of rows, which are of the reference, and columns, of what was recognised."""
 
@@ -342,10 +306,7 @@ def reliability_bins(confidences: NDArray[np.float64], right: NDArray[np.float64
         The confidence of each phone, and 1 if it is right, else 0.
     """
     numbers = np.minimum((confidences * BINS).astype(int), BINS - 1)
-    bins = []
-    for k in range(BINS):
-        inside = numbers == k
-        count = int(inside.sum())
-        mean, share = (float(each[inside].mean()) if count else 0.0 for each in (confidences, right))
-        bins.append(ReliabilityBin(k / BINS, (k + 1) / BINS, count, mean, share))
-    return bins
+    counts = np.bincount(numbers, minlength=BINS)
+    means, shares = (np.bincount(numbers, each, BINS) / np.maximum(counts, 1) for each in (confidences, right))
+    values = zip(counts.tolist(), means.tolist(), shares.tolist(), strict=True)
+    return [ReliabilityBin(k / BINS, (k + 1) / BINS, *each) for k, each in enumerate(values)]

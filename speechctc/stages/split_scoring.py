@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, MARKS
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
-from speechctc.core.cores import map_in_threads
+from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance
@@ -124,14 +124,11 @@ class ScoredSplit:
 
         Asked for when all results are there; each has the shape (n_phones,).
         """
-        found = [
-            (segment.confidence, right, number)
-            for number, utterance, segments, _ in self.results
-            for segment, right in zip(
-                segments, right_phones(utterance.phones, [each.phone for each in segments], self.folding), strict=True
-            )
-            if right is not None
-        ]
+        found = []
+        for number, utterance, segments, _ in self.results:
+            marks = right_phones(utterance.phones, [each.phone for each in segments], self.folding)
+            pairs = zip(segments, marks, strict=True)
+            found += [(segment.confidence, right, number) for segment, right in pairs if right is not None]
         confidences, right, numbers = np.array(found, dtype=np.float64).reshape(-1, 3).T
         return confidences, right, numbers.astype(np.int64)
 
@@ -304,27 +301,18 @@ def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: R
 
 def _in_any_phones(config: Config, trained: Config, split: str) -> Corpus:
     """Read a corpus in the phone set of the config; if labels are not in it and it is the model's, in their own."""
-    try:
-        corpus = read_corpus(config.corpus, split)
-        problem = None
-    except InputError as error:
-        corpus, problem = None, error
+    read = partial(read_corpus, needed=split)
+    corpus = attempt(read, config.corpus)
     may_differ = config.corpus != trained.corpus and config.corpus.phones == trained.corpus.phones != "auto"
-    if may_differ and (corpus is None or any(corpus.rejected.values())):
-        try:
-            own = read_corpus(config.corpus.model_copy(update={"phones": "auto"}), split)
-        except InputError:
-            own = None
-        if own and (corpus is None or _size(own) > _size(corpus)):
+    if may_differ and (isinstance(corpus, InputError) or any(corpus.rejected.values())):
+        own = attempt(read, config.corpus.model_copy(update={"phones": "auto"}))
+        if isinstance(own, Corpus) and (
+            isinstance(corpus, InputError) or len(own.utterances()) > len(corpus.utterances())
+        ):
             return own
-    if corpus is None:
-        assert problem is not None
-        raise problem
+    if isinstance(corpus, InputError):
+        raise corpus
     return corpus
-
-
-def _size(corpus: Corpus) -> int:
-    return sum(map(len, corpus.splits.values()))
 
 
 def in_notation_of(
@@ -386,14 +374,12 @@ def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Contain
     """Return an utterance without pauses, and with a closure and its burst as one phone if they are written as one."""
     labels = utterance.phones
     phones = [written.get(label, label) for label in labels]
-    kept = [
-        k
-        for k, label in enumerate(labels)
-        if label not in pauses
-        and not (
-            label in _BURSTS and phones[k] != label and phones[k + 1 : k + 2] in ([each] for each in _BURSTS[label])
-        )
-    ]
+
+    def is_joined(k: int) -> bool:
+        bursts = _BURSTS.get(labels[k], ()) if phones[k] != labels[k] else ()
+        return k + 1 < len(phones) and phones[k + 1] in bursts
+
+    kept = [k for k, label in enumerate(labels) if label not in pauses and not is_joined(k)]
     times = None if utterance.times is None else tuple(utterance.times[k] for k in kept)
     return replace(utterance, phones=tuple(phones[k] for k in kept), times=times)
 

@@ -95,16 +95,12 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     if found.config is None or found.corpus is None:
         if found.of_words:
             return Start(describe(found), None, (f"{again} corpus.language=CODE",), "words")
-        if found.to_test is not None:
-            return Start(describe(found), None, (_evaluation(found.to_test),), "test")
-        if found.mend:
-            return Start(describe(found), None, (again,), "mend")
-        if found.drafts:
-            return Start(describe(found), None, (again,), "drafts")
-        language, name = str(found.given.get("language", "en")), shlex.quote(str(folder))
-        model = "" if language.lower().startswith("en") else "--model ipa "
-        decode = f"speechctc decode {name} {model}--format textgrid --out {name}"
-        return Start(describe(found), None, (decode, again), "unlabelled")
+        todo = [again if found.to_test is None else _evaluation(found.to_test)]
+        if found.case == "unlabelled":
+            language, name = str(found.given.get("language", "en")), shlex.quote(str(folder))
+            model = "" if language.lower().startswith("en") else "--model ipa "
+            todo.insert(0, f"speechctc decode {name} {model}--format textgrid --out {name}")
+        return Start(describe(found), None, tuple(todo), found.case)
     splits = found.corpus.splits
     if not splits["dev"]:
         return Start(describe(found), None, (again, _evaluation(found.config)), "no dev")
@@ -140,9 +136,8 @@ def _divided(found: Survey) -> Survey:
     """Return a survey with the share of dev that is advised, unless one was given."""
     if found.config is None or found.corpus is None or not found.corpus.dev_from_train or "dev_share" in found.given:
         return found
-    share = advise(
-        found.sound.seconds / 60, known_speakers([utterance.speaker for utterance in found.utterances])
-    ).dev_share
+    known = known_speakers([utterance.speaker for utterance in found.utterances])
+    share = advise(found.sound.seconds / 60, known).dev_share
     config = found.config.model_copy(update={"dev_share": share})
     return replace(found, config=config, corpus=read_corpus(config))
 
@@ -188,35 +183,19 @@ def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
     begin : tuple of str
         The model to begin with, and why.
     """
-    corpus, config = found.corpus, found.config
-    assert corpus is not None and config is not None
     known = known_speakers([utterance.speaker for utterance in found.utterances])
-    advice = advise(found.sound.seconds / 60, known)
     values = {
-        "folder": str(found.folder),
-        "minutes": found.sound.seconds / 60,
-        "of": "" if known is None else f" of {known} speaker{'s' if known != 1 else ''}",
+        "found": found,
+        "config": found.config,
         "name": name,
-        "config": config,
-        "dev_from_train": corpus.dev_from_train,
         "speakers": known,
         "given": _given(found.given),
-        "unlabelled": _unlabelled(found) if found.unlabelled else None,
-        "advice": advice,
+        "advice": advise(found.sound.seconds / 60, known),
         "model": begin[0],
         "why": begin[1],
-    }
-    return render_text("start.yaml", values | {"quoted": _quoted, "shell": shlex.quote})
-
-
-def _unlabelled(found: Survey) -> dict[str, Any]:
-    """Return what the config proposes of recordings without labels, to learn from them too."""
-    return {
-        "minutes": found.unlabelled_seconds / 60,
-        "files": numbered(found.unlabelled),
-        "refused": f" and {found.refused} whose labels are not used" if found.refused else "",
         "longer": 1 + EPOCH * min(found.unlabelled_seconds / max(found.sound.seconds, 1.0), BESIDE),
     }
+    return render_text("start.yaml", values | {"quoted": _quoted, "shell": shlex.quote, "numbered": numbered})
 
 
 def _given(given: Mapping[str, Any]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.doctor.disk import check_disk
-from speechctc.doctor.finding import Finding
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_threads
 from speechctc.features.shards import count_phones
@@ -99,7 +98,9 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
 
 def _warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
-    found = check_before_training(trainer.data, trainer.config.run, trainer.device.type == "cpu")
+    data, on_cpu = trainer.data, trainer.device.type == "cpu"
+    counts = {split: count_phones(data.shards[split], data.inventory.phones) for split in ("train", "dev")}
+    found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
@@ -124,12 +125,6 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
         raise InputError(
             f"out of memory ({str(error).splitlines()[0]})", "lower data.chunk_mib and train.batch_frames"
         ) from None
-
-
-def check_before_training(data: TrainingData, run: Path, on_cpu: bool) -> list[Finding]:
-    """Check what can be checked at once."""
-    counts = {split: count_phones(data.shards[split], data.inventory.phones) for split in ("train", "dev")}
-    return [*check_counts(counts), *check_disk((run,)), *(check_threads() if on_cpu else [])]
 
 
 WARM_UP = 3  # steps before the profile begins

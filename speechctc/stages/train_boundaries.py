@@ -14,7 +14,6 @@ from speechctc.alignment.boundary_model import (
     FILE,
     SHIFT_MS,
     BoundaryModel,
-    Times,
     has_closures,
     joined,
     spelled,
@@ -86,8 +85,7 @@ def train_boundaries(
     if not timed:
         fix = "name one that has: corpus.kind=textgrid, timit, elan or espeak"
         raise InputError("no utterance of the corpus's training split has the times of its phones", fix)
-    labels = _Labels([phone for utterance in timed for phone in utterance.phones], recogniser.phones)
-    examples = _examples(timed, labels, rate, minutes, reporter)
+    examples = _examples(timed, recogniser, minutes, reporter)
     start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
     further = start is not None and start.rate == rate
     net = _trained(start if further else None, examples, reporter)
@@ -125,28 +123,20 @@ def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:
     return [utterance for utterance in utterances if utterance.times and len(utterance.phones) > 1]
 
 
-class _Labels:
-    """Writes the phones of a corpus in IPA, and its closures as the model has them."""
-
-    def __init__(self, labels: Sequence[str], phones: Sequence[str]) -> None:
-        self._arpabet = is_arpabet(sorted(set(labels)))
-        self.closures = has_closures(phones)
-
-    def write(self, utterance: Utterance) -> tuple[tuple[str, ...], Times]:
-        labels, times = spelled(utterance.phones, self._arpabet), utterance.times or ()
-        return (labels, times) if self.closures else joined(labels, times)
-
-
 def _examples(
-    utterances: Sequence[Utterance], labels: _Labels, rate: int, minutes: float, reporter: Reporter
+    utterances: Sequence[Utterance], recogniser: Recogniser, minutes: float, reporter: Reporter
 ) -> list[Example]:
-    """Read utterances in random order until there is enough speech."""
+    """Read utterances in random order until there is enough speech; closures are kept where the model has some."""
+    rate, closures = recogniser.config.features.sample_rate, has_closures(recogniser.phones)
+    arpabet = is_arpabet(sorted({phone for utterance in utterances for phone in utterance.phones}))
     examples: list[Example] = []
     left = 60 * minutes
     shuffled = random.Random(0).sample(utterances, len(utterances))
     for utterance in reporter.track("reading", shuffled, len(shuffled)):
         samples, _ = sound_file.read(utterance.audio, rate, utterance.channel, utterance.stretch)
-        examples += examples_of(samples, rate, *labels.write(utterance), labels.closures)
+        labels, times = spelled(utterance.phones, arpabet), utterance.times or ()
+        labels, times = (labels, times) if closures else joined(labels, times)
+        examples += examples_of(samples, rate, labels, times, closures)
         left -= len(samples) / rate
         if left <= 0:
             break

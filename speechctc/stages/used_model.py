@@ -72,11 +72,6 @@ def _short(folder: Path) -> Path:
     return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder
 
 
-def is_installed(folder: Path) -> bool:
-    """Return whether a model is part of the installation, where nothing is written."""
-    return folder.resolve().is_relative_to(PACKAGE)
-
-
 def own_folder(folder: Path) -> Path:
     """Return the folder to write into: that of the model, or its name in the working directory if it is installed.
 
@@ -85,7 +80,7 @@ def own_folder(folder: Path) -> Path:
     InputError
         Something else is there.
     """
-    if not is_installed(folder):
+    if not folder.resolve().is_relative_to(PACKAGE):  # nothing is written into the installation
         return folder
     own = Path(folder.name)
     if own.is_symlink() or own.exists():

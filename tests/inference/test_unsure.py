@@ -18,7 +18,7 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
 from speechctc.inference.unsure import FEWEST, LEAST, LEAST_WITHOUT, Doubt
-from speechctc.stages.decode import decode, decode_nbest
+from speechctc.stages.decode import decode
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
 
@@ -90,7 +90,7 @@ def test_the_best_sequences_are_doubted_by_the_best_path(
     write_song(tmp_path / "a.wav", ["low"])
     doubt, recorder = Doubt(english, by_best_path=True), Recorder()
     options = OutputOptions("tsv", tmp_path / "a.tsv")
-    assert decode_nbest(english, [tmp_path / "a.wav"], 1, options, recorder, doubt) == 0
+    assert decode(english, [tmp_path / "a.wav"], options, recorder, doubt=doubt, nbest=1) == 0
     said = [line for line in recorder.said if "another language" in line]
     assert len(said) == doubted and all("--lm-weight 0" in line and str(LEAST_WITHOUT) in line for line in said)
 
@@ -102,7 +102,7 @@ def test_the_command_doubts_the_best_sequences(tmp_path: Path, monkeypatch: pyte
         seen.extend(arguments)
         return 0
 
-    monkeypatch.setattr("speechctc.stages.decode.decode_nbest", keep)
+    monkeypatch.setattr("speechctc.stages.decode.decode", keep)
     write_song(tmp_path / "a.wav", ["low"])
     result = CliRunner().invoke(app, ["decode", str(tmp_path / "a.wav"), "--nbest", "2", "--model", "english"])
     assert result.exit_code == 0 and any(isinstance(each, Doubt) for each in seen)
