@@ -94,12 +94,7 @@ def perplexity(
 
 
 def sample(
-    lm: Path,
-    count: int = 10,
-    seed: int = 0,
-    temperature: float = 1.0,
-    prefix: str = "",
-    longest: int = 200,
+    lm: Path, count: int = 10, seed: int = 0, temperature: float = 1.0, prefix: str = "", longest: int = 200
 ) -> None:
     """Draw random phone strings from a language model, one per line."""
     from speechctc.stages.lm_texts import draw

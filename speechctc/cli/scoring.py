@@ -95,10 +95,7 @@ def calibrate_command(
 
 
 def train_boundaries_command(
-    settings: list[str] | None = None,
-    model: Path | None = None,
-    minutes: float = 40.0,
-    fresh: bool = False,
+    settings: list[str] | None = None, model: Path | None = None, minutes: float = 40.0, fresh: bool = False
 ) -> None:
     """Teach a model where phones begin and end.
 
@@ -112,11 +109,7 @@ def train_boundaries_command(
 
 
 def score_boundaries_command(
-    reference: Path,
-    hypothesis: Path,
-    tier: str = "phones",
-    json_file: Path | None = None,
-    overwrite: bool = False,
+    reference: Path, hypothesis: Path, tier: str = "phones", json_file: Path | None = None, overwrite: bool = False
 ) -> None:
     """Compare the boundaries of two sets of files.
 
@@ -130,10 +123,7 @@ def score_boundaries_command(
 
 
 def doctor_command(
-    settings: list[str] | None = None,
-    config: str | None = None,
-    json_file: Path | None = None,
-    overwrite: bool = False,
+    settings: list[str] | None = None, config: str | None = None, json_file: Path | None = None, overwrite: bool = False
 ) -> None:
     """Examine a corpus and the machine before long work. Nothing is changed.
 
@@ -156,11 +146,7 @@ def doctor_command(
         raise typer.Exit(1)
 
 
-def plot_command(
-    runs: list[Path],
-    out: Path = Path("curves.png"),
-    overwrite: bool = False,
-) -> None:
+def plot_command(runs: list[Path], out: Path = Path("curves.png"), overwrite: bool = False) -> None:
     """Draw the curves of runs over one another.
 
     Losses, phone error rate (PER), blank share, entropy, norm of the gradient and learning rate, by epoch.

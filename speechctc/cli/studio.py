@@ -33,11 +33,7 @@ def studio_command(
     serve(folder, at, model, port, browser, show, say, wanted)
 
 
-def plugins_command(
-    folder: Path,
-    model: Path | None = None,
-    overwrite: bool = False,
-) -> None:
+def plugins_command(folder: Path, model: Path | None = None, overwrite: bool = False) -> None:
     """Write plugins for ELAN and Praat.
 
     ELAN gets a recogniser, Praat a command for sounds; both run this installation.

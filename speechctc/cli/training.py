@@ -12,11 +12,7 @@ from speechctc.cli.options import find_model, load_config
 from speechctc.cli.streams import new_reporter, show
 
 
-def start_command(
-    folder: Path,
-    settings: list[str] | None = None,
-    out: Path | None = None,
-) -> None:
+def start_command(folder: Path, settings: list[str] | None = None, out: Path | None = None) -> None:
     """Describe recordings, and write a config for them.
 
     Settings of the section corpus replace what is found: corpus.language=pl for a table of Polish words.
@@ -26,11 +22,7 @@ def start_command(
     show(start(folder, out, settings or ()).to_text())
 
 
-def extract_command(
-    config: str,
-    settings: list[str] | None = None,
-    model: Path | None = None,
-) -> None:
+def extract_command(config: str, settings: list[str] | None = None, model: Path | None = None) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.stages.extract import extract
 
@@ -98,11 +90,7 @@ def is_main_process() -> bool:
 
 
 def export_command(
-    out: Path,
-    model: Path | None = None,
-    form: str | None = None,
-    overwrite: bool = False,
-    lm: Path | None = None,
+    out: Path, model: Path | None = None, form: str | None = None, overwrite: bool = False, lm: Path | None = None
 ) -> None:
     """Write a model to give to others.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -150,7 +150,7 @@ class CorpusBuilder:
             return inventory_of(chain.from_iterable(each.phones for each in everything))
         phones = inventory_of(chain.from_iterable(each.phones for each in self.utterances["train"]))
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
-        looks = {spelling_key(phone): phone for phone in phones.phones}
+        looks = {spelling_key(phone): f" (looks like {phone})" for phone in phones.phones}
         nearest = Notation(phones.phones)
         for split in ("dev", "test"):
             known, unknown = [], Counter[str]()
@@ -158,17 +158,13 @@ class CorpusBuilder:
                 missing = sorted(set(utterance.phones) - set(phones.phones))
                 if not missing:
                     known.append(utterance)
-                    continue
-                if utterance.id in from_words and (written := nearest.write(utterance.phones)):
+                elif utterance.id in from_words and (written := nearest.write(utterance.phones)):
                     known.append(replace(utterance, phones=written))
-                    continue
-                unknown.update(missing)
-                odd = [
-                    f"{label} (looks like {looks[spelling_key(label)]})" if spelling_key(label) in looks else label
-                    for label in missing
-                ]
-                reason = f"labels that are not in the training split: {' '.join(odd)}"
-                self.rejected[split].append(Rejected(utterance.id, reason))
+                else:
+                    unknown.update(missing)
+                    odd = " ".join(f"{label}{looks.get(spelling_key(label), '')}" for label in missing)
+                    reason = f"labels that are not in the training split: {odd}"
+                    self.rejected[split].append(Rejected(utterance.id, reason))
             if unknown:
                 count = len(self.utterances[split]) - len(known)
                 self.warnings.append(said("unknown", split=split, count=count, labels=counted(unknown)))
@@ -182,19 +178,26 @@ class CorpusBuilder:
 def doubtful_labels(counts: Counter[str]) -> list[str]:
     """Return warnings of labels that may be mistakes: several spellings, strings of phones, pauses, unclear speech."""
     warnings = []
-    groups = [
-        " and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group)
-        for group in spelling_variants(counts)
-    ]
-    if groups:
+    if groups := spellings(counts):
         warnings.append(said("spellings", groups=some(groups)))
     if are_strings(counts):
         warnings.append(said("strings", labels=counted(counts, 3)))
+    for kind, there, names in not_phones(counts):
+        warnings.append(said("doubtful", kind=kind, labels=counted(there), names=names))
+    return warnings
+
+
+def spellings(counts: Counter[str]) -> list[str]:
+    """Return the labels that may be one phone in several spellings, with their counts, a text for each phone."""
+    groups = spelling_variants(counts)
+    return [" and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group) for group in groups]
+
+
+def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:
+    """Yield the labels of pauses and of unclear speech: what they are, their counts, and their names in quotes."""
     for kind, labels in (("pauses", PAUSES), ("unclear speech", UNCLEAR)):
         if there := Counter({label: count for label, count in counts.items() if label in labels}):
-            names = ", ".join(f"'{label}'" for label in sorted(there))
-            warnings.append(said("doubtful", kind=kind, labels=counted(there), names=names))
-    return warnings
+            yield kind, there, ", ".join(f"'{label}'" for label in sorted(there))
 
 
 def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: float = 0.0) -> list[str]:

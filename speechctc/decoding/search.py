@@ -108,13 +108,7 @@ class LmSearch:
     """
 
     def __init__(
-        self,
-        lm: PhoneLM,
-        weight: float,
-        bonus: float,
-        beam: int = 64,
-        margin: float = MARGIN,
-        limit: int = LIMIT,
+        self, lm: PhoneLM, weight: float, bonus: float, beam: int = 64, margin: float = MARGIN, limit: int = LIMIT
     ) -> None:
         self._lm = lm
         self._numbers = float(weight), float(bonus), float(margin)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from speechctc.config.schema import Config
 from speechctc.core.errors import some
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, doubtful_labels
+from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, spellings
 from speechctc.doctor.finding import Finding, Severity, finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.extractor import extractor
@@ -17,7 +17,6 @@ from speechctc.model.layers import output_frames
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
 from speechctc.phones.label_rules import are_strings
-from speechctc.phones.labels import spelling_variants, with_code_points
 from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
@@ -88,7 +87,11 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         total = sum(counts.values(), Counter[str]())
-        found += [*_spellings(total), *_strings(total), *_notations(everything), *_not_phones(total)]
+        found += [*listed("spellings", spellings(total)), *_strings(total), *_notations(everything)]
+        for name, there, names in not_phones(total):
+            kind = "pauses" if name == "pauses" else "unclear"
+            where = _with_counts(sorted(there), total)
+            found.append(finding(kind, where, "note", name=name, number=there.total(), names=names))
     pairs = [
         (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
     ]
@@ -123,12 +126,6 @@ def _with_counts(phones: Iterable[str], counts: Counter[str]) -> tuple[str, ...]
     return tuple(f"{phone} ({counts[phone]})" for phone in phones)
 
 
-def _spellings(counts: Counter[str]) -> list[Finding]:
-    groups = spelling_variants(counts)
-    said = (" and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group) for group in groups)
-    return listed("spellings", said)
-
-
 def _strings(counts: Counter[str]) -> list[Finding]:
     if not are_strings(counts):
         return []
@@ -144,14 +141,6 @@ def _notations(utterances: Sequence[Utterance]) -> list[Finding]:
         return []
     where = (f"ARPABET: {some(arpabet)}", f"IPA: {some(ipa)}")
     return [finding("notations", where, arpabet=len(arpabet), ipa=len(ipa))]
-
-
-def _not_phones(counts: Counter[str]) -> Iterator[Finding]:
-    for kind, name, labels in (("pauses", "pauses", PAUSES), ("unclear", "unclear speech", UNCLEAR)):
-        if there := sorted(labels & set(counts)):
-            number = sum(counts[label] for label in there)
-            names = ", ".join(f"'{label}'" for label in there)
-            yield finding(kind, _with_counts(there, counts), "note", name=name, number=number, names=names)
 
 
 def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,34 +218,28 @@ REPEATS = 3  # such steps; other work on the machine slows some of them
 NEAR = 0.8  # share of the memory from which it may run out
 
 
-@dataclass(frozen=True)
-class Work:
-    """The lengths of the training split.
+def estimate_training(
+    config: Config, inventory: Inventory, frames: Indices, phones: float
+) -> tuple[MemoryEstimate, float]:
+    """Return the memory that training needs, and the minutes an epoch of it takes on this machine, without dev.
 
-    Attributes
+    Parameters
     ----------
+    config : Config
+    inventory : Inventory
     frames : ndarray, shape = (n_utterances,)
-        Input frames of each utterance.
+        Input frames of each training utterance.
     phones : float
         Mean number of phones of an utterance.
     """
-
-    frames: Indices
-    phones: float
-
-
-def estimate_training(config: Config, inventory: Inventory, work: Work) -> tuple[MemoryEstimate, float]:
-    """Return the memory that training needs, and the minutes an epoch of it takes on this machine, without dev."""
-    device = choose_device(config.train.device)
-    held = config.data.chunk_mib * MIB // (config.features.static_dims * (2 if config.data.dtype == "float16" else 4))
-    limits = Limits(config.train.batch_size, config.train.batch_frames, max(held, int(work.frames.max())))
-    plan = EpochPlan(work.frames, np.arange(len(work.frames)), limits, config.train.seed)
-    shapes = [(len(batch), int(work.frames[batch].max())) for batch in plan.batches(0)]
-    learner = noise_learner(config, inventory, device)
-    width = 2 if config.data.dtype == "float16" else 4
-    chunk = min(held, int(work.frames.sum())) * config.features.static_dims * width
-    memory = estimate(learner, max(shapes, key=math.prod), chunk)
-    rate = _frames_a_second(learner, shapes[len(shapes) // 2], max(round(work.phones), 1))
+    size = config.features.static_dims * (2 if config.data.dtype == "float16" else 4)  # bytes of a frame
+    held = config.data.chunk_mib * MIB // size
+    limits = Limits(config.train.batch_size, config.train.batch_frames, max(held, int(frames.max())))
+    plan = EpochPlan(frames, np.arange(len(frames)), limits, config.train.seed)
+    shapes = [(len(batch), int(frames[batch].max())) for batch in plan.batches(0)]
+    learner = noise_learner(config, inventory, choose_device(config.train.device))
+    memory = estimate(learner, max(shapes, key=math.prod), min(held, int(frames.sum())) * size)
+    rate = _frames_a_second(learner, shapes[len(shapes) // 2], max(round(phones), 1))
     return memory, sum(map(math.prod, shapes)) / rate / 60
 
 

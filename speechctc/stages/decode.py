@@ -169,11 +169,7 @@ def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
 
 @contextmanager
 def decoded_on(
-    address: str,
-    recogniser: Recogniser,
-    paths: Sequence[Path],
-    alternatives: int = 0,
-    channel: int | None = None,
+    address: str, recogniser: Recogniser, paths: Sequence[Path], alternatives: int = 0, channel: int | None = None
 ) -> Iterator[Iterator[Recognition | InputError]]:
     """Offer the result of each recording, in order, or the error of one that cannot be decoded.
 

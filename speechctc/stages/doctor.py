@@ -78,7 +78,7 @@ def _estimate(
     config: Config, corpus: Corpus, sounds: Sounds, reporter: Reporter
 ) -> tuple[list[Finding], dict[str, str]]:
     """Estimate memory and time; return findings and facts."""
-    from speechctc.doctor.machine import Work, check_memory, estimate_training  # late: it loads torch
+    from speechctc.doctor.machine import check_memory, estimate_training  # late: it loads torch
 
     frames, labels = [], 0
     for each in corpus.splits["train"]:
@@ -93,7 +93,7 @@ def _estimate(
     if not reporter.quiet:
         reporter.note("measuring some steps of training")
     try:
-        memory, minutes = estimate_training(config, corpus.inventory(), Work(used, labels / len(used)))
+        memory, minutes = estimate_training(config, corpus.inventory(), used, labels / len(used))
     except InputError as error:
         return [cannot_train(error)], {}
     speed = f"{minutes:.1f} minutes" if minutes >= 1 else f"{60 * minutes:.0f} seconds"

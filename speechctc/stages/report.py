@@ -47,12 +47,7 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 def write_report(
-    scored: ScoredSplit,
-    evaluation: Evaluation,
-    recogniser: Recogniser,
-    model: str,
-    examples: int,
-    reporter: Reporter,
+    scored: ScoredSplit, evaluation: Evaluation, recogniser: Recogniser, model: str, examples: int, reporter: Reporter
 ) -> str:
     """Return the page as HTML.
 

@@ -134,12 +134,7 @@ class ScoredSplit:
 
 
 def score_split(
-    recogniser: Recogniser,
-    split: str,
-    overrides: Sequence[str],
-    reporter: Reporter,
-    what: str,
-    symbols: str = "own",
+    recogniser: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter, what: str, symbols: str = "own"
 ) -> ScoredSplit:
     """Decode a split of the model's corpus and compare with the labels.
 

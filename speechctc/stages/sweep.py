@@ -105,7 +105,11 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
             time.sleep(0.1)
     outcomes = [_outcome(trial, statuses[trial], logged[trial]) for trial in trials]
     outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
-    _write_table(folder, outcomes)
+    rows = [
+        {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
+        for trial, per, epoch, problem in outcomes
+    ]
+    files.write_json(folder / "sweep.json", rows)
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
     return outcomes
@@ -213,14 +217,6 @@ def _best(folder: Path) -> tuple[float | None, int | None]:
         return float(facts["dev_per"]), int(facts["epoch"])
     except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None, None
-
-
-def _write_table(folder: Path, outcomes: Sequence[Outcome]) -> None:
-    rows = [
-        {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
-        for trial, per, epoch, problem in outcomes
-    ]
-    files.write_json(folder / "sweep.json", rows)
 
 
 def is_finished(config: Config) -> bool:

@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from speechctc.alignment.boundary_model import (
-    FILE,
-    SHIFT_MS,
-    BoundaryModel,
-    has_closures,
-    joined,
-    spelled,
-    spread_for,
-)
+from speechctc.alignment.boundary_model import FILE, SHIFT_MS, BoundaryModel, has_closures, joined, spelled, spread_for
 from speechctc.alignment.boundary_training import BoundaryNet, Example, examples_of, step_count, train
 from speechctc.audio import sound_file
 from speechctc.config.load import with_settings
@@ -38,11 +30,7 @@ MOST_MEASURED = 100  # utterances of dev to align
 
 
 def train_boundaries(
-    model: Path | None,
-    reporter: Reporter,
-    overrides: Sequence[str] = (),
-    minutes: float = 40.0,
-    fresh: bool = False,
+    model: Path | None, reporter: Reporter, overrides: Sequence[str] = (), minutes: float = 40.0, fresh: bool = False
 ) -> str:
     """Train on the training split of a corpus, compare on dev, and write the model into the checkpoint's folder.
 
