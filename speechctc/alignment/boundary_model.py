@@ -351,7 +351,7 @@ def _backward(inside, entered, skipped, optional, ahead):  # type: ignore[no-unt
 
 FILE = "boundaries.safetensors"
 FORMAT = "1"
-REACH = 0.3  # farthest that a boundary is moved, seconds
+REACH, EDGE = 0.3, 0.15  # farthest that a boundary is moved, seconds; where silence begins or ends before or after all
 PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the rough ones, seconds
 
 
@@ -460,20 +460,20 @@ class BoundaryModel:
 
     def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
         inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))
-        apart = states.known * np.abs(time_of(np.arange(len(frames)))[:, None] - states.rough) / PRIOR
-        low = np.searchsorted(time_of(np.arange(len(frames))), states.rough - REACH)
-        high = np.searchsorted(time_of(np.arange(len(frames))), states.rough + REACH)
-        low[0], low[1:2] = 0, 0 if states.optional[0] else low[1:2]
-        high = np.append(high[1:], len(frames))
-        if states.optional[-1]:
-            high[-2:-1] = len(frames)
+        times = time_of(np.arange(len(frames)))
+        apart = states.known * np.abs(times[:, None] - states.rough) / PRIOR
+        reach = np.full(len(states.rough), REACH)
+        reach[1:2] = EDGE if states.optional[0] else REACH
+        reach[-1] = EDGE if states.optional[-1] else REACH
+        low, high = (np.searchsorted(times, states.rough + sign * reach) for sign in (-1, 1))
+        low[0], high = 0, np.append(high[1:], len(frames))
         return Lattice(
             inside,
             entered - apart,
             skipped - apart,
             states.optional,
             np.maximum.accumulate(low).astype(np.int64),
-            np.maximum.accumulate(high).astype(np.int64),
+            np.minimum.accumulate(high[::-1])[::-1].astype(np.int64),
         )
 
     def save(self, path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.alignment.boundary_model import FILE, SILENCE, SPREAD, BoundaryModel, Placed, spread_for
+from speechctc.alignment.boundary_model import EDGE, FILE, SILENCE, SPREAD, BoundaryModel, Placed, spread_for
 from speechctc.alignment.boundary_training import BoundaryNet, _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
 from speechctc.inference import refinement
@@ -79,6 +79,17 @@ def test_a_pause_that_no_label_stands_for_is_found(model: BoundaryModel) -> None
     assert placed.starts[4] == pytest.approx(times[4][0], abs=0.015)
     without = model.place(samples, labels, False, *rough, pauses=False)
     assert without.ends[3] == without.starts[4]
+
+
+def test_what_sounds_like_the_first_or_last_phone_in_a_pause_does_not_draw_it_away(model: BoundaryModel) -> None:
+    samples, labels, times = song(8, np.random.default_rng(3))
+    steps = np.arange(RATE)
+    noises = [(0.2 * np.sin(2 * np.pi * HERTZ[labels[k]] * steps / RATE)).astype(np.float32) for k in (0, -1)]
+    starts, ends = (0.9 + np.array(each) for each in zip(*times, strict=True))
+    sound = np.concatenate([noises[0], samples[RATE // 10 : -RATE // 10], noises[1]])
+    placed = model.place(sound, labels, False, starts, ends, pauses=True)
+    assert placed.starts[0] > starts[0] - EDGE - 0.006 and placed.ends[-1] < ends[-1] + EDGE + 0.006
+    assert np.abs(placed.starts[1:-1] - starts[1:-1]).max() < 0.02
 
 
 def test_boundaries_never_cross_however_rough_the_times(model: BoundaryModel) -> None:
