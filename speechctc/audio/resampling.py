@@ -29,7 +29,7 @@ AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
 HELD = 1 << 18  # input samples that wait for a piece to be complete, about
 PIECE = 0.25  # seconds resampled at a time; the delay of samples from a stream
 
-LOWEST = 1000  # Hz
+LOWEST, HIGHEST = 1000, 1_000_000  # Hz; rates for ultrasound are lower
 
 
 def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
@@ -207,14 +207,17 @@ def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iter
 
 
 def check_rate(file: Any, path: Path | str) -> None:
-    """Refuse, and close, a sound file whose rate is too low for speech: read at 1 Hz, a minute would become months.
+    """Refuse, and close, a sound file of a rate that no speech has.
+
+    Read at 1 Hz, a minute would become months; one column of a spectrogram at 2 GHz would take all memory.
 
     Raises
     ------
     InputError
         It is.
     """
-    if file.samplerate < LOWEST:
+    if not LOWEST <= file.samplerate <= HIGHEST:
         file.close()
-        what = f"{path}: its sample rate is {file.samplerate} Hz, too low for speech"
+        kind = "low" if file.samplerate < LOWEST else "high"
+        what = f"{path}: its sample rate is {file.samplerate} Hz, too {kind} for speech"
         raise InputError(what, "if that is wrong, export it again at its own rate; else leave it out")

@@ -15,7 +15,7 @@ from speechctc.cli import lm, recognition, scoring, studio, training
 from speechctc.cli.options import described
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.core.cores import PRODUCTS
-from speechctc.core.errors import NEEDS_TORCH, InputError, advice_on
+from speechctc.core.errors import NEEDS_TORCH, InputError, of_disk
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -126,7 +126,6 @@ def main() -> None:
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "disk"
-        say(str(InputError(f"{name}: {error.strerror}", advice_on(error))))
+        say(str(of_disk(error)))
         drop_output()
         sys.exit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -11,6 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from speechctc.core.files import is_draft
 
 LONGEST = 900  # characters of each half of a message
 NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
@@ -68,12 +71,22 @@ def check_torch() -> None:
         raise InputError("this needs torch, which is not installed; recognition does without", NEEDS_TORCH)
 
 
+def of_disk(error: OSError) -> InputError:
+    """Return an error of the file system in one line, with what to do; a draft is called by its folder."""
+    name = error.filename2 or error.filename
+    path = Path(os.fsdecode(name) if isinstance(name, str | bytes) else "disk")
+    place = next((part.parent for part in (path, *path.parents) if is_draft(part.name)), path)
+    return InputError(f"{place}: {error.strerror}", advice_on(error))
+
+
 def advice_on(error: OSError) -> str:
     """Return what to do about an error of the file system."""
     if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None), errno.EFBIG):
         return "free space, or write to another disk"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "allow it (the permissions of the file and of its folder), or name another place"
+    if error.errno == errno.ENAMETOOLONG:
+        return "choose a shorter name"
     return "check the path and the disk"
 
 

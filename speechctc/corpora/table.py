@@ -198,14 +198,22 @@ def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 
 
 def find_audio(base: Path, name: str, listings: FolderListings) -> Path:
-    """Return the path of a recording, whose name may have backslashes or, from macOS, another Unicode form."""
+    """Return the path of a recording in `spelling_of`."""
+    if (spelling := spelling_of(base, name, listings)) is None:
+        raise NoRecording(f"no such recording: {base / name}")
+    return base / spelling
+
+
+def spelling_of(base: Path, name: str, listings: FolderListings) -> str | None:
+    """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
+
+    None: there is none.
+    """
     if listings.is_file(os.path.join(base, name)):
-        return base / name
+        return name
     plain = name.replace("\\", "/")
-    for form in (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain)):
-        if os.path.isfile(base / form):  # False of a path that is too long, too
-            return base / form
-    raise NoRecording(f"no such recording: {base / name}")
+    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain))
+    return next((form for form in forms if os.path.isfile(base / form)), None)  # False of a path that is too long, too
 
 
 def _check_unique(ids: Iterable[str], path: Path, earlier: dict[Path, dict[str, int]]) -> None:

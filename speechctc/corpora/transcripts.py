@@ -26,6 +26,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
+from speechctc.corpora.table import FolderListings, spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.phones.labels import nfc
 
@@ -274,7 +275,8 @@ def in_table(
         The table cannot be read, no row has such labels, or times are none, or are empty or overlap.
     """
     found, note = read_table(table)
-    rows, labels = list(found), choice.labels
+    listings, labels = FolderListings(), choice.labels
+    rows = [row._replace(audio=spelling_of(table.parent, row.audio, listings) or row.audio) for row in found]
     bad = {
         each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
         for each in rows

@@ -22,7 +22,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
 from speechctc.core import files
-from speechctc.core.errors import InputError, advice_on
+from speechctc.core.errors import InputError, of_disk
 from speechctc.stages.ask_service import HOST, INSTALLATION, Answer, Options, place_of_file
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _run(decode: Callable[[Options], int], request: Options) -> Answer:
     except InputError as error:
         wrong = error
     except OSError as error:
-        wrong = InputError(f"{error.filename or 'disk'}: {error.strerror}", advice_on(error))
+        wrong = of_disk(error)
     except Exception as error:
         first = str(error).partition("\n")[0]
         wrong = InputError(f"the service failed ({type(error).__name__}: {first})", "leave out --via-service")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.core import written
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, advice_on
 from speechctc.core.files import append, flush, locked
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.labels import nfc
@@ -370,7 +370,7 @@ class Journal:
         except FileNotFoundError:
             content = b""
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror})", "change its permissions") from None
+            raise InputError(f"{self.path}: cannot be read ({error.strerror})", advice_on(error)) from None
         self._size = len(content)
         return [entry for line in content.split(b"\n") if (entry := _entry(line)) is not None]
 

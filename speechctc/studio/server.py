@@ -36,7 +36,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.bundled import bundled_folder
-from speechctc.core.errors import InputError, advice_on
+from speechctc.core.errors import InputError, of_disk
 from speechctc.inference.formats import CSV, WRITERS, Layout, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -97,7 +97,7 @@ def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
         except TooSlow:
             return _line("the model has not answered in time; try again", 503)
         except OSError as error:
-            return _line(f"{error.filename or 'disk'}: {error.strerror}; {advice_on(error)}", 507)
+            return _line(str(of_disk(error)), 507)
 
     return answered
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from speechctc.core.errors import InputError, printable
+from speechctc.core import files
+from speechctc.core.errors import InputError, of_disk, printable
 from speechctc.core.progress import Reporter
 
 NAME = "a\x1b[2J\r\n\x9b31m\u2028\x7f.wav"
@@ -26,6 +28,16 @@ def test_a_message_is_one_line_and_its_ends_are_kept() -> None:
     assert str(error).startswith(f"{SHOWN}: xxx") and " ... " in error.what and error.what.endswith("the end")
     assert len(error.what) <= 900 and str(error).isprintable()
     assert str(copy.copy(error)) == str(error)
+
+
+def test_an_error_of_the_disk_names_no_draft(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught:
+        files.write_text(tmp_path / ("x" * 256), "too long")
+    assert str(of_disk(caught.value)) == f"{tmp_path / ('x' * 256)}: File name too long; choose a shorter name"
+    with pytest.raises(OSError) as caught, files.draft_folder(tmp_path / "out") as draft:
+        (draft / "weights" / "none").write_text("")
+    assert str(of_disk(caught.value)).startswith(f"{tmp_path}: No such file")
+    assert str(of_disk(OSError(5, "odd"))) == "disk: odd; check the path and the disk"
 
 
 @pytest.mark.parametrize("say", ["note", "warn"])

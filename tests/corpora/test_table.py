@@ -1,17 +1,21 @@
 import gc
 import json
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import soundfile
 
 from speechctc.audio import sound_file
+from speechctc.audio.recordings import find_recordings
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.transcripts import Choice, in_table
 
 HEADER = "id\taudio\tphones\n"
 
@@ -418,3 +422,17 @@ def test_garbage_is_collected_again_afterwards(recordings: Path) -> None:
     with pytest.raises(InputError, match="no rows"):
         read(recordings, train_tsv=HEADER)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("there, named", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_table_of_transcripts_names_recordings_in_another_unicode_form_or_as_windows_does(
+    tmp_path: Path, there: Literal["NFC", "NFD"], named: Literal["NFC", "NFD"]
+) -> None:
+    audio = tmp_path / "audio" / unicodedata.normalize(there, "é.wav")
+    audio.parent.mkdir()
+    audio.write_bytes(b"sound")
+    rows = [f"1,audio\\{unicodedata.normalize(named, 'é.wav')},a b", "2,audio/none.wav,a"]
+    (tmp_path / "t.csv").write_text("id,audio,phones\n" + "\n".join(rows), encoding="utf-8")
+    (one, read), (missing, _) = in_table(tmp_path / "t.csv", None, Choice())
+    assert one.path == audio and missing.path == tmp_path / "audio" / "none.wav"
+    assert in_table(tmp_path / "t.csv", find_recordings([tmp_path / "audio"]), Choice())[0][1] == read
