@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
+from speechctc.core.files import readable
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.features.extractor import extractor
 from speechctc.features.one_recording import sliding_cmn
@@ -494,7 +495,7 @@ class BoundaryModel:
         if not path.exists():
             return None
         try:
-            with safe_open(path, framework="np") as file:
+            with safe_open(readable(path), framework="np") as file:
                 about = file.metadata() or {}
             if about.get("format") != FORMAT:
                 raise ValueError

@@ -22,6 +22,7 @@ from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.config.section import TYPED, Section, renamed
 from speechctc.core.errors import InputError
+from speechctc.core.files import readable
 
 MOST_BASES = 20  # files in a chain of bases
 
@@ -260,7 +261,7 @@ def read_yaml(path: Path) -> Any:
         The file cannot be read.
     """
     try:
-        with path.open(encoding="utf-8") as file:
+        with readable(path).open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a YAML file ({error})", "correct the file") from None

@@ -11,6 +11,7 @@ process that writes into the same folder removes it. Files whose names are not m
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -141,7 +143,7 @@ def read_json(path: Path) -> Any:
         The file cannot be read.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(readable(path).read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -262,9 +264,27 @@ def _identity(path: Path) -> tuple[object, ...]:
     return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
+def readable(path: Path) -> Path:
+    """Return a path to read from, unless to open it may wait forever, or to read it may never end.
+
+    Raises
+    ------
+    OSError
+        There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_handle(path)):
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file", str(path))
+    return path
+
+
+def _is_handle(path: Path) -> bool:
+    return path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc")
+
+
 def is_special(path: Path) -> bool:
     """Return whether a path is a device, a pipe, or the name of an open file; a link to one elsewhere is not."""
-    if path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc"):
+    if _is_handle(path):
         return True
     return not path.is_symlink() and path.exists() and not path.is_file() and not path.is_dir()
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
+from speechctc.core.files import readable
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -47,7 +49,7 @@ def load_arrays(path: Path) -> Arrays:
         A tensor is of a type that numpy lacks.
     """
     try:
-        return load_file(path)
+        return load_file(readable(path))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"a type of number that is not read: {error}") from None
 
@@ -76,7 +78,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     OSError, SafetensorError
         The file cannot be read.
     """
-    with safe_open(path, framework="np") as file:
+    with safe_open(readable(path), framework="np") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError
+from speechctc.core.files import readable
 
 _HEAD = 400  # bytes that are checked for UTF-16 without a byte order mark
 
@@ -50,7 +51,7 @@ def read_bytes(path: Path) -> bytes:
         There is no such file, or it cannot be read.
     """
     try:
-        return path.read_bytes()
+        return readable(path).read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "check the path") from None
     except OSError as error:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import warnings
+import zipfile
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 from speechctc.audio.annotations import CLOSE
 from speechctc.core.errors import InputError, optional
 from speechctc.core.text_files import Text, read_text
+from speechctc.phones.texts import most_unpacked
 
 REQUIRED = ("id", "audio")
 LABELS = ("phones", "words")  # at least one of them
@@ -40,6 +42,7 @@ _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 ENDING = ".xlsx"
+MOST_CELLS = 20_000_000  # of a sheet: one far below and to the right would stand for billions
 
 
 class Row(NamedTuple):
@@ -208,7 +211,7 @@ def _name(field: str) -> str:
 
 def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
     while len(fields) > len(columns) and not fields[-1]:
-        fields = fields[:-1]
+        fields.pop()
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
     row: dict[str, Any] = dict(zip(columns, map(_unquoted, fields), strict=True))
@@ -295,11 +298,12 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of features such as data validation, which do not matter here
+            with zipfile.ZipFile(path) as packed:
+                unpacked = sum(part.file_size for part in packed.infolist())
+            if unpacked > most_unpacked(path.stat().st_size):
+                raise ValueError(f"it unpacks to {unpacked:,} bytes")
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-            sheets = {
-                sheet.title: [[_cell_text(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
-                for sheet in book.worksheets
-            }
+            sheets = {sheet.title: _cells(sheet) for sheet in book.worksheets}
             book.close()
     except Exception as error:  # files that are not workbooks raise errors of many types
         reason = " ".join(str(error).split())[:80] or type(error).__name__
@@ -310,6 +314,21 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
     title = next((title for title, rows in sheets.items() if wanted <= _header(rows)), next(iter(sheets)))
     note = f"{path}: the sheet {title!r} is read, of {len(sheets)}" if len(sheets) > 1 else ""
     return Text("\n".join("\t".join(row) for row in sheets[title]) + "\n", note)
+
+
+def _cells(sheet: Any) -> list[list[str]]:
+    """Return the rows of a sheet of openpyxl, all as wide as the widest, whatever part the file says that it has."""
+    sheet.reset_dimensions()
+    rows, read, width = [], 0, 0
+    for row in sheet.iter_rows(values_only=True):
+        cells = [_cell_text(cell) for cell in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        rows.append(cells)
+        read, width = read + len(row), max(width, len(cells))
+        if max(read, width * len(rows)) > MOST_CELLS:
+            raise ValueError(f"more than {MOST_CELLS:,} cells, empty ones too")
+    return [cells + [""] * (width - len(cells)) for cells in rows]
 
 
 def _cell_text(cell: Any) -> str:

@@ -152,7 +152,7 @@ def read_shard(path: Path, checked: bool = False) -> Shard:
         The file is missing, cut off, damaged, or of another format.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(files.readable(path), framework="pt") as file:
             header = file.metadata() or {}
         if header.get("speechctc") != "shard" or header.get("format") != str(FORMAT):
             raise InputError(f"{path}: not a shard of format {FORMAT}", REMAKE)

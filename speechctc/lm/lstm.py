@@ -319,7 +319,9 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         net = PhoneLstm(len(inventory.phones) + 1, config)
         weights = load_weights(folder / "weights.safetensors")
         net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-        state = load_file(folder / "state.safetensors") if (folder / "state.safetensors").exists() else {}
+        state = (
+            load_file(files.readable(folder / "state.safetensors")) if (folder / "state.safetensors").exists() else {}
+        )
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from speechctc.core.errors import InputError
+from speechctc.core.files import readable
 from speechctc.phones.inventory import Inventory
 
 GZIP = b"\x1f\x8b"
@@ -27,15 +28,20 @@ def read_unpacked(path: Path, what: str) -> str:
         There is no such file, it is cut off, it is not UTF-8, or it is larger than its packed size makes plausible.
     """
     try:
-        data = path.read_bytes()
+        data = readable(path).read_bytes()
         return (_unpacked(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
     except (EOFError, OSError, ValueError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as {what} ({reason})", f"name {what}, plain or .gz") from None
 
 
+def most_unpacked(size: int) -> int:
+    """Return the bytes that a packed file of so many may plausibly unpack to."""
+    return max(SMALL, RATIO * size)
+
+
 def _unpacked(data: bytes) -> bytes:
-    most = max(SMALL, RATIO * len(data))
+    most = most_unpacked(len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = file.read(most + 1)
     if len(unpacked) > most:

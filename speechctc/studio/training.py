@@ -362,7 +362,7 @@ class Training:
     def _curve(self, number: int) -> list[dict[str, Any]]:
         lines = []
         with suppress(OSError, ValueError, LookupError, TypeError):
-            for line in (self._round(number) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+            for line in files.readable(self._round(number) / "run" / "metrics.jsonl").read_text("utf-8").splitlines():
                 entry = json.loads(line)
                 lines.append({key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")})
         return lines

@@ -6,15 +6,63 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from speechctc.audio.annotations import read_phn
+from speechctc.audio.eaf import read_eaf
+from speechctc.audio.textgrids import read_tiers
+from speechctc.config.load import read_yaml
 from speechctc.core import files
 from speechctc.core import files as drafts
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_arrays, shapes
+from speechctc.core.text_files import read_bytes
+from speechctc.features.shards import read_shard
+from speechctc.phones.texts import read_text as read_unpacked_text
+
+READERS: list[Callable[[Path], object]] = [
+    files.read_json,
+    read_bytes,
+    read_unpacked_text,
+    load_arrays,
+    shapes,
+    read_shard,
+    read_yaml,
+    read_tiers,
+    read_phn,
+    read_eaf,
+]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("read", READERS)
+def test_a_pipe_or_a_device_among_files_is_refused_and_not_waited_for(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for name, target in (("to-pipe", pipe), ("to-device", Path("/dev/zero"))):
+        (tmp_path / name).symlink_to(target)
+    for path in sorted(tmp_path.iterdir()):
+        with pytest.raises((OSError, InputError), match="a pipe or a device, not a file"):
+            read(path)
+
+
+def test_what_the_shell_hands_over_is_read(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"low mid")
+    os.close(writing)
+    assert files.readable(Path("/dev/null")) == Path("/dev/null")
+    assert read_bytes(Path(f"/dev/fd/{reading}")) == b"low mid"
+    os.close(reading)
+    assert files.readable(tmp_path) == tmp_path
+    with pytest.raises(FileNotFoundError):
+        files.readable(tmp_path / "none")
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 import gc
+import io
 import json
+import re
 import unicodedata
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -413,6 +417,58 @@ def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings:
         (5, "3", "talks/a  \u00a0c.wav", ("x",), "A B C"),
     ]
     assert table.note.endswith("the sheet 'data' is read, of 2")
+
+
+Workbook = Callable[..., Path]
+
+
+@pytest.fixture
+def workbook(tmp_path: Path) -> Workbook:
+    """Return what writes a workbook with a header, a row, and more XML of rows, in a file that claims a dimension."""
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+
+    def write(rows: str, dimension: str) -> Path:
+        book, file = openpyxl.Workbook(), io.BytesIO()
+        for row in (["id", "audio", "phones"], [1, "a.wav", "a b"]):
+            book.active.append(row)
+        book.save(file)
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(tmp_path / "t.xlsx", "w", zipfile.ZIP_DEFLATED) as new:
+            for name in old.namelist():
+                text = re.sub('<dimension ref="[^"]*"', f'<dimension ref="{dimension}"', old.read(name).decode())
+                new.writestr(name, text.replace("</sheetData>", f"{rows}</sheetData>"))
+        return tmp_path / "t.xlsx"
+
+    return write
+
+
+@pytest.mark.parametrize("dimension", ["A1", "A1:C2", "A1:XFD1048576"])
+def test_a_workbook_has_the_rows_it_has_whatever_dimension_it_claims(workbook: Workbook, dimension: str) -> None:
+    cells = ("2", "b.wav", "b")
+    row = "".join(f'<c r="{at}9" t="str"><v>{cell}</v></c>' for at, cell in zip("ABC", cells, strict=True))
+    found = read_table(workbook(f'<row r="9">{row}</row>', dimension)).rows
+    assert [(row.line, row.id, row.audio, row.phones) for row in found] == [
+        (2, "1", "a.wav", ("a", "b")),
+        (9, "2", "b.wav", ("b",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>', "more than 20,000,000 cells"),
+        ("".join(f'<row r="{k}"><c r="XFD{k}"><v>1</v></c></row>' for k in range(3, 3000)), "more than 20,000,000"),
+        (f'<row r="3"><c r="A3" t="str"><v>{"a" * (1 << 25)}</v></c></row>', "it unpacks to 33,5"),
+    ],
+    ids=["far", "wide", "long"],
+)
+def test_a_small_workbook_does_not_become_a_huge_table(workbook: Workbook, rows: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"t.xlsx: not an Excel workbook .{why}"):
+        list(read_table(workbook(rows, "A1:XFD1048576")).rows)
+
+
+def test_a_row_of_many_empty_columns_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,audio,phones" + "\n1,a.wav,a b" * 100 + "\n1,a.wav,a b" + "," * 200_000)
+    assert [row.phones for row in read_table(tmp_path / "t.csv").rows] == [("a", "b")] * 101
 
 
 def test_garbage_is_collected_again_afterwards(recordings: Path) -> None:
