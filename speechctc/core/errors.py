@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.files import is_draft
+from speechctc.core.files import DRAFT
 
 LONGEST = 900  # characters of each half of a message
 NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
@@ -75,7 +75,7 @@ def of_disk(error: OSError) -> InputError:
     """Return an error of the file system in one line, with what to do; a draft is called by its folder."""
     name = error.filename2 or error.filename
     path = Path(os.fsdecode(name) if isinstance(name, str | bytes) else "disk")
-    place = next((part.parent for part in (path, *path.parents) if is_draft(part.name)), path)
+    place = next((part.parent for part in (path, *path.parents) if DRAFT.fullmatch(part.name)), path)
     return InputError(f"{place}: {error.strerror}", advice_on(error))
 
 
