@@ -235,5 +235,6 @@ def polynomial(coefficients: dict[Any, list[float]]) -> Any:
 
 
 def njit_inline(function: Function) -> Function:
-    """Compile a function that other compiled functions call; division by zero follows IEEE 754."""
-    return numba.njit(function, error_model="numpy")  # type: ignore[no-any-return, unused-ignore]
+    """Compile a function that only other compiled functions call; division by zero follows IEEE 754."""
+    unwrapped: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # a fifth of the time to compile
+    return numba.njit(function, error_model="numpy", **unwrapped)  # type: ignore[no-any-return, unused-ignore]

@@ -3,14 +3,14 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.decoding.beam import Work
+from speechctc.decoding.beam import Work, best_by_loops, best_of
 from speechctc.decoding.search import GreedySearch, LmSearch, Rows, best_labels, collapse
 from speechctc.ngram.automaton import PhoneLM
 
@@ -222,3 +222,12 @@ search(PATIENCE // 8)
 assert 'numba' in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("count", "kept"), [(1, 1), (2, 1), (9, 9), (300, 20), (300, 299)])
+@pytest.mark.parametrize("best", [best_of, best_by_loops])
+def test_the_best_come_first_and_of_equal_ones_the_first(
+    best: Callable[..., NDArray[np.int64]], count: int, kept: int
+) -> None:
+    scores = np.round(np.random.default_rng(count).normal(size=count), 1)
+    assert best(scores, kept).tolist() == sorted(range(count), key=lambda n: (-scores[n], n))[:kept]
