@@ -85,6 +85,14 @@ def _is_interruption(end: SystemExit) -> bool:
     return cause is not None
 
 
+def _check_folder() -> None:
+    """Raise an `InputError` if the working directory was removed: some libraries end the process then."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the working directory is gone", "change to a folder that is there: cd") from None
+
+
 def _check_order(arguments: list[str]) -> None:
     """Raise an `InputError` if an option stands before the command."""
     first = next(iter(arguments), "")
@@ -102,6 +110,7 @@ def main() -> None:
     os.environ.setdefault(PRODUCTS, "1")  # before numpy is: recognition has threads of its own
     write_utf8()
     try:
+        _check_folder()
         _check_order(sys.argv[1:])
         app(prog_name="speechctc")
     except InputError as error:

@@ -282,7 +282,7 @@ def parse_yaml(text: str, what: str, fix: str) -> Any:
         return loader.construct_document(node)
     except RecursionError:
         raise InputError(f"{what} (nested too deeply)", fix) from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError) as error:  # of values with a tag
         raise InputError(f"{what} ({' '.join(str(error).split())[:300]})", fix) from None
 
 

@@ -27,7 +27,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 Read = TypeVar("Read")
 
@@ -239,6 +242,15 @@ def settle_folder(path: Path) -> None:
         else:
             os.rename(previous, path)
     tidy(path.parent)
+
+
+def zip_entry(name: str) -> ZipInfo:
+    """Return the entry of a new file in a zip file, which has no dates before 1980: a clock may begin at 1970."""
+    from zipfile import ZIP_DEFLATED, ZipInfo
+
+    entry = ZipInfo(name, max(time.localtime()[:6], (1980, 1, 1, 0, 0, 0)))
+    entry.external_attr, entry.compress_type = 0o644 << 16, ZIP_DEFLATED
+    return entry
 
 
 @cache

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
 from speechctc.core.errors import InputError, optional
+from speechctc.core.files import zip_entry
 
 if TYPE_CHECKING:
     from speechctc.audio.annotations import Interval
@@ -397,7 +398,10 @@ class Workbook(Writer):
         return out.getvalue()
 
     def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
+        import zipfile
+
         import openpyxl
+        from openpyxl.writer.excel import ExcelWriter
 
         book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
         phones = _Sheet(book, "phones", _columns(aligned, scored))
@@ -413,7 +417,10 @@ class Workbook(Writer):
                 for misfit in result.misfits:
                     misfits.add(name.shown, *misfit)
         finally:
-            book.save(out)
+            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                put = archive.writestr
+                archive.writestr = lambda name, content: put(zip_entry(name), content)  # type: ignore[method-assign]
+                ExcelWriter(book, archive).save()
 
 
 class _Sheet:

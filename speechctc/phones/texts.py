@@ -11,6 +11,7 @@ from pathlib import Path
 
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
+from speechctc.core.text_files import decode_text
 from speechctc.phones.inventory import Inventory
 
 GZIP = b"\x1f\x8b"
@@ -25,13 +26,16 @@ def read_unpacked(path: Path, what: str) -> str:
     Raises
     ------
     InputError
-        There is no such file, it is cut off, it is not UTF-8, or it is larger than its packed size makes plausible.
+        There is no such file, it is cut off, neither UTF-8 nor UTF-16, or larger than its packed size makes plausible.
     """
     try:
         data = readable(path).read_bytes()
-        return (_unpacked(data) if data.startswith(GZIP) else data).decode("utf-8-sig")
-    except (EOFError, OSError, ValueError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        text, odd = decode_text(_unpacked(data) if data.startswith(GZIP) else data, path)
+        if odd:
+            raise ValueError("not UTF-8")
+        return text
+    except (EOFError, OSError, ValueError, zlib.error, InputError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(getattr(error, "what", error)).split())
         raise InputError(f"{path}: cannot be read as {what} ({reason})", f"name {what}, plain or .gz") from None
 
 

@@ -37,6 +37,7 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.bundled import bundled_folder
 from speechctc.core.errors import InputError, of_disk
+from speechctc.core.files import zip_entry
 from speechctc.inference.formats import CSV, WRITERS, Layout, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -321,10 +322,10 @@ def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str
                         yield out.take()
             if document is not None and document.phones:
                 grid = Path(name).with_name(readable(document.grid_path.name)).as_posix()
-                archive.writestr(grid, document.text().encode("utf-8"), zipfile.ZIP_DEFLATED)
+                archive.writestr(zip_entry(grid), document.text().encode("utf-8"))
                 table += CSV.pieces(RecordingName(name, ""), recognition(name, document), Layout())
             yield out.take()
-        archive.writestr("phones.csv", "".join(table).encode("utf-8", "backslashreplace"), zipfile.ZIP_DEFLATED)
+        archive.writestr(zip_entry("phones.csv"), "".join(table).encode("utf-8", "backslashreplace"))
     yield out.take()
 
 

@@ -117,6 +117,16 @@ def test_an_option_before_the_command_is_told_its_place(speechctc: Command) -> N
         assert said.endswith(f"options come after it: speechctc {right} --kind"), said
 
 
+def test_a_working_directory_that_is_gone_is_said(
+    tmp_path: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for words in (("decode", tmp_path / "a.wav"), ("measure", tmp_path), ("config", "demo")):
+        assert "the working directory is gone; change to a folder" in one_line_error(speechctc(*words))
+
+
 def test_training_says_at_once_that_it_loads(
     tmp_path: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.core.errors import InputError
+from speechctc.phones.texts import read_text
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
@@ -232,3 +234,14 @@ def test_the_help_of_these_commands_loads_no_stage() -> None:
     code += "assert not {'torch', 'numpy'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("--help") >= 4, done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_texts_are_read_in_the_encodings_of_labels(tmp_path: Path, encoding: str) -> None:
+    text = tmp_path / "a.txt"
+    text.write_bytes("low mid\r\ntop\rlow".encode(encoding))
+    assert read_text(text) == [["low", "mid"], ["top"], ["low"]]
+    for wrong in (b"low\0mid", "ʃ a".encode("cp1252", "ignore") + b"\xe9 b"):
+        text.write_bytes(wrong)
+        with pytest.raises(InputError, match=r"a.txt: cannot be read as a UTF-8 text \((.*a NUL character|not UTF-8)"):
+            read_text(text)

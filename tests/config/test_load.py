@@ -67,6 +67,12 @@ def test_a_bad_setting_is_one_line_that_says_what_to_do(setting: str, said: str)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("tagged", ["!!timestamp x", "!!bool x", "!!int ''", "!!float x", "!!omap x", "!!pairs x"])
+def test_a_value_that_its_tag_does_not_fit_is_said(tagged: str) -> None:
+    with pytest.raises(InputError, match="the value is not YAML|is invalid"):
+        load_config("demo", [f"run={tagged}"])
+
+
 @pytest.mark.parametrize("text", ["", "just words", "[1, 2]", "corpus: [", "{}"])
 def test_a_file_that_is_no_config_is_said(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.yaml"

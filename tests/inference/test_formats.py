@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -102,6 +103,15 @@ def test_a_workbook_holds_numbers_and_texts_never_formulas(tmp_path: Path) -> No
     with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
         sheets = [files.read(name).decode() for name in files.namelist() if "worksheets/sheet" in name]
     assert len(sheets) == 3 and not any("<f>" in sheet or 't="e"' in sheet for sheet in sheets)
+
+
+def test_a_workbook_is_written_where_the_clock_begins_at_1970(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_ago = time.gmtime(3600)
+    monkeypatch.setattr(time, "localtime", lambda seconds=None: long_ago)
+    (tmp_path / "a.xlsx").write_bytes(WRITERS["xlsx"].content(source(RESULT), RESULT))
+    assert len(list(openpyxl.load_workbook(tmp_path / "a.xlsx")["phones"].values)) == 4
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
+        assert {entry.compress_type for entry in files.infolist()} == {zipfile.ZIP_DEFLATED}
 
 
 def test_a_workbook_goes_on_on_another_sheet_when_one_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -298,7 +298,9 @@ def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> 
         assert post(client, "recognise", "", names=["ann/a b.wav"])[0] == 400
 
 
-def test_export(folder: Path) -> None:
+def test_export(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_ago = time.gmtime(3600)
+    monkeypatch.setattr(time, "localtime", lambda seconds=None: long_ago)  # of a clock that begins at 1970
     with client_of(folder) as (client, studio):
         name = "ann/a b.wav"
         post(client, "edit", name, revision=1, what="relabel", phone=1, label="x,y")
@@ -313,6 +315,7 @@ def test_export(folder: Path) -> None:
     assert packed.testzip() is None
     assert sorted(packed.namelist()) == sorted([name, "ann/a b.TextGrid", "new.wav", "text.wav", "phones.csv"])
     assert packed.read("new.wav") == (folder / "new.wav").read_bytes()
+    assert packed.getinfo("phones.csv").external_attr >> 16 == 0o644
     assert "x,y" in packed.read("ann/a b.TextGrid").decode("utf-8")
 
 
