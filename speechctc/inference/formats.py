@@ -417,9 +417,10 @@ class Workbook(Writer):
                 for misfit in result.misfits:
                     misfits.add(name.shown, *misfit)
         finally:
-            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+            with archive:
                 put = archive.writestr
-                archive.writestr = lambda name, content: put(zip_entry(name), content)  # type: ignore[method-assign]
+                archive.writestr = lambda name, content: put(zip_entry(name), content)
                 ExcelWriter(book, archive).save()
 
 
