@@ -35,6 +35,11 @@ _RATE, _PITCH = 1, 3
 _MOST_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
 _STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
 
+_INDIC = map(chr, range(0x900, 0xE00))
+_WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normalize("NFC", letter)) == 2}
+_WHOLE |= dict.fromkeys("।॥", ".")
+_DOTTED = re.compile("|".join(_WHOLE))
+
 LATIN = "LATIN"
 _READERS = {script: frozenset(languages.split()) for script, languages in TABLES["scripts"].items()}
 _NAMES = pairs(TABLES["espeak"])
@@ -435,9 +440,12 @@ class Reader:
             raise InputError(what, "choose a related language, or give corpus.dictionary alone")
 
     def read(self, text: str) -> list[SpokenWord]:
-        """Return the words of a text in order; words that eSpeak NG joins ("of the") are one."""
+        """Return the words of a text in order; words that eSpeak NG joins ("of the") are one.
+
+        Their characters are counted in the text as `readable` returns it.
+        """
         _choose(self._voice.file)
-        speech = self._speaker.speak("".join(map(_visible, text)), keep=False)
+        speech = self._speaker.speak(readable(text), keep=False)
         made = pieces([phoneme.name for phoneme in speech.phonemes], self.language)
         starts = speech.words or (WordStart(0, 0),)
         ends = [word.phoneme for word in starts[1:]] + [len(speech.phonemes)]
@@ -456,6 +464,15 @@ class Reader:
         eSpeak NG names the letters of such words, or says "Chinese letter".
         """
         return not any(foreign_script(word, language) for language in languages)
+
+
+def readable(text: str) -> str:
+    """Return a text as eSpeak NG reads it best.
+
+    Letters with a dot below, which Unicode's NFC takes apart, are one: eSpeak NG spells words with two, or loses their
+    vowels. A danda is a full stop: eSpeak NG says its name where it stands alone.
+    """
+    return _DOTTED.sub(lambda found: _WHOLE[found[0]], "".join(map(_visible, text)))
 
 
 def _visible(letter: str) -> str:

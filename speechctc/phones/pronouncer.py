@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
-from speechctc.phones.espeak import Reader
+from speechctc.phones.espeak import Reader, readable
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import TABLES, nfc, pairs
@@ -434,12 +434,12 @@ class Pronouncer:
         """Return the phones that eSpeak NG speaks at each token of a text, in the phone set."""
         if self._reader is None:
             return [None] * len(tokens)
-        starts = [0]
-        for token in tokens[:-1]:
+        spoken, starts = [readable(token) for token in tokens], [0]
+        for token in spoken[:-1]:
             starts.append(starts[-1] + len(token) + 1)
         phones: list[list[str]] = [[] for _ in tokens]
         languages: list[frozenset[str]] = [frozenset()] * len(tokens)
-        for word in self._reader.read(" ".join(tokens)) if tokens else ():
+        for word in self._reader.read(" ".join(spoken)) if tokens else ():
             k = max(bisect_right(starts, word.character) - 1, 0)
             phones[k] += word.phones
             languages[k] |= word.languages

@@ -28,6 +28,11 @@ def spoken(language: str, text: str, phones: Inventory | None = None) -> dict[st
         ("ka", "წყალი", {"წყალი": "ts q a l i"}),
         ("fr", "les enfants", {"les": "l e z", "enfants": "ɑ̃ f ɑ̃"}),
         ("vi", "xin chào", {"xin": "s i n", "chào": "tʃ aː w"}),
+        # a full stop that stands alone; letters with a dot below, which NFC takes apart; joiners without width
+        ("hi", "वह गया ।", {"वह": "ʋ ə h", "गया": "ɡ ʌ j aː"}),
+        ("as", "\u09a8\u09bf\u09df\u09be ।", {"\u09a8\u09bf\u09af\u09bc\u09be": "n i a"}),
+        ("bn", "\u09a8\u09bf\u09af\u09bc\u09be", {"\u09a8\u09bf\u09af\u09bc\u09be": "n i a"}),
+        ("fa", "می\u200cخواهم به", {"می\u200cخواهم": "m i x ɑ h a m", "به": "b e"}),
         (
             "en-us",
             "The car — 21 “DOGS”",
