@@ -178,9 +178,10 @@ def measure_command(
     word, neighbours and position, confidence and score, mean f0 and intensity, and F1 to F3 at the middle and in ten
     steps. The speaker is the folder below the one named, or that of the table. Needs praat-parselmouth.
     """
+    from speechctc.core import written
     from speechctc.inference.output import refuse_input
     from speechctc.pages.figures import picture_form
-    from speechctc.stages.measure import PraatSettings, measure, write_picture, write_table
+    from speechctc.stages.measure import PraatSettings, measure, table_text, write_picture
 
     form = picture_form(picture) if picture else ""
     if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
@@ -192,8 +193,10 @@ def measure_command(
         raise InputError(f"--pitch-floor {pitch_floor:g} is not below --pitch-ceiling {pitch_ceiling:g}", "lower it")
     settings = PraatSettings(maximum_formant, number_of_formants, pitch_floor, pitch_ceiling)
     rows, status = measure(audio, textgrids, tier, words, channel, settings, new_reporter())
-    if rows and (text := write_table(rows, out, overwrite)):
-        show(text.removesuffix("\r\n"))
+    if rows and out:
+        written.write_text(out, table_text(rows), overwrite)
+    elif rows:
+        show(table_text(rows).removesuffix("\r\n"))
     if rows and picture:
         write_picture(rows, picture, form, overwrite)
     places = [str(place) for place in (out, picture) if place]

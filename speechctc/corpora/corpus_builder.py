@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -258,7 +258,7 @@ def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = Fals
     label_sets: list[Collection[str]] = [() if named else utterance.phones for utterance in utterances]
     why = "all are by one speaker" if len(speakers) == 1 and "" not in speakers else "not all name their speaker"
     if len(speakers) > 1 and "" not in speakers:
-        by_speaker: dict[str, list[Collection[str]]] = {name: [] for name in speakers}
+        by_speaker: defaultdict[str, list[Collection[str]]] = defaultdict(list)
         for utterance, labels in zip(utterances, label_sets, strict=True):
             by_speaker[utterance.speaker].append(labels)
         count = _count(len(speakers), share)

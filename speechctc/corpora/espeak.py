@@ -80,8 +80,11 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
         for k, speech in enumerate(result.speech):
             phones = _phones(speech, result)
             if phones and np.any(speech.samples):
-                row = _write(folder, speaker, k, speech, phones, result.rate, config.espeak.noise_db, rng)
-                made.append((speaker.split, row, phones))
+                last, times = _times(speech, phones, result.rate)
+                noise_db = config.espeak.noise_db
+                sound = synthetic.record(speech.samples, result.rate, last, speaker.level, noise_db, rng)
+                about = (speaker.split, speaker.name, k, speaker.texts[k])
+                made.append((speaker.split, synthetic.write_utterance(folder, *about, times, sound), phones))
     notation = Notation(sorted({piece.label for *_, phones in made for piece in phones if piece.language == ""}))
     rows = []
     for split, row, phones in made:
@@ -121,25 +124,15 @@ def _phones(speech: Speech, voice: synthetic.Spoken) -> list[Piece]:
     return [piece._replace(language="" if piece.language in ("", *voice.codes) else piece.language) for piece in made]
 
 
-def _write(
-    folder: Path,
-    speaker: synthetic.Speaker,
-    number: int,
-    speech: Speech,
-    phones: Sequence[Piece],
-    rate: int,
-    noise_db: float,
-    rng: np.random.Generator,
-) -> synthetic.Row:
-    """Write a recording; return its row without its phones."""
+def _times(speech: Speech, phones: Sequence[Piece], rate: int) -> tuple[int, list[list[float]]]:
+    """Return the sample at which the phones end, and from when to when each lasts, in seconds."""
     starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
-    sound = synthetic.record(speech.samples, rate, starts[phones[-1].last + 1], speaker.level, noise_db, rng)
     times = []
     for piece in phones:
         start, end = starts[piece.phoneme], starts[piece.last + 1]
         share = (end - start) / piece.parts
         times.append([(start + share * (piece.part + k)) / rate for k in (0, 1)])
-    return synthetic.write_utterance(folder, speaker.split, speaker.name, number, speaker.texts[number], times, sound)
+    return starts[phones[-1].last + 1], times
 
 
 def read_espeak(root: Path, config: CorpusConfig) -> Corpus:

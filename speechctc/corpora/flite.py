@@ -58,7 +58,15 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
         flite is not installed, its text cannot be read, the folder has other files or a corpus of another config, or
         utterances are missing.
     """
-    about = _make_corpus(root, config.flite)
+    flite = config.flite
+    if flite.text is None:
+        sentences = [each for each in synthetic.sentences() if len(each.split()) >= flite.words[0]]
+    else:
+        sentences = synthetic.read_sentences(flite.text, flite.words)
+    wanted = synthetic.fingerprint(flite, sentences)
+    about = synthetic.make_once(
+        root, MARKER, "corpus of flite", wanted, lambda folder: _make_whole(folder, flite, sentences, wanted)
+    )
     builder = CorpusBuilder.for_config(config)
 
     def write(phones: Sequence[str], times: synthetic.Times) -> tuple[tuple[str, ...], synthetic.Times]:
@@ -69,18 +77,6 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
     facts = {"utterances": about["utterances"], "minutes": about["seconds"] / 60}
     builder.notes.append(said("flite", **facts, voices=", ".join(about["voices"])))
     return builder.to_corpus(config.dev_share, without_dev=False)
-
-
-def _make_corpus(root: Path, config: FliteConfig) -> dict[str, Any]:
-    """Make the corpus where there is none; return the content of ``flite.json``."""
-    if config.text is None:
-        sentences = [each for each in synthetic.sentences() if len(each.split()) >= config.words[0]]
-    else:
-        sentences = synthetic.read_sentences(config.text, config.words)
-    wanted = synthetic.fingerprint(config, sentences)
-    return synthetic.make_once(
-        root, MARKER, "corpus of flite", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
-    )
 
 
 def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,17 +42,6 @@ _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 RARE = 5  # a phone with fewer occurrences is hardly learned
 MOST = 8  # entries of a list
 MOST_PHONES = 80  # more are not phones, but words, or phones with marks
-
-_WHAT = {
-    "table": "recordings listed in tables",
-    "textgrid": "recordings with TextGrids",
-    "elan": "recordings with files of ELAN",
-    "timit": "recordings with .PHN files, in the layout of TIMIT",
-    "test": "recordings with labels in the test split only",
-    "mend": "recordings whose labels cannot be read",
-    "drafts": "recordings with TextGrids that nobody has corrected",
-    "unlabelled": "recordings without labels",
-}
 
 
 @dataclass
@@ -156,7 +146,7 @@ class Survey:
 
     @property
     def case(self) -> str:
-        """What the recordings are if none of them can be trained on: an entry of `_WHAT`."""
+        """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
         return "test" if self.to_test else "mend" if self.mend else "drafts" if self.drafts else "unlabelled"
 
 
@@ -224,10 +214,8 @@ def _held_out(look: Survey, config: CorpusConfig) -> Iterator[str]:
 
 def _to_test(config: CorpusConfig | None) -> CorpusConfig | None:
     """Return the config if it leads to a test split, and not to one to train on."""
-    try:
-        return config if config and read_corpus(config, "test").splits["test"] else None
-    except InputError:
-        return None
+    corpus = attempt(partial(read_corpus, needed="test"), config) if config else None
+    return config if isinstance(corpus, Corpus) and corpus.splits["test"] else None
 
 
 def _given(settings: Sequence[str]) -> dict[str, Any]:
@@ -359,10 +347,8 @@ def _labelled(look: Survey, table: Path, rows: Sequence[Row]) -> Iterator[str]:
 
 def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
     """Return whether a table that is not one of a corpus has a column of labels, or names recordings."""
-    try:
-        text = read_text(table)[0].lower()
-    except InputError:
-        return False
+    found = attempt(read_text, table)
+    text = "" if isinstance(found, InputError) else found.text.lower()
     header = set(re.split(r"[\t,;]", text.partition("\n")[0]))
     known = {name for target in LABELS for name in (target, *USUAL[target])}
     return bool(known & header) or any(path.name.lower() in text for path in recordings)
@@ -440,7 +426,7 @@ def describe(survey: Survey) -> str:
         "corpus": corpus,
         "sound": sound,
         "kind": kind,
-        "what": _WHAT[kind or survey.case],
+        "what": said(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
         "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
         "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in split],

@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
@@ -28,6 +28,7 @@ from speechctc.audio import resampling
 from speechctc.audio.sound_file import writing
 from speechctc.config.corpus_config import DemoConfig, EspeakConfig, FliteConfig
 from speechctc.core import files
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables, read_text
 from speechctc.core.workers import WorkerEnded, in_processes
@@ -301,9 +302,9 @@ def spoken(speakers: Sequence[Speaker], name: str) -> Iterator[Spoken]:
     """
     Synthesiser.check()
     try:
-        with in_processes(_speak, speakers, 1, most=AHEAD) as results:
+        with in_processes(partial(attempt, _speak), speakers, 1, most=AHEAD) as results:
             for result in results:
-                if isinstance(result, InputError):
+                if isinstance(result, InputError):  # an exception would have lost its kind on the way
                     raise result
                 yield result
     except WorkerEnded:
@@ -317,20 +318,17 @@ def _synthesiser(ipa: bool) -> Synthesiser:
     return synthesiser
 
 
-def _speak(speaker: Speaker) -> Spoken | InputError:
-    """Let one speaker speak, in the process that speaks; an exception would lose its kind on the way."""
-    try:
-        synthesiser = _synthesiser(speaker.language is not None)
-        if speaker.language is None:
-            synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch)
-            codes: tuple[str, ...] = ()
-        else:
-            voice = find_voice(speaker.language, synthesiser.voices())
-            synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch, voice.file)
-            codes = voice.languages
-        speech = [synthesiser.speak(text) for text in speaker.texts]
-    except InputError as error:
-        return error
+def _speak(speaker: Speaker) -> Spoken:
+    """Let one speaker speak, in the process that speaks."""
+    synthesiser = _synthesiser(speaker.language is not None)
+    if speaker.language is None:
+        synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch)
+        codes: tuple[str, ...] = ()
+    else:
+        voice = find_voice(speaker.language, synthesiser.voices())
+        synthesiser.choose(speaker.variant, speaker.words_per_minute, speaker.pitch, voice.file)
+        codes = voice.languages
+    speech = [synthesiser.speak(text) for text in speaker.texts]
     return Spoken(synthesiser.version, synthesiser.rate, codes, speech)
 
 

@@ -236,10 +236,8 @@ def _read_each(found: Sequence[tuple[Recording, Path | None, str]], choice: Choi
 def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
     """Return a note for recordings whose transcript has its name in other letter case, or is that of others too."""
     cased = [(path, file) for path, file in pairs if differs_by_case(path, file)]
-    of: defaultdict[Path, list[Path]] = defaultdict(list)
-    for path, file in pairs:
-        of[file].append(path)
-    shared = [(path, file) for path, file in pairs if len(of[file]) > 1]
+    users = Counter(file for _, file in pairs)
+    shared = [(path, file) for path, file in pairs if users[file] > 1]
     notes: dict[Path, str] = {}
     for some_, what in (
         (cased, "differ from their recordings' by letter case or Unicode form"),
@@ -414,10 +412,8 @@ def find_tasks(
         raise InputError("both --phones and --transcripts are given", "give one of them")
     if given is not None and not os.path.exists(given):
         option = "--transcripts" if choice.labels == "phones" else "--words"
-        fix = (
-            f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the {choice.labels}"
-        )
-        raise InputError(f"{given}: no such file", f"{fix} themselves")
+        fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
+        raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
     if given is not None and not given.is_dir() and is_table(given):
         pairs = in_table(given, find_recordings(arguments) if arguments else None, choice)
         return _noted_tasks(pairs, reporter)

@@ -56,9 +56,8 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
         why = rejected[0].reason if rejected else "all are recordings of the corpus itself"
         raise InputError(f"data.unlabelled={source}: no recording in it can be used ({why})", "name another folder")
     splits = {**corpus.splits, UNLABELLED: tuple(pieces)}
-    return dataclasses.replace(
-        corpus, splits=splits, rejected={**corpus.rejected, UNLABELLED: tuple(rejected)}, notes=notes
-    )
+    unusable = {**corpus.rejected, UNLABELLED: tuple(rejected)}
+    return dataclasses.replace(corpus, splits=splits, rejected=unusable, notes=notes)
 
 
 def _free(id: str, taken: set[str]) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from speechctc.config.schema import Config
 from speechctc.decoding.beam import Tokens, advance
 from speechctc.ngram.automaton import PhoneLM
+from speechctc.phones.inventory import BLANK
 
 Rows = NDArray[np.float32]
 ClassPath = NDArray[np.int64]
@@ -26,9 +27,9 @@ DELAY = 2.0
 FLOOR = -1e4  # lowest log posterior
 
 
-def collapse(path: Sequence[int], blank: int = 0) -> list[int]:
+def collapse(path: Sequence[int]) -> list[int]:
     """Merge repeats, then drop blanks (Graves et al. 2006, eq. 1's map B): ``a a - a`` is ``a a``."""
-    return [label for label, _ in groupby(path) if label != blank]
+    return [label for label, _ in groupby(path) if label != BLANK]
 
 
 class Search(Protocol):

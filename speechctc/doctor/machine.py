@@ -46,7 +46,9 @@ INSTALL = "install speechctc again, or run scripts/install; docs/guide/training.
 def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
     """Check the machine for training on `device` (``"auto"``, ``"cpu"`` or ``"cuda"``), writing into these folders."""
     cuda = torch.cuda.is_available()
-    facts = {"torch": f"{torch.__version__}, {_gpus() if cuda else 'no CUDA GPU'}", "processor": _processor()}
+    memory = total_memory(torch.device("cpu")) / 2**30
+    processor = f"{cores()} cores, {torch.get_num_threads()} threads of torch, {memory:.1f} GiB of memory"
+    facts = {"torch": f"{torch.__version__}, {_gpus() if cuda else 'no CUDA GPU'}", "processor": processor}
     found = [*check_threads(), *check_disk(folders), *_loss_starts("cpu")]
     facts["CTC loss"] = "starts on the CPU" if not any(each.kind == "loss" for each in found) else "does not start"
     if cuda:
@@ -67,11 +69,6 @@ def _gpus() -> str:
     names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
     memory = total_memory(torch.device("cuda", 0)) / 2**30
     return f"CUDA {torch.version.cuda}: {', '.join(names)}, {memory:.0f} GiB"
-
-
-def _processor() -> str:
-    memory = total_memory(torch.device("cpu")) / 2**30
-    return f"{cores()} cores, {torch.get_num_threads()} threads of torch, {memory:.1f} GiB of memory"
 
 
 def check_threads() -> list[Finding]:

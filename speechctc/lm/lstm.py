@@ -9,12 +9,11 @@ state.safetensors      only in ``last/``: the state to resume training from
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -288,7 +287,7 @@ def save_lstm(folder: Path, saved: SavedLstm) -> None:
         save_tensors(beside / "weights.safetensors", weights)
         if saved.state:
             save_tensors(beside / "state.safetensors", saved.state)
-        (beside / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        files.write_json(beside / ABOUT, about)
 
     files.write_folder(folder, write)
 
@@ -466,21 +465,13 @@ class LstmTrainer:
         self.progress = Progress(at.epoch + 1, 0, at.step, rate, dev if better else at.best, waited)
         return line
 
-    def to_tensors(self) -> dict[str, Tensor]:
-        """Return the optimiser's state, for `restore`."""
-        return self.optimizer.to_tensors()
-
     def restore(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
-        """Restore a saved state.
+        """Restore the state of the optimiser, and the progress.
 
         Raises
         ------
         LookupError, TypeError, ValueError
-            It is not a state that a trainer saved.
+            They are not those of such a training.
         """
         self.optimizer.restore(tensors)
         self.progress = Progress(**progress)
-
-    def progress_values(self) -> dict[str, Any]:
-        """Return `progress` as plain values."""
-        return asdict(self.progress)

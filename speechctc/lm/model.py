@@ -156,7 +156,5 @@ def _draw(log_probs: Reals, temperature: float, rng: np.random.Generator) -> int
 
 def find_lstm(path: Path) -> Path | None:
     """Return the folder of the model in a folder of ``lm train``: itself, its ``best`` or its ``last``."""
-    for folder in (path, path / "best", path / "last"):
-        if (files.standing(folder) / ABOUT).is_file():
-            return folder
-    return None
+    places = (path, path / "best", path / "last")
+    return next((folder for folder in places if (files.standing(folder) / ABOUT).is_file()), None)

@@ -11,7 +11,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -48,10 +48,6 @@ class FeatureScore:
     rate: float
     low: float | None
     high: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON reports."""
-        return asdict(self)
 
     def to_text(self) -> str:
         """Return the rate, its interval and its meaning in a line."""

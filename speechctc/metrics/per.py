@@ -132,7 +132,7 @@ class Reliability:
         }
 
 
-def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int = 0) -> Reliability:
+def reliability(counts: Sequence[EditCounts], speakers: Sequence[str]) -> Reliability:
     """Estimate the confidence interval of a PER by the bootstrap.
 
     Speakers are resampled if there are at least 3, because utterances of one speaker are similar to each
@@ -145,17 +145,14 @@ def reliability(counts: Sequence[EditCounts], speakers: Sequence[str], seed: int
         The counts of each utterance.
     speakers : sequence of str
         The speaker of each utterance; empty if not known.
-    seed : int
     """
     known = known_speakers(speakers)
     phones = sum(count.reference_phones for count in counts)
-    low, high, over = bootstrap([(count.errors, count.reference_phones) for count in counts], speakers, seed)
+    low, high, over = bootstrap([(count.errors, count.reference_phones) for count in counts], speakers)
     return Reliability(low, high, over, known, phones, len(counts))
 
 
-def bootstrap(
-    sums: Sequence[tuple[float, int]], speakers: Sequence[str], seed: int = 0
-) -> tuple[float | None, float | None, str]:
+def bootstrap(sums: Sequence[tuple[float, int]], speakers: Sequence[str]) -> tuple[float | None, float | None, str]:
     """Return the 95 % interval of an error rate, per cent, and what was resampled; see `reliability`.
 
     Parameters
@@ -163,7 +160,6 @@ def bootstrap(
     sums : sequence of (float, int)
         Errors and reference phones of each utterance.
     speakers : sequence of str
-    seed : int
     """
     over = groups_of(speakers)
     groups: dict[str | int, list[float]] = {}
@@ -173,7 +169,7 @@ def bootstrap(
         group[1] += phones
     if len(groups) < 2 or not sum(phones for _, phones in sums):
         return None, None, over
-    return *_interval(np.array(list(groups.values())), seed), over
+    return *_interval(np.array(list(groups.values()))), over
 
 
 def known_speakers(speakers: Sequence[str]) -> int | None:
@@ -196,18 +192,18 @@ def groups_of(speakers: Sequence[str]) -> str:
     return "speakers" if "" not in speakers and len(set(speakers)) >= FEW_SPEAKERS else "utterances"
 
 
-def _interval(sums: NDArray[Any], seed: int) -> tuple[float, float]:
+def _interval(sums: NDArray[Any]) -> tuple[float, float]:
     """Return the 2.5th and the 97.5th percentile of the rate over bootstrap samples of rows (errors, phones)."""
     errors, phones = sums.sum(0)
     if not errors:
         return 0.0, min(300.0 / float(phones), 100.0)
-    low, high = np.percentile(draw_rates(sums, seed), [2.5, 97.5])
+    low, high = np.percentile(draw_rates(sums), [2.5, 97.5])
     return float(low), float(high)
 
 
-def draw_rates(sums: NDArray[Any], seed: int) -> NDArray[np.float64]:
+def draw_rates(sums: NDArray[Any]) -> NDArray[np.float64]:
     """Return the rates of bootstrap samples of rows (errors, phones), per cent; without those that have no phones."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     drawn = np.stack([sums[rng.integers(len(sums), size=len(sums))].sum(0) for _ in range(DRAWS)])
     drawn = drawn[drawn[:, 1] > 0]
     return np.asarray(100.0 * drawn[:, 0] / drawn[:, 1])
@@ -264,11 +260,7 @@ class PairedTest:
 
 
 def compare_errors(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    phones: NDArray[np.float64],
-    speakers: Sequence[str],
-    seed: int = 0,
+    first: NDArray[np.float64], second: NDArray[np.float64], phones: NDArray[np.float64], speakers: Sequence[str]
 ) -> PairedTest:
     """Compare the errors of two systems.
 
@@ -280,12 +272,11 @@ def compare_errors(
         Reference phones.
     speakers : sequence of str
         The speaker of each utterance; empty if not known.
-    seed : int
     """
     over = groups_of(speakers)
     groups = np.unique(np.asarray(speakers), return_inverse=True)[1] if over == "speakers" else np.arange(len(first))
     sums = np.stack([np.bincount(groups, weights=each) for each in (second - first, phones)], axis=1)
-    differences = draw_rates(sums, seed)
+    differences = draw_rates(sums)
     low, high = np.percentile(differences, [2.5, 97.5]) if len(differences) else (0.0, 0.0)
     below, above = (float(np.mean(side)) if len(differences) else 1.0 for side in (differences <= 0, differences >= 0))
     total = 100 * float((second - first).sum()) / max(float(phones.sum()), 1.0)

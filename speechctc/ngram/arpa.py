@@ -36,8 +36,7 @@ def write_arpa(path: Path, ngram: Ngram, inventory: Inventory) -> None:
     """
     if taken := SPECIAL & set(inventory.phones):
         raise InputError(f"the phone {min(taken)!r} has a name that ARPA files reserve", "rename it in the labels")
-    text = "\n".join(_lines(ngram, inventory)) + "\n"
-    data = text.encode()
+    data = ("\n".join(_lines(ngram, inventory)) + "\n").encode()
     files.write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 

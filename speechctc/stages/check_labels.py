@@ -38,10 +38,7 @@ from speechctc.stages.split_scoring import sound_of, times_of_labels
 
 Classes = Sequence[int]
 
-COLUMNS = (
-    *("rank", "id", "split", "speaker", "audio", "channel", "score", "per_phone", "start", "end"),
-    *("labels_there", "heard_there", "labels", "heard"),
-)
+COLUMNS = "rank id split speaker audio channel score per_phone start end labels_there heard_there labels heard".split()
 SHOWN = 6  # phones of a place, in the lines for people
 AROUND = 0.15  # s; shown before and after a place where something is missing
 

@@ -85,8 +85,8 @@ class Comparison:
         """Return the values of the JSON report."""
         systems = [{"runs": list(each.names), "per": list(each.pers), "mean": each.mean} for each in self.systems]
         pairs = [{"first": i, "second": j, **test.to_dict()} for (i, j), test in self.tests.items()]
-        facts = {"split": self.split, "protocol": self.protocol, "utterances": self.utterances, "phones": self.phones}
-        return facts | {"caution": self.caution} | {"systems": systems, "pairs": pairs}
+        facts = {key: value for key, value in vars(self).items() if key not in ("systems", "tests")}
+        return facts | {"systems": systems, "pairs": pairs}
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -115,7 +115,12 @@ def compare(
     """
     if len(recognisers) < 2:
         raise InputError("one run cannot be compared", "name two or more")
-    scored = [_scored(name, model, split, overrides, reporter) for name, model in recognisers]
+    scored = []
+    for name, model in recognisers:
+        try:
+            scored.append(score_split(model, split, overrides, reporter, f"{name} on"))
+        except InputError as error:
+            raise InputError(f"{name}: {error.what}", error.fix) from None
     names = [name for name, _ in recognisers]
     _check_alike(names, scored)
     numbers = sorted(set.intersection(*({result.number for result in each.results} for each in scored)))
@@ -136,14 +141,6 @@ def compare(
     few = few_of(total, known_speakers(speakers))
     caution = f"not reliable: the tests are based on {few}; with other speakers the result may differ" if few else ""
     return Comparison(split, scored[0].protocol, len(numbers), total, systems, tests, caution)
-
-
-def _scored(name: str, model: Recogniser, split: str, overrides: Sequence[str], reporter: Reporter) -> ScoredSplit:
-    """Decode a split with a model, which an error names."""
-    try:
-        return score_split(model, split, overrides, reporter, f"{name} on")
-    except InputError as error:
-        raise InputError(f"{name}: {error.what}", error.fix) from None
 
 
 def _system(

@@ -81,7 +81,7 @@ class Evaluation:
             **asdict(counts),
             "protocol": self.protocol,
             "protocols": [score.to_dict() for score in self.protocols],
-            "features": self.features.to_dict() if self.features else None,
+            "features": asdict(self.features) if self.features else None,
             "feature_note": self.feature_note,
             "notes": list(self.notes),
             "languages": [

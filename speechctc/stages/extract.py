@@ -66,10 +66,8 @@ class SplitSummary:
 
     def to_text(self, most: int = 10) -> str:
         """Return the report for people, naming at most `most` skipped utterances."""
-        lines = [
-            f"{self.split}: {self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
-            f"; {len(self.skipped)} skipped"
-        ]
+        counts = f"{self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
+        lines = [f"{self.split}: {counts}; {len(self.skipped)} skipped"]
         lines += [f"  skipped {id}: {reason}" for id, reason in self.skipped[:most]]
         if len(self.skipped) > most:
             lines.append(f"  and {len(self.skipped) - most} more, listed in skipped.tsv")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ class LstmTraining:
         at = trainer.progress
         facts = {"epoch": at.epoch, "dev_perplexity": at.best, "data": self.data, **provenance()}
         if whole:
-            facts["progress"] = trainer.progress_values()
-        save_lstm(folder, SavedLstm(trainer.model, facts, trainer.to_tensors() if whole else {}))
+            facts["progress"] = asdict(at)
+        save_lstm(folder, SavedLstm(trainer.model, facts, trainer.optimizer.to_tensors() if whole else {}))
 
     def _saved(self) -> SavedLstm | None:
         files.settle_folder(self.run.last)

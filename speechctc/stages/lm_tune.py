@@ -140,13 +140,19 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     speech, phones = split_speech(recogniser.configured(config), config, split, reporter)
     shares = SHARES if ngram is not None and lstm is not None else (float(ngram is None),)
 
-    def work(points: Sequence[Point], each: Speech) -> list[int]:
-        return errors_at(each, points, ngram, remembered, config)
+    def tried(groups: Sequence[Sequence[Point]], what: str) -> dict[Point, Counts]:
+        """Return the errors in each utterance at each point."""
+        found: dict[Point, Counts] = {}
+        for points in reporter.track(what, groups, len(groups)):
+            work = partial(errors_at, points=points, ngram=ngram, lstm=remembered, config=config)
+            counts = np.array(list(map_in_threads(work, speech)))
+            found |= {point: counts[:, k] for k, point in enumerate(points)}
+        return found
 
-    (without,) = _tried([[Point(0.0, 0.0, 0.0)]], work, speech, "without", reporter).values()
-    errors = _tried(coarse_points(shares), work, speech, "coarse", reporter)
+    (without,) = tried([[Point(0.0, 0.0, 0.0)]], "without").values()
+    errors = tried(coarse_points(shares), "coarse")
     fine = [points for points in fine_points(best_point(errors), shares) if points[0] not in errors]
-    errors |= _tried(fine, work, speech, "fine", reporter)
+    errors |= tried(fine, "fine")
     return Tuning(errors, without, config.decode.beam, phones, best_point(errors))
 
 
@@ -224,21 +230,6 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
 def _errors(recogniser: Recogniser, folding: Folding, utterance: Utterance, labels: Sequence[int]) -> int:
     phones = recogniser.inventory.decode(labels)
     return edit_counts(folding.apply(utterance.phones), folding.apply(phones)).errors
-
-
-def _tried(
-    groups: Sequence[Sequence[Point]],
-    work: Callable[[Sequence[Point], Speech], list[int]],
-    speech: Sequence[Speech],
-    what: str,
-    reporter: Reporter,
-) -> dict[Point, Counts]:
-    """Return the errors in each utterance at each point."""
-    found: dict[Point, Counts] = {}
-    for points in reporter.track(what, groups, len(groups)):
-        counts = np.array(list(map_in_threads(partial(work, points), speech)))
-        found |= {point: counts[:, k] for k, point in enumerate(points)}
-    return found
 
 
 def _draw(tuning: Tuning) -> bytes:

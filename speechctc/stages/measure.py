@@ -84,12 +84,6 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-def require_parselmouth() -> None:
-    """Raise an `InputError` if parselmouth is not installed."""
-    what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
-    optional("parselmouth", what, "pip install '.[measure]'")
-
-
 def measure(
     arguments: Sequence[Path],
     textgrids: Path | None,
@@ -122,7 +116,8 @@ def measure(
     InputError
         parselmouth is not installed, or there are no recordings.
     """
-    require_parselmouth()
+    what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
+    optional("parselmouth", what, "pip install '.[measure]'")
     is_table = len(arguments) == 1 and arguments[0].suffix.lower() in TABLES
     recordings, speakers = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
     if not recordings:
@@ -188,35 +183,34 @@ class _TextGrids:
         own = (given / name.parent if given else path.parent) / f"{name.name}.TextGrid"
         if name.name != path.stem and self._own[name] == 1 and os.path.exists(own):
             return own
-        if given is None:
-            found = self._siblings.find(path, (".textgrid",))
-        elif (found := self._find(given / name.parent / path.name)) is not None:
-            self._check(path, found, self._names[name.parent / path.stem])
-        elif (found := self._find(given / path.name)) is not None:
-            self._check(path, found, self._stems[path.stem])
-        if found is None:
-            where = f"beside {path.name}" if given is None else f"in {given}"
-            places = [path] if given is None else [given / name.parent / path.name, given / path.name]
-            near = next((near for place in places if (near := self._siblings.near(place, (".textgrid",)))), [])
-            known = "of its name" if name.name in (path.name, path.stem) else f"named {name.name} or {path.stem}"
-            what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
-            parent = path.parent.name
-            below = given is not None and parent != "" and (given / parent).is_dir()
-            fix = "rename the one that is meant" if near else "make one with speechctc align"
-            raise InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
-        if differs_by_case(path, found):
-            self.cased.append(f"{found} for {path}")
-        return found
+        places, others = [(path, 1)], None  # with the number of recordings that may mean what lies there
+        if given is not None:
+            below, others = name.parent / path.stem, self._spellings[nfc(path.stem).lower()]
+            places = [
+                (given / name.parent / path.name, self._names[below]),
+                (given / path.name, self._stems[path.stem]),
+            ]
+        for place, count in places:
+            if (found := self._siblings.find(place, (".textgrid",), others)) is not None:
+                if count > 1:
+                    fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
+                    raise InputError(f"{path}: {count} recordings have the name of {found}", fix)
+                if differs_by_case(path, found):
+                    self.cased.append(f"{found} for {path}")
+                return found
+        near = next((near for place, _ in places if (near := self._siblings.near(place, (".textgrid",)))), [])
+        raise self._missing(recording, near)
 
-    def _find(self, place: Path) -> Path | None:
-        return self._siblings.find(place, (".textgrid",), self._spellings[nfc(place.stem).lower()])
-
-    @staticmethod
-    def _check(path: Path, found: Path, count: int) -> None:
-        """Refuse a TextGrid that any of several recordings may mean."""
-        if count > 1:
-            fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
-            raise InputError(f"{path}: {count} recordings have the name of {found}", fix)
+    def _missing(self, recording: Recording, near: Sequence[Path]) -> InputError:
+        """Return the error for a recording without a TextGrid; those `near` differ by letter case or Unicode form."""
+        path, given, name = recording.path, self._given, recording.name.name
+        where = f"beside {path.name}" if given is None else f"in {given}"
+        known = "of its name" if name in (path.name, path.stem) else f"named {name} or {path.stem}"
+        parent = path.parent.name
+        below = given is not None and parent != "" and (given / parent).is_dir()
+        fix = "rename the one that is meant" if near else "make one with speechctc align"
+        what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
+        return InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
 
 
 def _labels(path: Path, tier: str, words: str) -> Labels:
@@ -371,11 +365,3 @@ def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -
     arpabet = is_arpabet(labels)
     vowels = {label for label in labels if describe(ipa(label, arpabet)[0]).get("kind") == "vowel"}
     written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)
-
-
-def write_table(rows: Sequence[Row], out: Path | None, overwrite: bool) -> str:
-    """Write the rows to a file and return ``""``; without a file, return their text."""
-    if out is None:
-        return table_text(rows)
-    written.write_text(out, table_text(rows), overwrite)
-    return ""

@@ -165,7 +165,8 @@ def score_split(
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
     chosen = choose_symbols(recogniser.phones, symbols)
-    inventory = _written(recogniser.inventory, chosen.written)
+    written = (chosen.written.get(phone, phone) for phone in recogniser.phones)
+    inventory = inventory_of(written) if chosen.written else recogniser.inventory
     labels = {phone for each in corpus.splits[split] for phone in each.phones}
     folding = choose_folding("none" if chosen.written else config.score.fold, inventory, labels)
     recogniser = recogniser.configured(config)
@@ -193,11 +194,6 @@ def score_split(
         reason = scored.skipped[-1][1]
         raise InputError(f"none of the {len(scored.utterances)} recordings of {split} can be decoded", reason)
     return scored
-
-
-def _written(inventory: Inventory, symbols: Mapping[str, str]) -> Inventory:
-    """Return the phones of a model as symbols."""
-    return inventory_of(symbols.get(phone, phone) for phone in inventory.phones) if symbols else inventory
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
@@ -400,18 +396,19 @@ def times_of_labels(utterance: Utterance, recogniser: Recogniser) -> Times | Non
     """Return from when to when each label lasts: as labelled, or else as a model aligns them; None where it cannot."""
     if utterance.times is not None:
         return utterance.times
-    try:
-        found = recogniser.align(phones=utterance.phones, **sound_of(utterance, recogniser))
-    except InputError:
-        return None
-    return tuple((segment.start, segment.end) for segment in found.segments)
+    found = attempt(partial(_aligned, recogniser), utterance)
+    return None if isinstance(found, InputError) else tuple((each.start, each.end) for each in found.segments)
+
+
+def _aligned(recogniser: Recogniser, utterance: Utterance) -> Recognition:
+    """Align an utterance with its phones."""
+    return recogniser.align(phones=utterance.phones, **sound_of(utterance, recogniser))
 
 
 def aligned_starts(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[tuple[float, Segment]]:
     """Yield when each labelled phone but the first of an utterance starts, and the phone as a model aligns it."""
     timed = [utterance for utterance in utterances if utterance.times]
-    results = map_in_threads(lambda each: recogniser.align(phones=each.phones, **sound_of(each, recogniser)), timed)
-    for utterance, result in zip(timed, results, strict=True):
+    for utterance, result in zip(timed, map_in_threads(partial(_aligned, recogniser), timed), strict=True):
         if not isinstance(result, InputError):
             labelled = (start for start, _ in (utterance.times or ())[1:])
             yield from zip(labelled, result.segments[1:], strict=True)

@@ -83,7 +83,7 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
             if ranks.is_main and (note := run.check(config, resume)):
                 reporter.note(note)
             ranks.wait()
-            trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly())
+            trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly(quiet=True))
             if ranks.is_main:
                 _warn(trainer)
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
@@ -108,9 +108,6 @@ def _warn(trainer: Trainer) -> None:
 
 class _WarningsOnly(Reporter):
     """The reporter of all ranks but the first: prints warnings, no notes."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
 
     def note(self, *texts: str) -> None:
         """Print nothing."""

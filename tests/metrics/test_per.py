@@ -85,7 +85,7 @@ def test_an_interval_over_utterances_is_the_binomials() -> None:
 
 
 def test_only_draws_without_phones_are_dropped() -> None:
-    rates = draw_rates(np.array([[1, 1], [0, 0]]), 0)
+    rates = draw_rates(np.array([[1, 1], [0, 0]]))
     assert set(rates) == {100.0} and 0.7 < len(rates) / DRAWS < 0.8
 
 
