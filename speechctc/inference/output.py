@@ -189,7 +189,7 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
             if other.path == recording.path:
                 fix = "give the rows ids that are different file names"
             raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
-    _check_folder(options.folder)
+    check_folder(options.folder)
     _check_letter_case(owner, options.folder)
     for below in {each.name.parent for each in recordings}:
         written.refuse_links_below(options.folder, below)
@@ -239,12 +239,18 @@ def check_place(file: Path | None, overwrite: bool = False) -> None:
         There is no permission to write in its folder, or a person made or changed the file.
     """
     if file is not None:
-        _check_folder(file.parent)
+        check_folder(file.parent)
         written.refuse_changed([file], overwrite)
 
 
-def _check_folder(folder: Path) -> None:
-    """Check that files can be created in a folder, which need not exist."""
+def check_folder(folder: Path) -> None:
+    """Check that files can be created in a folder, which need not exist.
+
+    Raises
+    ------
+    InputError
+        A file is in its place, or there is no permission.
+    """
     there = _existing(folder)
     if not there.is_dir():
         raise InputError(f"{there}: a file, where a folder is needed", "name another place with --out")

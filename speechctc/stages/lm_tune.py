@@ -22,6 +22,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.decoding.search import Rows, best_labels, collapse
+from speechctc.inference.output import check_folder
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
@@ -177,13 +178,14 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
 
 
 def check_place(path: Path, recogniser: Recogniser) -> None:
-    """Check that nothing a person made would be overwritten.
+    """Check, before what takes long, that a file can be written, and that nothing a person made is overwritten.
 
     Raises
     ------
     InputError
-        The file of tuned weights was changed by hand, or the picture beside it is another.
+        There is no permission; the file of tuned weights was changed by hand, or the picture beside it is another.
     """
+    check_folder(path.parent)
     check_untouched(path)
     picture = picture_of(path, identity(recogniser.checkpoint.lm, recogniser.lstm))
     if picture.exists():

@@ -78,9 +78,13 @@ def own_folder(folder: Path) -> Path:
     Raises
     ------
     InputError
-        Something else is there.
+        Something else is there, or it cannot be written to.
     """
-    if not folder.resolve().is_relative_to(PACKAGE):  # nothing is written into the installation
+    from speechctc.inference.output import check_folder
+
+    is_installed = folder.resolve().is_relative_to(PACKAGE)  # nothing is written there
+    check_folder(Path() if is_installed else folder)
+    if not is_installed:
         return folder
     own = Path(folder.name)
     if own.is_symlink() or own.exists():

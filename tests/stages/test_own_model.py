@@ -57,6 +57,15 @@ def test_what_is_learned_lies_with_the_user_and_is_named(
     assert before.keys() <= own.keys() and own != before
 
 
+@pytest.mark.parametrize("words", [("lm", "tune", "--beam", 2), ("calibrate",), ("train-boundaries",)])
+def test_a_folder_that_cannot_be_written_is_said_before_the_work(
+    speechctc: Command, here: Path, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda place, mode: False)
+    said = one_line_error(speechctc(*words, "--model", "english", "corpus.kind=textgrid", "corpus.root=none"))
+    assert said.endswith(".: no permission to write there; name another place, or change its permissions")
+
+
 def test_the_copy_is_named_where_it_is_used(
     speechctc: Command, corpus: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
