@@ -120,7 +120,7 @@ def tune(
     from speechctc.lm.tuned import FILE
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
-    from speechctc.stages.used_model import make_own, own_folder
+    from speechctc.stages.used_model import own_folder, write_learned
 
     reporter, folder = new_reporter(), opt.find_model(model)
     own = folder if out else own_folder(folder)
@@ -130,8 +130,8 @@ def tune(
     check_place(path, recogniser)
     tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
     show(tuning.to_text())
-    make_own(folder, own, reporter)
-    keep(tuning, recogniser, path, {"names": [str(each) for each in lm or ()], "split": split.value}, reporter)
+    facts = {"names": [str(each) for each in lm or ()], "split": split.value}
+    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / FILE, facts, reporter), reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")
 

@@ -167,6 +167,7 @@ class _Record(NamedTuple):
 
     file: tuple[int, int]
     end: int  # of the last whole line
+    last: bytes  # that line: another record in its place has another
     pairs: set[tuple[str, bytes]]
 
 
@@ -182,17 +183,19 @@ def _read_record(folder: Path) -> set[tuple[str, bytes]]:
         with open(folder / RECORD, "rb") as file:
             status = os.fstat(file.fileno())
             its = (status.st_dev, status.st_ino)
-            if known is None or known.file != its or known.end > status.st_size:
-                known = _Record(its, 0, set())
+            if known is not None and known.file == its:
+                file.seek(known.end - len(known.last))
+            if known is None or known.file != its or file.read(len(known.last)) != known.last:
+                known = _Record(its, 0, b"", set())
             file.seek(known.end)
-            whole, _, rest = file.read().rpartition(b"\n")
+            whole, end, rest = file.read().rpartition(b"\n")
     except OSError:
         return set()
-    pairs, end = known.pairs, known.end + len(whole) + bool(whole)
+    pairs, last = known.pairs, whole[whole.rfind(b"\n") + 1 :] + end or known.last
     pairs.update(_pairs(whole.split(b"\n")))
     while len(_records) >= FOLDERS:
         _records.pop(next(iter(_records)), None)
-    _records[key] = _Record(its, end, pairs)
+    _records[key] = _Record(its, known.end + len(whole + end), last, pairs)
     return {*pairs, *_pairs([rest])} if rest else pairs
 
 

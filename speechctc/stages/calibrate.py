@@ -20,7 +20,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
-from speechctc.stages.used_model import make_own, own_folder
+from speechctc.stages.used_model import own_folder, write_learned
 
 FEWEST = 50  # phones, to estimate two numbers from
 
@@ -73,10 +73,13 @@ def calibrate(
     usual = right_speech(recogniser, scored.utterances)
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
-    make_own(folder, own, reporter)
-    if usual:
-        usual.save(own)
-    calibration.save(own)  # last: it says that all is done
+
+    def save(place: Path) -> None:
+        if usual:
+            usual.save(place)
+        calibration.save(place)  # last: it says that all is done
+
+    write_learned(folder, own, save, reporter)
     return calibration
 
 

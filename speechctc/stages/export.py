@@ -189,7 +189,7 @@ def _whole(folder: Path) -> tuple[Checkpoint, Calibration, list[dict[str, Any]],
         Calibration.load(folder),
         tuned.read_tuned(folder / tuned.FILE),
         BoundaryModel.load(folder),
-        usual.read_bytes() if usual.exists() else None,
+        files.readable(usual).read_bytes() if usual.exists() else None,
     )
 
 

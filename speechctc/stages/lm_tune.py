@@ -168,13 +168,15 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
     lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
     entry = {"lms": lms, **facts, **tuning.to_dict()}
     picture = picture_of(path, lms)
-    if not is_available():
-        reporter.note("no picture: matplotlib is not installed")
-    else:
-        content = _draw(tuning)
-        files.write_bytes(picture, content)
+    content = _draw(tuning) if is_available() else b""
+    if content:
         entry["picture"] = hashlib.sha256(content).hexdigest()
+    else:
+        reporter.note("no picture: matplotlib is not installed")
+    picture.unlink(missing_ok=True)  # that of before, of which nothing would say so any more
     write_tuned(path, entry)
+    if content:
+        files.write_bytes(picture, content)
 
 
 def check_place(path: Path, recogniser: Recogniser) -> None:
@@ -190,7 +192,7 @@ def check_place(path: Path, recogniser: Recogniser) -> None:
     picture = picture_of(path, identity(recogniser.checkpoint.lm, recogniser.lstm))
     if picture.exists():
         ours = {entry.get("picture") for entry in read_tuned(path)}
-        if hashlib.sha256(picture.read_bytes()).hexdigest() not in ours:
+        if hashlib.sha256(files.readable(picture).read_bytes()).hexdigest() not in ours:
             raise InputError(
                 f"{picture}: not a picture of this tuning's", "move it away, or write elsewhere with --out"
             )

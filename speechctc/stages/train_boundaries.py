@@ -24,7 +24,7 @@ from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.matching import is_arpabet
 from speechctc.stages.split_scoring import HEARD, aligned_starts, keep_dev
-from speechctc.stages.used_model import make_own, own_folder
+from speechctc.stages.used_model import own_folder, write_learned
 
 MOST_MEASURED = 100  # utterances of dev to align
 
@@ -79,8 +79,7 @@ def train_boundaries(
     net = _trained(start if further else None, examples, reporter)
     trained = BoundaryModel(arrays_of(net.state_dict()), rate)
     note = _compared(recogniser, corpus.splits["dev"], trained)  # sets its spread
-    make_own(folder, own, reporter)
-    files.write_file(own / FILE, trained.save)
+    write_learned(folder, own, lambda place: files.write_file(place / FILE, trained.save), reporter)
     return f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times{note}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,20 @@ def own_folder(folder: Path) -> Path:
     return own
 
 
-def make_own(folder: Path, own: Path, reporter: Reporter) -> None:
-    """Copy the model of `folder` to `own`, as `own_folder` returns it, unless they are one; say so."""
+def write_learned(folder: Path, own: Path, write: Callable[[Path], object], reporter: Reporter) -> None:
+    """Write what was learned of the model in `folder` into `own`, as `own_folder` returns it.
+
+    If they are not one, the model is copied with it, both or neither, and the copy is said.
+    """
     if own == folder:
+        write(own)
         return
 
     def copy(draft: Path) -> None:
         for path in folder.iterdir():
             if path.is_file():
                 shutil.copyfile(path, draft / path.name)
+        write(draft)
 
     files.write_folder(own, copy)
     reporter.note(

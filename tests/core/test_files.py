@@ -20,10 +20,12 @@ from speechctc.config.load import read_yaml
 from speechctc.core import files
 from speechctc.core import files as drafts
 from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.core.tensor_file import load_arrays, shapes
 from speechctc.core.text_files import read_bytes
 from speechctc.features.shards import read_shard
 from speechctc.phones.texts import read_text as read_unpacked_text
+from speechctc.stages.export import export
 
 READERS: list[Callable[[Path], object]] = [
     files.read_json,
@@ -327,3 +329,15 @@ def test_an_ordinary_user_writes_nested_folders_over_and_again(tmp_path: Path, m
             files.write_folder(Path("d"), write_for_its_owner_alone)
         assert Path("d/DR1/FABC0/b").read_text() == "x"
     assert os.listdir(mine) == ["d"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("name", ["lm.safetensors", "tuned.json", "boundaries.safetensors", "goodness.json"])
+def test_a_pipe_in_the_place_of_a_file_of_a_model_is_not_waited_for(
+    tmp_path: Path, tiny_model: Path, name: str
+) -> None:
+    shutil.copytree(tiny_model / "best", tmp_path / "model")
+    (tmp_path / "model" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "model" / name)
+    with pytest.raises((OSError, InputError), match="a pipe or a device, not a file"):
+        export(tmp_path / "model", tmp_path / "given", False, None, Reporter(quiet=True))

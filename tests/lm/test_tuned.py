@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
 from speechctc.ngram.automaton import PhoneLM
-from speechctc.stages.lm_tune import Point, best_point, coarse_points, fine_points, interval
+from speechctc.stages import lm_tune
+from speechctc.stages.lm_tune import (
+    Point,
+    Tuning,
+    best_point,
+    check_place,
+    coarse_points,
+    fine_points,
+    interval,
+    keep,
+)
 from tests.lm.test_rescore import lstm
+from tests.train_helpers import Recorder
 
 ONE, TWO = PhoneLM.learn([[1, 2, 3]], 4, 2), PhoneLM.learn([[1, 2, 2]], 4, 2)
 
@@ -80,3 +96,26 @@ def test_the_interval_covers_the_rate_and_a_paired_difference_is_narrower() -> N
     fewer = np.maximum(errors - 1, 0)
     less, least = interval(fewer, phones, errors)
     assert less < 100 * (fewer - errors).sum() / phones.sum() < least < 0 and least - less < (high - low) / 5
+
+
+@pytest.mark.parametrize("lost", [".png", ".json"])
+def test_a_tuning_cut_short_is_not_in_the_way_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Whichever of the weights and their picture cannot be written, at first or later, the next tuning goes on."""
+    recogniser: Any = SimpleNamespace(checkpoint=SimpleNamespace(lm=ONE), lstm=None)
+    point, path, write = Point(0.0, 0.0, 0.0), tmp_path / "t.json", files.write_bytes
+    tuning = Tuning({point: np.array([3, 2])}, np.array([3, 3]), 2, np.array([9, 9]), point)
+    monkeypatch.setattr(lm_tune, "_draw", lambda tuning: os.urandom(8))
+
+    def fail(path: Path, content: bytes) -> None:
+        if path.suffix == lost:
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    for fails in (True, False, True, False, False):
+        monkeypatch.setattr(files, "write_bytes", fail if fails else write)
+        with suppress(OSError):
+            keep(tuning, recogniser, path, {}, Recorder())
+        check_place(path, recogniser)
+    assert len(list(tmp_path.glob("t-*.png"))) == 1

@@ -14,7 +14,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.stages import calibrate as calibration
-from speechctc.stages.used_model import find_and_describe, make_own, own_folder
+from speechctc.stages.used_model import find_and_describe, own_folder, write_learned
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
@@ -70,7 +70,7 @@ def test_the_copy_is_named_where_it_is_used(
     speechctc: Command, corpus: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "FEWEST", 1)
-    make_own(BUILT_IN, own_folder(BUILT_IN), Reporter(quiet=True))
+    write_learned(BUILT_IN, own_folder(BUILT_IN), lambda place: None, Reporter(quiet=True))
     said = speechctc("decode", "corpus/dev/a/0.wav", "--model", "english").err
     assert "using english (in this folder; not the bundled model)" in said
     with pytest.warns(UserWarning, match=r"english: the model in the folder .*english, not the bundled one"):
@@ -79,9 +79,21 @@ def test_the_copy_is_named_where_it_is_used(
     assert done.status == 0 and "its copy" not in done.err
 
 
+def test_a_copy_is_made_with_what_was_learned_or_not_at_all(here: Path) -> None:
+    """A copy without it would be in the way of the next attempt."""
+
+    def fail(place: Path) -> None:
+        (place / "calibration.json").write_text("{")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_learned(BUILT_IN, own_folder(BUILT_IN), fail, Recorder())
+    assert not list(here.glob("*english*")) and own_folder(BUILT_IN) == Path("english")
+
+
 def test_a_copy_of_each_bundled_model_has_its_name(here: Path) -> None:
     recorder = Recorder()
-    make_own(MODELS["ipa"].folder, own_folder(MODELS["ipa"].folder), recorder)
+    write_learned(MODELS["ipa"].folder, own_folder(MODELS["ipa"].folder), lambda place: None, recorder)
     assert recorder.said == [
         "the bundled model is part of the installation and stays as it is; its copy is ipa/: in this folder,"
         " --model ipa means the copy from now on"
