@@ -44,6 +44,7 @@ LEAVE_OUT = "copy it again, or leave it out"
 
 Sound: TypeAlias = soundfile.SoundFile | Decoded  # an open recording
 
+# First bytes of files that may have the ending of a recording, and what they are.
 OTHERS = {
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
@@ -52,7 +53,6 @@ OTHERS = {
     b"PK\3\4": "a ZIP archive or a document of an office program",
     b"\x1f\x8b\x08": "a gzip archive",
 }
-"""First bytes of files that may have the ending of a recording, and what they are."""
 
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s

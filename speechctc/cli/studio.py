@@ -6,7 +6,7 @@ from pathlib import Path
 
 from speechctc.bundled import bundled_folder
 from speechctc.cli.streams import say, show
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, optional
 
 
 def studio_command(
@@ -23,6 +23,8 @@ def studio_command(
     Corrections are saved at once, in a journal beside each recording and in its TextGrid. Of a TextGrid that you
     made, a copy is kept. Nothing is sent to another machine.
     """
+    for name in ("starlette", "uvicorn"):
+        optional(name, f"the studio needs {name}, which is not installed", "pip install '.[studio]'")
     from speechctc.studio.server import serve
 
     wanted = None

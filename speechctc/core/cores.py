@@ -16,8 +16,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", covariant=True)
 
+# The environment variable that says, before numpy is loaded, how many threads share a matrix product.
 PRODUCTS = "OPENBLAS_NUM_THREADS"
-"""The environment variable that says, before numpy is loaded, how many threads share a matrix product."""
 
 AHEAD = 4  # most results that wait to be taken, per thread
 

@@ -156,11 +156,6 @@ def columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:
         A letter for each column: ``l`` or ``r`` for cells at its left or right edge.
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(alignment))]
-    places = list(zip(alignment, widths, strict=True))
-    return [
-        "  ".join(
-            cell.ljust(width) if side == "l" else cell.rjust(width)
-            for cell, (side, width) in zip(row, places, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    sides = [str.ljust if side == "l" else str.rjust for side in alignment]
+    padded = ([pad(cell, width) for pad, cell, width in zip(sides, row, widths, strict=True)] for row in rows)
+    return ["  ".join(cells).rstrip() for cells in padded]

@@ -41,8 +41,8 @@ os.umask(_MASK)
 
 # The name of a draft, and of what a folder was before it was replaced.
 DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
+# Age in seconds at which a draft without a lock is removed: some network file systems do not share locks.
 PATIENCE = 600.0
-"""Age in seconds at which a draft without a lock is removed: some network file systems do not share locks."""
 
 _tidied: set[Path] = set()
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+# The signal that asks a process to save and stop, if it was started with the arguments `OWN_GROUP`.
 STOP: int
-"""The signal that asks a process to save and stop, if it was started with the arguments `OWN_GROUP`."""
 OWN_GROUP: dict[str, Any]
 if sys.platform == "win32":
     # SIGTERM ends a process on Windows at once. CTRL_BREAK reaches a process that leads a group of its own.

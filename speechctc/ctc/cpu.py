@@ -29,8 +29,8 @@ _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
 _WORTH_THREADS = 200_000.0  # nanoseconds of work from which several threads are faster
 _BEYOND_CACHES = 2**24  # bytes of a gradient that fits into no cache
 
+# Bytes of the smallest gradient that is handled here.
 LARGE = 2**23
-"""Bytes of the smallest gradient that is handled here."""
 _BLOCKS = 2  # most blocks to keep
 _LARGEST = 2**30  # bytes of the largest block to keep
 _PAGE = 2**21

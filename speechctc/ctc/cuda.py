@@ -240,6 +240,7 @@ def gpu_of(device: torch.device) -> Gpu:
 
 _gpu = lru_cache(maxsize=None)(Gpu)
 
+# By the numbers of `Fault` in samples.cuh.
 _FAULTS = {
     1: "input length {value} is negative or exceeds the frames of the logits",
     2: "target length {value} is negative or exceeds the labels there are",
@@ -247,7 +248,6 @@ _FAULTS = {
     4: "its {value} labels reach beyond the targets",
     5: "label {value} is the blank or outside 0..{last}",
 }
-"""By the numbers of `Fault` in samples.cuh."""
 
 
 def explain(word: int, classes: int) -> str:

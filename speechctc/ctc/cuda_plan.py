@@ -22,18 +22,18 @@ from torch import Tensor
 
 from speechctc.ctc.problem import Problem
 
+# Buffers in the order of `Args` in samples.cuh; lattice.cuh says what they hold.
 PLACES = tuple("emissions checkpoints alpha_edges beta_edges posteriors sorted table first history".split())
-"""Buffers in the order of `Args` in samples.cuh; lattice.cuh says what they hold."""
 
+# Bytes at the beginning of shared memory, for the factor on the sample's gradient (gradient.cuh).
 _WEIGHT = 32
-"""Bytes at the beginning of shared memory, for the factor on the sample's gradient (gradient.cuh)."""
 
 LOGIT_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # logits.cuh
+# Pairs of states per lane and warps per direction: for 32, 64, 128 and 256 pairs.
 _GEOMETRIES = ((1, 1), (2, 1), (2, 2), (2, 4))
-"""Pairs of states per lane and warps per direction: for 32, 64, 128 and 256 pairs."""
 
+# The same for lattices that are wider, or too wide for shared memory: each warp takes several panels in turns.
 _IN_TURNS = (2, 2)
-"""The same for lattices that are wider, or too wide for shared memory: each warp takes several panels in turns."""
 
 _ARGUMENTS = struct.Struct(f"=13Q 6q 4q {len(PLACES)}q 6i d")
 ARGUMENT_BYTES = _ARGUMENTS.size
@@ -320,8 +320,8 @@ class Tuning:
         return cls(**chosen)
 
 
+# What `plan` goes by where nothing else is said.
 TUNING = Tuning.parse(os.environ.get("SPEECHCTC_CUDA_TUNING", ""))
-"""What `plan` goes by where nothing else is said."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.bfloat16: (np.uint16(0), np.float32(0), np.int32(0)),
 }
 
+# The files whose functions and constants end up in the compiled code.
 MADE_OF = (*PRIMITIVES, *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice extended problem".split()))
-"""The files whose functions and constants end up in the compiled code."""
 
 _SIGNATURE = types.none(types.voidptr)
 
@@ -99,8 +99,7 @@ def workspace_size(problem: Problem, alpha: int) -> int:
     """Return the bytes that a thread needs for the samples of a problem."""
     width = 8 if problem.logits.dtype == torch.float64 else 4
     plain: Any = workspace_layout
-    size: int = plain.py_func(alpha, problem.longest_input, problem.classes, problem.longest_target, width)[-1]
-    return size
+    return int(plain.py_func(alpha, problem.longest_input, problem.classes, problem.longest_target, width)[-1])
 
 
 @njit_inline

@@ -15,10 +15,10 @@ from numba.extending import overload
 
 from speechctc.jit.simd import maximum, nearest, polynomial, reinterpret, to_integer
 
+# No exponent is smaller, so that sums and differences of two fit 32 bits.
 FLOOR = -(2**30)
-"""No exponent is smaller, so that sums and differences of two fit 32 bits."""
+# The exponent of the smallest emission: a path with one is below `LEAST_EXPONENT`, and counts as impossible.
 ZERO = -(2**29)
-"""The exponent of the smallest emission: a path with one is below `LEAST_EXPONENT`, and counts as impossible."""
 _FRACTION: dict[Any, int] = {types.float32: 23, types.float64: 52}
 _BIAS: dict[Any, int] = {types.float32: 127, types.float64: 1023}
 _TWIN: dict[Any, Any] = {types.int32: types.float32, types.int64: types.float64}
@@ -29,12 +29,8 @@ _LN2: dict[Any, tuple[float, float]] = {
     types.float64: (0x162E42FEE / 2**33, 1.9082149292705877e-10),
 }
 # The remainder of the Taylor series of exp on [-ln(2)/2, ln(2)/2] is below 2**-27 and 2**-57.
-_series = polynomial(
-    {
-        types.float32: [1 / math.factorial(k) for k in range(8)],
-        types.float64: [1 / math.factorial(k) for k in range(14)],
-    },
-)
+_TERMS = {types.float32: 8, types.float64: 14}
+_series = polynomial({kind: [1 / math.factorial(k) for k in range(count)] for kind, count in _TERMS.items()})
 
 
 def significand(x: Any) -> Any:

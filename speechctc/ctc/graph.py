@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from speechctc.jit.cache import with_cache
 
+# Most arcs into one state: a step back is kept in one byte.
 MOST_SOURCES = 254
-"""Most arcs into one state: a step back is kept in one byte."""
+# The column of states that take no frame.
 NODE = -1
-"""The column of states that take no frame."""
 
+# Memory for the steps back of one block.
 BLOCK_BYTES = 16_000_000
-"""Memory for the steps back of one block."""
 
 Rows = NDArray[np.float32] | NDArray[np.float64]
 Scores = NDArray[np.float64]
+# Returns the log emissions of frames ``start`` to ``stop - 1``, shape (n, columns), float32 or float64.
 Emissions = Callable[[int, int], Rows]
-"""Returns the log emissions of frames ``start`` to ``stop - 1``, shape (n, columns), float32 or float64."""
 
 
 class StateGraph(NamedTuple):
@@ -177,7 +177,8 @@ def graph_viterbi(
     report = advance or (lambda frames: None)
     for start in range(0, frames, block):
         stop = min(start + block, frames)
-        kept.append((start, _slice(scores, band, start)))
+        inside = slice(band.low[start - 1], band.high[start - 1]) if start else slice(None)
+        kept.append((start, scores[inside].copy()))
         if stop < frames:
             scores = _forward(graph, emissions(start, stop), start, band, scores, None)
         report(stop - start)
@@ -217,12 +218,8 @@ def _before(graph: StateGraph, band: Band) -> tuple[Scores, NDArray[np.uint8]]:
     return scores, steps
 
 
-def _slice(scores: Scores, band: Band, start: int) -> Scores:
-    """Return a copy of the scores inside the band of the frame before a block."""
-    return scores[band.low[start - 1] : band.high[start - 1]].copy() if start else scores.copy()
-
-
 def _unslice(saved: Scores, graph: StateGraph, band: Band, start: int) -> Scores:
+    """Return the scores of all states, given those inside the band of the frame before a block."""
     scores = np.full(graph.states, -np.inf)
     low = int(band.low[start - 1]) if start else 0
     scores[low : low + len(saved)] = saved

@@ -25,12 +25,12 @@ from speechctc.ctc.problem import LEAST_EXPONENT
 from speechctc.jit.pointers import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.jit.simd import after, before, largest, maximum, minimum, njit_inline, splat, total
 
+# Larger than any exponent: as a cap, it has no effect.
 OPEN = 2**31 - 1
-"""Larger than any exponent: as a cap, it has no effect."""
+# Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart.
 AHEAD = 4
-"""Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart."""
+# Rows of up to this many classes are prefetched as a whole.
 SHORT = 256
-"""Rows of up to this many classes are prefetched as a whole."""
 
 
 class Sample(NamedTuple):

@@ -18,8 +18,8 @@ Lengths = Tensor | Sequence[int] | int
 FLOAT_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
+# A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf.
 LEAST_EXPONENT = -(2**28)
-"""A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,9 @@ class Problem:
 
         The CUDA kernels calculate it for themselves.
         """
-        weights = self.shares
-        if self.grad_output is not None:
-            weights = (
-                self.grad_output.expand(self.samples).contiguous() if weights is None else weights * self.grad_output
-            )
+        weights, given = self.shares, self.grad_output
+        if given is not None:
+            weights = given.expand(self.samples).contiguous() if weights is None else weights * given
         if self.scale == 1:
             return weights
         if weights is None:
@@ -199,9 +197,8 @@ def make_problem(
     labels = as_lengths(target_lengths, "target_lengths")
     samples = frames.shape[0] if packed else 1 if logits.dim() == 2 else logits.shape[1]
     if frames.shape[0] != samples or labels.shape[0] != samples:
-        raise ValueError(
-            f"there are {samples} samples, but {frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
-        )
+        given = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
+        raise ValueError(f"there are {samples} samples, but {given}")
     if samples == 0:
         raise ValueError("the batch is empty: a CTC loss needs at least one sample")
     rows = logits.shape[0]

@@ -23,8 +23,8 @@ from speechctc.config.encoder import FAMILIES, EncoderConfig, EncoderFacts, find
 from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError, optional
 
+# Of float16, in which features are stored. A few values of large encoders would be infinite there.
 LARGEST = 65504.0
-"""Of float16, in which features are stored. A few values of large encoders would be infinite there."""
 TINY = 1e-7  # added to the variance of samples, as in the encoders' training
 
 _loading = threading.Lock()

@@ -23,12 +23,12 @@ from speechctc.core.errors import InputError
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.
 INT16_SCALE = 32768.0
 Rows = NDArray[np.float32]
+# The least energy of a band whose logarithm is taken, as in Kaldi; a frame's own is raised to 1.
 EPSILON = float(np.finfo(np.float32).eps)
-"""The least energy of a band whose logarithm is taken, as in Kaldi; a frame's own is raised to 1."""
 PIECE = 512  # frames that are transformed at a time; they stay in the processor's cache
 LIFTER = 22  # Kaldi's and HTK's
+# Augmentation that suits all features: it changes only their times, or is a user's own.
 ANY_KIND = ("speed", "time_masks", "time_mask_ms", "own")
-"""Augmentation that suits all features: it changes only their times, or is a user's own."""
 
 
 class FeatureExtractor(ABC):

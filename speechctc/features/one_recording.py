@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import Rows, extractor
 
+# The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB.
 MOST_RAISED = 7.0
-"""The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB."""
 
 Reals = NDArray[np.float64]
 

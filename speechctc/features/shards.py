@@ -42,8 +42,8 @@ FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
+# Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before.
 LATER = ("kind", "ceps", "encoder", "options")
-"""Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before."""
 CHECKED = "checked.json"  # in the files' folder
 SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
@@ -77,12 +77,8 @@ class Recipe:
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
-        return {
-            "features": json.dumps(_written(self.features), sort_keys=True),
-            "phone_set": self.phone_set,
-            "phones": json.dumps(self.phones),
-            "sources": self.sources,
-        }
+        features, phones = json.dumps(_written(self.features), sort_keys=True), json.dumps(self.phones)
+        return {"features": features, "phone_set": self.phone_set, "phones": phones, "sources": self.sources}
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,6 @@ UNLIKE = "its transcript fits no better than its phones in random order: it may 
 SHORTEST = 0.005  # least duration of a phone, seconds: a frame of the boundary model
 
 
-def unrefined(segments: Sequence[Segment], span: Span) -> list[Segment]:
-    """Return the phones as they are."""
-    return list(segments)
-
-
 class Aligned(NamedTuple):
     """The phones, words and misfits of an alignment, in the order of time."""
 
@@ -103,7 +98,7 @@ def recognition(
     segmenter: Segmenter,
     find_misfits: bool,
     silences: Sequence[str],
-    refine: Refine = unrefined,
+    refine: Refine = lambda segments, span: list(segments),
     watch: Callable[[str], None] | None = None,
     start: float | None = None,
     judge: Judge | None = None,

@@ -182,8 +182,8 @@ class Writer:
     reason: str = ""
 
     holds_one: ClassVar[bool] = False  # a file holds one recording
+    # A file is text; else `whole` is not there, and `write` needs a stream with a ``buffer`` for bytes.
     is_text: ClassVar[bool] = True
-    """A file is text; else `whole` is not there, and `write` needs a stream with a ``buffer`` for bytes."""
     is_live: ClassVar[bool] = False  # a phone is written when it is known: `pieces` needs only `Phones`
     shows_sound: ClassVar[bool] = False  # the recording is read again, to be shown
 

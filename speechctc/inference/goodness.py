@@ -28,7 +28,7 @@ from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
 
 if TYPE_CHECKING:
-    from speechctc.alignment.placement import Placement, Visit
+    from speechctc.alignment.placement import Placement
 
 FILE = "goodness.json"
 FORMAT = 1
@@ -199,14 +199,10 @@ class Goodness:
         def named(row: Array) -> dict[str, float]:
             return {self.phones[k - 1]: round(float(row[k]), 5) for k in np.flatnonzero(row[:classes] >= LEAST) if k}
 
-        phones = {
-            phone: {
-                "omitted": round(float(self.expected[k, 0]), 5),
-                "said": named(self.expected[k]),
-                "followed": named(self.expected[k, classes:]),
-            }
-            for k, phone in enumerate(self.phones, start=1)
-        }
+        phones = {}
+        for phone, row in zip(self.phones, self.expected[1:], strict=True):
+            omitted = round(float(row[0]), 5)
+            phones[phone] = {"omitted": omitted, "said": named(row), "followed": named(row[classes:])}
         odds = [round(float(value), 6) for value in self.quantiles]
         values = {"format": FORMAT, "odds": odds, "short_vowels": self.brevity, "phones": phones}
         files.write_json(folder / FILE, values)
@@ -275,8 +271,7 @@ def _rank(value: float, quantiles: Array) -> float:
         scale = max((quantiles[2] - quantiles[0]) / np.log(RANKS[2] / RANKS[0]), 1e-3)
         return float(RANKS[0] * np.exp((value - quantiles[0]) / scale))
     if value > quantiles[-1]:
-        scale = max((quantiles[-1] - quantiles[-3]) / np.log(RANKS[2] / RANKS[0]), 1e-3)
-        return float(1 - RANKS[0] * np.exp((quantiles[-1] - value) / scale))
+        return 1 - _rank(-value, -quantiles[::-1])
     return float(np.interp(value, quantiles, RANKS))
 
 
@@ -309,7 +304,8 @@ def evidence(
         stop = frames.stop if high == frames.high else placed.visits[high - 1].end
         found = alternatives(posteriors.read(start, stop)[:, :classes], labels[low:high])
         if found is not None:
-            wanted = [k for k in range(first, end) if _is_scored(placed.visits[k], phones[labels[k] - 1])]
+            spoken = (k for k in range(first, end) if placed.visits[k].unit >= 0)
+            wanted = [k for k in spoken if phones[labels[k] - 1] not in SILENCES]
             numbers += wanted
             rows.append(_ratios(found)[np.array(wanted, int) - low])
             occupancy.append(found.occupancy[np.array(wanted, int) - low])
@@ -336,10 +332,6 @@ def _pieces(placed: Placement) -> Iterator[tuple[int, int, _Run]]:
         low, high = (int(k) for k in np.searchsorted(places, (start, stop)))
         for first in range(low, high, PIECE):
             yield first, min(first + PIECE, high), _Run(low, high, start, stop)
-
-
-def _is_scored(visit: Visit, phone: str) -> bool:
-    return visit.unit >= 0 and phone not in SILENCES
 
 
 def _ratios(found: Alternatives) -> Array:

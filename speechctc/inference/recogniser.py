@@ -299,7 +299,7 @@ class Recogniser:
 
         prepared = map_in_threads(prepare, recordings, jobs)
         while bundle := list(islice(prepared, BUNDLE)):
-            short = [each for each in bundle if isinstance(each, _Prepared) and each.static is not None]
+            short = [(each, each.static) for each in bundle if isinstance(each, _Prepared) and each.static is not None]
             done = {id(each): result for each, result in self._batches(short, alternatives)}
             for each in bundle:
                 if isinstance(each, InputError):
@@ -309,19 +309,17 @@ class Recogniser:
                 else:
                     yield done[id(each)]
 
-    def _batches(self, items: list[_Prepared], alternatives: int) -> Iterator[tuple[_Prepared, Recognition]]:
-        """Decode short recordings in batches of similar length."""
-
-        def frames(item: _Prepared) -> int:
-            return 0 if item.static is None else len(item.static)
-
+    def _batches(
+        self, items: list[tuple[_Prepared, Rows]], alternatives: int
+    ) -> Iterator[tuple[_Prepared, Recognition]]:
+        """Decode short recordings, each with its static features, in batches of similar length."""
         gate = ActivityGate(self.config, self.phones)
-        left = sorted(items, key=frames, reverse=True)
+        left = sorted(items, key=lambda item: len(item[1]), reverse=True)
         while left:
-            size = max(BATCH_FRAMES // max(frames(left[0]), 1), 1)
+            size = max(BATCH_FRAMES // max(len(left[0][1]), 1), 1)
             batch, left = left[:size], left[size:]
-            statics = [item.static for item in batch if item.static is not None]
-            for item, static, rows in zip(batch, statics, self.forward.batch(statics), strict=True):
+            logits = self.forward.batch([static for _, static in batch])
+            for (item, static), rows in zip(batch, logits, strict=True):
                 segments = self.segments_of(gate.whole(static, rows), item.seconds, alternatives)
                 yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
 

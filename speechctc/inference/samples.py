@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,6 @@ LOUDEST = 8.0  # a larger sample shows that full scale is not 1
 LOWEST_RATE = 1000  # Hz; a lower number is a rate in kHz
 MOST_CHANNELS = 64
 NAME = "samples"  # name of a recording without a file, in results
-
-
-class AudioBlocks(Protocol):
-    """A recording that is read in blocks: an opened file, standard input, or samples in memory."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of what was read; known at the end."""
-
-    def __iter__(self) -> Iterator[Samples]:
-        """Yield mono samples at the model's rate."""
 
 
 def is_several(recording: Any) -> bool:
@@ -171,6 +160,10 @@ class SampleBlocks(PushedSamples):
         super().__init__(rate, model_rate)
         self.put(samples)
         self.ended = True
+
+
+# A recording that is read in blocks, mono, at the model's rate; its length is known at the end.
+AudioBlocks = sound_file.Blocks | PushedSamples
 
 
 def mono_blocks(wave: Samples) -> Iterator[Samples]:

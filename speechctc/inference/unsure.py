@@ -82,8 +82,6 @@ class Doubt:
             return ""
         why = f"its n-gram writes English phones where the net is unsure: {self._remedy}"
         ngram = f"; {why}" if self._with_ngram else ""
-        return (
-            f"the model of English is less sure of these phones than of English (mean confidence "
-            f"{self._sum / self._count:.2f}, below {self._least}): this may be noisy speech, or another language, for"
-            f" which there is --model ipa{ngram}"
-        )
+        confidence = f"mean confidence {self._sum / self._count:.2f}, below {self._least}"
+        what = f"the model of English is less sure of these phones than of English ({confidence})"
+        return f"{what}: this may be noisy speech, or another language, for which there is --model ipa{ngram}"

@@ -8,13 +8,14 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 NOTE = "speechctc: compiling what this command needs, once for this machine; it takes up to half a minute"
+# The files of this package that are compiled into other functions.
 PRIMITIVES = tuple(Path(__file__).with_name(name) for name in ("pointers.py", "simd.py"))
-"""The files of this package that are compiled into other functions."""
 
 
 def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -28,10 +29,8 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
         Passed to the compiler.
     """
     _announce_compiling()
-    try:
+    with suppress(RuntimeError):  # neither the package's folder nor the user's home can be written to
         return compiler(*args, cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's home can be written to
-        pass
     from numba.core import config  # late: those who only ask for the folder need none of it
 
     settings: Any = config

@@ -103,22 +103,20 @@ _template(operator.getitem, lambda pointer: pointer.value)
 _template(operator.setitem, lambda pointer: types.none)
 
 
+@lower_builtin(operator.add, Memory, types.Integer)  # type: ignore[untyped-decorator, no-untyped-call, unused-ignore]
 def _move(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.gep(args[0], [args[1]])
 
 
+@lower_builtin(operator.getitem, Memory, types.Integer)  # type: ignore[untyped-decorator, no-untyped-call, unused-ignore]
 def _read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _widen(builder, sig.args[0], builder.load(builder.gep(args[0], [args[1]])))
 
 
+@lower_builtin(operator.setitem, Memory, types.Integer, types.Number)  # type: ignore[untyped-decorator, no-untyped-call, unused-ignore]
 def _write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     builder.store(_narrow(builder, sig.args[0], args[2]), builder.gep(args[0], [args[1]]))
     return NOTHING
-
-
-lower_builtin(operator.add, Memory, types.Integer)(_move)  # type: ignore[no-untyped-call, unused-ignore]
-lower_builtin(operator.getitem, Memory, types.Integer)(_read)  # type: ignore[no-untyped-call, unused-ignore]
-lower_builtin(operator.setitem, Memory, types.Integer, types.Number)(_write)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 # ------------------------------------------------------------------------------------------- functions

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-_forked = False
+_PROCESS = os.getpid()
 
 
 def run_in_threads(function: Any, shared: Sequence[int], threads: int) -> None:
@@ -35,7 +35,7 @@ def run_in_threads(function: Any, shared: Sequence[int], threads: int) -> None:
     """
     data = array("q", shared)
     address, _ = data.buffer_info()
-    if threads == 1 or _forked:
+    if threads == 1 or os.getpid() != _PROCESS:  # it was forked
         function(address)
         return
     team = openmp()
@@ -65,12 +65,3 @@ def openmp() -> Callable[..., None] | None:
 def _pool() -> ThreadPoolExecutor:
     """Return a pool of threads that lasts as long as the process."""
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="ctc")
-
-
-def _use_single_thread() -> None:
-    global _forked
-    _forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_use_single_thread)

@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 FORMAT = 1
 LATEST = Path("runs/latest")
 HALF = float(np.finfo(np.float16).max)
+# Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
-"""Fact: how often each phone is among the training labels, of a model without an n-gram of its own."""
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
+# The bundled model that is used where none is named and there is no run.
 BUILT_IN = MODELS["english"].folder
-"""The bundled model that is used where none is named and there is no run."""
 
 
 @dataclass(frozen=True)
@@ -315,16 +315,17 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """Return the versions and, if the package runs from a git checkout of it, the revision."""
-    versions = {"speechctc": __version__, **_torch_version(), "python": platform.python_version()}
+    torch = {"torch": version} if (version := installed("torch")) else {}
+    versions = {"speechctc": __version__, **torch, "python": platform.python_version()}
     return {"versions": versions, "git": git_revision(Path(__file__).resolve().parent.parent)}
 
 
-def _torch_version() -> dict[str, str]:
-    """Return the version of torch, which is not loaded for it; nothing where it is not installed."""
+def installed(name: str) -> str | None:
+    """Return the version of a package, which is not loaded for it; None where it is not installed."""
     try:
-        return {"torch": importlib.metadata.version("torch")}
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return {}
+        return None
 
 
 @functools.cache

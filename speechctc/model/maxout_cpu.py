@@ -24,8 +24,8 @@ from speechctc.jit.threads import run_in_threads
 
 # By data type: the numba type that represents it in memory (see `speechctc.jit.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
+# Marks a dropped unit, in place of the number of its winning piece.
 DROPPED = 255
-"""Marks a dropped unit, in place of the number of its winning piece."""
 
 _BYTE = np.uint8(0)
 _UNITS = 8192  # per turn of a thread, about

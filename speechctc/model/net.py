@@ -29,13 +29,12 @@ from speechctc.features.filterbank import frame_mask, net_input_after_cmn
 from speechctc.model.layers import LayerPlan, NetPlan, output_frames
 from speechctc.model.maxout import Maxout
 
+# Standard deviation of the first biases of the first normalised layer.
+#
+# A masked frame is zero in all bands, and without biases it stays zero up to the logits. The normalisation of a zero
+# vector multiplies the gradient by ``1 / sqrt(eps)``, 316, in every layer: the gradient overflows. With these biases, a
+# masked frame has the scale of any other from here on, and its gradient is multiplied by ``1 / BIAS`` once.
 BIAS = 0.3
-"""Standard deviation of the first biases of the first normalised layer.
-
-A masked frame is zero in all bands, and without biases it stays zero up to the logits. The normalisation of a zero
-vector multiplies the gradient by ``1 / sqrt(eps)``, 316, in every layer: the gradient overflows. With these biases, a
-masked frame has the scale of any other from here on, and its gradient is multiplied by ``1 / BIAS`` once.
-"""
 
 Pair = tuple[int, ...]
 

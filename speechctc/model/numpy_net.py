@@ -23,11 +23,11 @@ from speechctc.model.layers import LayerPlan, plan_of
 
 Rows = NDArray[np.float32]
 Weights = Mapping[str, Rows]
+# Calls a function with each of some numbers, in any order.
 Each = Callable[[Callable[[int], object], Sequence[int]], object]
-"""Calls a function with each of some numbers, in any order."""
 
+# Numbers that a piece of a layer's rows holds, about: 2 MiB.
 PIECE = 1 << 19
-"""Numbers that a piece of a layer's rows holds, about: 2 MiB."""
 EPSILON = np.float32(1e-5)  # of the layer normalisation, as torch's
 
 

@@ -66,23 +66,28 @@ def _cells() -> Iterator[tuple[str, int, str]]:
         yield from ((name, column, symbol) for column, symbol in enumerate(row.split()) if symbol != ".")
 
 
-def _table() -> dict[str, Sound]:
-    sounds = {}
+def _tables() -> tuple[dict[str, Sound], dict[str, dict[str, str]]]:
+    """Return each letter of the tables as a sound, and its terms."""
+    sounds, names = {}, {}
     for row, column, symbol in _cells():
         second = bool(column % 2)  # of a pair: voiced, or rounded
         if row in _MANNERS:
             close, kinds = _MANNERS[row]
             sounds[symbol] = Sound(False, close, column // 2, second, **kinds)
+            names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(row, row)}
         else:
             sounds[symbol] = Sound(True, 0.5 * (6 - HEIGHTS.index(row)) * 0.9, 6 + column // 2, rounded=second)
-    glide = sounds["j"]
-    sounds["w"] = replace(glide, place=7, rounded=True)
-    sounds["ɥ"] = replace(glide, rounded=True)
+            names[symbol] = {"height": row, "backness": BACKNESSES[column // 2]}
+    sounds["w"] = replace(sounds["j"], place=7, rounded=True)
+    sounds["ɥ"] = replace(sounds["j"], rounded=True)
     sounds["ɧ"] = replace(sounds["ʃ"], place=6)
-    return sounds
+    names["w"] = {"place": "labial-velar", "manner": "approximant"}
+    names["ɥ"] = {"place": "labial-palatal", "manner": "approximant"}
+    names["ɧ"] = {"place": "postalveolar", "manner": "fricative"}
+    return sounds, names
 
 
-SOUNDS = _table()
+SOUNDS, _NAMES = _tables()
 
 
 def chart() -> list[tuple[str, tuple[str, ...]]]:
@@ -146,23 +151,6 @@ def describe(label: str) -> dict[str, str]:
     is_affricate = len(consonants) > 1 and "fricative" in consonants[-1]["manner"]
     manner = {"manner": "affricate"} if is_affricate else {}
     return {"kind": "consonant", **consonants[-1], **manner, "voicing": "voiced" if voiced else "voiceless"}
-
-
-def _names() -> dict[str, dict[str, str]]:
-    """Return the terms of each letter of the tables."""
-    names = {}
-    for row, column, symbol in _cells():
-        if row in _MANNERS:
-            names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(row, row)}
-        else:
-            names[symbol] = {"height": row, "backness": BACKNESSES[column // 2]}
-    names["w"] = {"place": "labial-velar", "manner": "approximant"}
-    names["ɥ"] = {"place": "labial-palatal", "manner": "approximant"}
-    names["ɧ"] = {"place": "postalveolar", "manner": "fricative"}
-    return names
-
-
-_NAMES = _names()
 
 
 @lru_cache(maxsize=2**16)  # an inventory of 400 phones is compared with 80 known ones three times

@@ -133,8 +133,8 @@ class Synthesiser:
         The package espeakng-loader, which contains the library and its voices, is not installed or does not load.
     """
 
+    # The synthesiser that the library works for: it has one voice and one callback.
     _active: ClassVar[Synthesiser | None] = None
-    """The synthesiser that the library works for: it has one voice and one callback."""
     _choices: ClassVar[int] = 0  # how many voices were chosen since the library spoke
 
     def __init__(self, ipa: bool = False) -> None:

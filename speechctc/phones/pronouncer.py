@@ -178,7 +178,7 @@ class Notation:
         if self._target is None:
             return tuple(phones)
         if self._to_cmu:
-            phones = to_cmu(phones)
+            phones = [label for label, _ in cmu_sources(phones)]
         self._learn(phones)
         written: list[str] = []
         for phone in phones:
@@ -211,16 +211,12 @@ class Notation:
         return [(part, matches[part]) for part in parts] if set(parts) <= set(matches) else []
 
 
-def to_cmu(phones: Sequence[str]) -> tuple[str, ...]:
-    """Return the phones of CMU's set for phones in IPA; an r that follows an r is left out.
-
-    Phones of other languages, in words that eSpeak NG reads in those, become the nearest by features, or nothing.
-    """
-    return tuple(label for label, _ in cmu_sources(phones))
-
-
 def cmu_sources(phones: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each of the phones of `to_cmu` with the index of the phone that it is for."""
+    """Return the phones of CMU's set for phones in IPA, each with the index of the one that it is for.
+
+    An r that follows an r is left out. Phones of other languages, in words that eSpeak NG reads in those, become the
+    nearest by features, or nothing.
+    """
     made: list[tuple[str, int]] = []
     for k, phone in enumerate(phones):
         for label in _TWO.get(phone) or _one(phone):

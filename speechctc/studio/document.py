@@ -342,7 +342,7 @@ class Grid:
         """Return the TextGrid with these phones, in Praat's long text format."""
         ends = [entry.end for tier in self.others for entry in tier.entries]
         end = max([seconds, *ends, *(phone.end for phone in phones[-1:])])
-        new = {place: _own_entries(what, phones) for place, what in self.own.items()}
+        new = {place: [_own_entry(what, phone) for phone in phones] for place, what in self.own.items()}
         return long_text(end, [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)])
 
 
@@ -394,7 +394,8 @@ def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
     """
     if tier.points:
         return 0
-    named = -1 if tier.name == CONFIDENCE else _rank(tier.name)
+    rank = _RANKED.fullmatch(tier.name)
+    named = -1 if tier.name == CONFIDENCE else int(rank[1]) if rank else 0
     labelled = [entry for entry in tier.entries if entry.label]
     form = _CONFIDENCE if named < 0 else _ALTERNATIVE
     if not named or not all(form.fullmatch(entry.label) for entry in labelled):
@@ -428,19 +429,14 @@ def keep_copy(path: Path) -> Path:
     raise AssertionError("the names have no end")
 
 
-def _own_entries(what: int, phones: Sequence[Phone]) -> list[Interval]:
-    """Return the entries of a tier that is written from the phones; see `Grid.own`."""
-    if what == 0:
-        return [Interval(phone.start, phone.end, phone.label) for phone in phones]
-    entries = []
-    for phone in phones:
-        label = ""
-        if what < 0 and phone.confidence is not None:
-            label = f"{phone.confidence:.2f}"
-        elif 0 < what <= len(phone.alternatives):
-            label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-        entries.append(Interval(phone.start, phone.end, label))
-    return entries
+def _own_entry(what: int, phone: Phone) -> Interval:
+    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own`."""
+    label = "" if what else phone.label
+    if what < 0 and phone.confidence is not None:
+        label = f"{phone.confidence:.2f}"
+    elif 0 < what <= len(phone.alternatives):
+        label = "{} {:.2f}".format(*phone.alternatives[what - 1])
+    return Interval(phone.start, phone.end, label)
 
 
 def _phone(entry: Interval) -> Phone:
@@ -450,11 +446,6 @@ def _phone(entry: Interval) -> Phone:
 def _key(start: float) -> int:
     """Return a start in steps of 0.1 ms."""
     return int(round(start * 10**DIGITS))
-
-
-def _rank(name: str) -> int:
-    match = _RANKED.fullmatch(name)
-    return int(match[1]) if match else 0
 
 
 def _with_model(
@@ -479,8 +470,5 @@ def _alternative(text: str) -> tuple[str, float] | None:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value <= 1 else None
+    """Return a number that is written as `_CONFIDENCE` is, if it is at most 1; None for ``""``."""
+    return number if text and (number := float(text)) <= 1 else None

@@ -18,7 +18,6 @@ import zipfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as TooSlow
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -403,8 +402,7 @@ def serve(
     InputError
         There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
     """
-    _check_installed()
-    import uvicorn
+    import uvicorn  # late: loading what it stands on takes a moment
 
     folder, opened = _folder(place, at)
     if model is not None and not model.exists() and bundled_folder(model) is None:
@@ -457,12 +455,6 @@ def open_privately(address: str, files: ExitStack) -> None:
 def fragment(name: str, at: float) -> str:
     """Return the end of an address that opens a recording, at a time in seconds; ``""`` for no recording."""
     return f"#{quote(readable(name), safe='')}" + (f"@{at:g}" if at else "") if name else ""
-
-
-def _check_installed() -> None:
-    for name in ("starlette", "uvicorn"):
-        if find_spec(name) is None:
-            raise InputError(f"the studio needs {name}, which is not installed", "pip install '.[studio]'")
 
 
 def listen(port: int) -> socket.socket:

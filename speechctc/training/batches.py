@@ -38,8 +38,8 @@ from speechctc.phones.inventory import Inventory
 from speechctc.training.epoch_plan import BESIDE, ChunkPlan, EpochPlan, Indices, Limits
 
 RELEASE_BYTES = 8 * 2**20  # bytes of a shard to read before its mapped pages are released
+# The file of extraction with the columns split, id and language, where a corpus has several languages.
 LANGUAGES = "languages.tsv"
-"""The file of extraction with the columns split, id and language, where a corpus has several languages."""
 
 
 @dataclass(frozen=True)
@@ -317,14 +317,13 @@ class Loader:
         longest = max((int(self.split.frames[plan.utterances].sum()) for plan in plans), default=0)
         slots = [Slot(self.split, longest, self.device) for _ in plans[:2]]
 
-        def fill(job: tuple[Slot, ChunkPlan]) -> Slot:
-            slot, plan = job
+        def fill(slot: Slot, plan: ChunkPlan) -> Slot:
             slot.fill(plan.utterances)
             return slot
 
         with ThreadPoolExecutor(1, thread_name_prefix="chunk") as reader:
             began = time.perf_counter()
-            for slot in ordered(lambda job: reader.submit(fill, job), zip(cycle(slots), plans, strict=False), 2):
+            for slot in ordered(lambda job: reader.submit(fill, *job), zip(cycle(slots), plans, strict=False), 2):
                 self.waited += time.perf_counter() - began
                 slot.wait_ready()
                 yield slot

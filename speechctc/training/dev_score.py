@@ -55,8 +55,8 @@ class DevScore:
     dead_phones: tuple[str, ...] = ()
     dead_pieces: float | None = None
     doubt: float = 0.0
+    # The PER of each language, where dev has several.
     languages: dict[str, float] = field(default_factory=dict)
-    """The PER of each language, where dev has several."""
 
 
 class _FrameSums:

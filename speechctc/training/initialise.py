@@ -17,8 +17,8 @@ from speechctc.model.net import ConvCTCNet
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
 
+# Kinds of corpora whose voices are not those of people.
 SYNTHETIC = ("demo", "espeak", "flite")
-"""Kinds of corpora whose voices are not those of people."""
 
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> ConvCTCNet:
@@ -50,10 +50,9 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
         reporter.note(f"begins with {name} {model} ({known}); {_said(inventory, matches)}")
         of_people = source.config.corpus.kind not in SYNTHETIC or config.corpus.kind in SYNTHETIC
         if not is_bundled and of_people and source.config.corpus != config.corpus:
-            reporter.note(
-                f"{model} was trained on another corpus, or on other splits of this one: speakers of this dev and test"
-                " may have been among its training speakers, and PER would then be too low"
-            )
+            what = f"{model} was trained on another corpus, or on other splits of this one"
+            who = "speakers of this dev and test may have been among its training speakers"
+            reporter.note(f"{what}: {who}, and PER would then be too low")
     return net
 
 

@@ -14,12 +14,12 @@ from speechctc.training.train_step import TrainStep
 
 MIB = 2**20
 PROBE = 64  # frames of an utterance by which the memory of a batch is measured
+# Free memory that the heap keeps, by the memory of the activations: blocks of many sizes leave holes between them.
+#
+# With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv.
 HOLES = 0.6
-"""Free memory that the heap keeps, by the memory of the activations: blocks of many sizes leave holes between them.
-
-With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv."""
+# What a process on a CPU loads after the estimate: kernels, compiled code, what draws the curves.
 LATER = 50 * MIB
-"""What a process on a CPU loads after the estimate: kernels, compiled code, what draws the curves."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,8 @@ class MemoryEstimate:
         parts = ["weights", "gradients", "optimiser", "activations", "chunks"]
         parts += [name for name in ("heap", "cuda") if getattr(self, name)]
         said = ", ".join(f"{name} {getattr(self, name) / MIB:,.1f}" for name in parts)
-        return (
-            f"memory in MiB: {said} = {self.device / MIB:,.0f} of the device's {self.available / MIB:,.0f}"
-            f" (largest batch: {self.largest}); host {self.host / MIB:,.0f}"
-        )
+        total = f"{self.device / MIB:,.0f} of the device's {self.available / MIB:,.0f}"
+        return f"memory in MiB: {said} = {total} (largest batch: {self.largest}); host {self.host / MIB:,.0f}"
 
 
 def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:

@@ -55,7 +55,9 @@ class Profile:
         """Return a context that profiles everything inside it and writes the trace."""
         on_gpu = self.device.type == "cuda"
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if on_gpu else [])
-        with _quiet(on_gpu), profile(activities=activities, acc_events=True) as recorded:
+        if not on_gpu:  # else the profiler's library reports as an error that it found none
+            os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        with profile(activities=activities, acc_events=True) as recorded:
             began = time.perf_counter()
             yield
             if on_gpu:
@@ -103,16 +105,3 @@ class StepTimes:
             seconds = self.seconds.get(part, 0.0)
             lines.append(f"  {part:<10}{1e3 * seconds / self.steps:9.2f} ms a step {100 * seconds / wall:6.1f} %")
         return "\n".join([*lines, f"trace: {self.trace} (open it in chrome://tracing)"])
-
-
-@contextmanager
-def _quiet(on_gpu: bool) -> Iterator[None]:
-    """Without a GPU, keep the profiler's library from reporting that it found none as an error."""
-    before = os.environ.get("KINETO_LOG_LEVEL")
-    if not on_gpu and before is None:
-        os.environ["KINETO_LOG_LEVEL"] = "99"
-    try:
-        yield
-    finally:
-        if not on_gpu and before is None:
-            del os.environ["KINETO_LOG_LEVEL"]

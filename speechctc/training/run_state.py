@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch import Tensor
 from speechctc.config.schema import Config
 from speechctc.core.devices import total_memory
 from speechctc.features.shards import Shard
-from speechctc.model.checkpoint import provenance
+from speechctc.model.checkpoint import installed, provenance
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
 MOST_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
@@ -172,7 +171,8 @@ def run_record(
 ) -> dict[str, Any]:
     """Return the resolved config, seed, versions, git revision, hardware, command line and data fingerprint."""
     about = provenance()
-    versions = about["versions"] | {name: _version(name) for name in PACKAGES}
+    # Features can be trained on where no recording can be read.
+    versions = about["versions"] | {name: installed(name) or "not installed" for name in PACKAGES}
     if device.type == "cuda":
         versions |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
     return {
@@ -187,13 +187,6 @@ def run_record(
         "data": {split: fingerprint(parts) for split, parts in shards.items()},
         "config": config.to_dict(),
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # features can be trained on where no recording can be read
-        return "not installed"
 
 
 def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:

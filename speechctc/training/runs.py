@@ -39,8 +39,8 @@ MAY_CHANGE = tuple(
     "train.device train.finetune decode score data.dir features.encoder.folder data.workers "
     "data.chunk_mib".split()
 )
+# Of these, keys on which the end of a run or the choice of its best epoch depends.
 SAID = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
-"""Of these, keys on which the end of a run or the choice of its best epoch depends."""
 
 SHARE = 0.02  # of the time, at most, for drawing
 FEWEST = 2  # epochs
@@ -204,12 +204,10 @@ class Run:
         return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
 
     def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
+        with suppress(ValueError, RecursionError):
             entry = json.loads(line)
             if isinstance(entry, dict) and type(entry.get("epoch")) is int:
                 return entry
-        except (ValueError, RecursionError):
-            pass
         what = f"{self.metrics}, line {number}: not an epoch's record"
         raise InputError(what, "mend the line, or move the file away")
 
@@ -223,13 +221,11 @@ class Run:
         """Return what run.json holds; None where there is none."""
         if not self.record.exists():
             return None
-        try:
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             record = files.read_json(self.record)
             digests = [each["sha256"] for each in record["data"].values()]
             if isinstance(record["resumed"], list) and all(isinstance(digest, str) for digest in digests):
                 return dict(record)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            pass
         raise InputError(f"{self.record}: not the record of a run", "restore it, or move it away to have a new one")
 
     def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:

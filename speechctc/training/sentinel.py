@@ -14,8 +14,8 @@ from speechctc.config.schema import ModelConfig
 from speechctc.core.text_files import read_tables
 from speechctc.phones.inventory import Inventory
 
+# A line of ``metrics.jsonl``.
 Record: TypeAlias = dict[str, Any]
-"""A line of ``metrics.jsonl``."""
 
 SILENT = 0.995  # share of blank frames of dev from which the net says nothing
 SPEAKS = 95.0  # dev PER in per cent below which a net has said something useful

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import struct
+import sys
 import threading
 import time
 import unicodedata
@@ -22,6 +23,7 @@ import soundfile
 from starlette.testclient import TestClient
 
 from speechctc.audio.textgrids import read_textgrid
+from speechctc.cli.studio import studio_command
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
@@ -48,6 +50,16 @@ def folder(tmp_path: Path) -> Path:
     (place / "text.wav").write_text("no sound")
     (tmp_path / "secret.wav").write_bytes((place / "new.wav").read_bytes())
     return place
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "speechctc.studio.server")
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=f"^the studio needs {package}, which is not installed"):
+        studio_command(tmp_path)
 
 
 def until(studio: Studio, name: str, state: str) -> None:
