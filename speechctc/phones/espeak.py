@@ -37,8 +37,8 @@ _STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
 
 _INDIC = map(chr, range(0x900, 0xE00))
 _WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normalize("NFC", letter)) == 2}
-_WHOLE |= dict.fromkeys("।॥", ".")
-_DOTTED = re.compile("|".join(_WHOLE))
+_WHOLE |= dict(zip("।॥۔،؛؟", "...,;?", strict=True))
+_DOTTED = re.compile("|".join(_WHOLE) + r"|(?<!\S)\.(?=[ؠ-ۓ])")
 
 LATIN = "LATIN"
 _READERS = {script: frozenset(languages.split()) for script, languages in TABLES["scripts"].items()}
@@ -470,9 +470,10 @@ def readable(text: str) -> str:
     """Return a text as eSpeak NG reads it best.
 
     Letters with a dot below, which Unicode's NFC takes apart, are one: eSpeak NG spells words with two, or loses their
-    vowels. A danda is a full stop: eSpeak NG says its name where it stands alone.
+    vowels. Dandas and the marks of Arabic's script become those of Latin's, and a dot before a word written from the
+    right a space: eSpeak NG says the names of some.
     """
-    return _DOTTED.sub(lambda found: _WHOLE[found[0]], "".join(map(_visible, text)))
+    return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), "".join(map(_visible, text)))
 
 
 def _visible(letter: str) -> str:

@@ -32,6 +32,8 @@ def spoken(language: str, text: str, phones: Inventory | None = None) -> dict[st
         ("hi", "वह गया ।", {"वह": "ʋ ə h", "गया": "ɡ ʌ j aː"}),
         ("as", "\u09a8\u09bf\u09df\u09be ।", {"\u09a8\u09bf\u09af\u09bc\u09be": "n i a"}),
         ("bn", "\u09a8\u09bf\u09af\u09bc\u09be", {"\u09a8\u09bf\u09af\u09bc\u09be": "n i a"}),
+        ("fa", ".و من،تو ؟", {"و": "v a", "من،تو": "m a n t o"}),
+        ("ur", "وہ ۔ یہ", {"وہ": "w oː", "یہ": "j eː h"}),
         ("fa", "می\u200cخواهم به", {"می\u200cخواهم": "m i x ɑ h a m", "به": "b e"}),
         (
             "en-us",
