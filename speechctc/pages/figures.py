@@ -203,9 +203,10 @@ def draw_wins(wins: Mapping[str, Array]) -> bytes:
         order, bottom = np.argsort(share[0]), np.zeros(share.shape[1])
         for piece, values in enumerate(share):
             colour = COLOURS[piece % len(COLOURS)]
-            each.bar(range(len(order)), values[order], 1.0, bottom[order], color=colour)
-            bottom += values
-        each.set_xlim(-0.5, len(order) - 0.5)
+            edges, top = np.arange(len(order) + 1) - 0.5, bottom + values
+            each.stairs(top[order], edges, baseline=bottom[order], fill=True, color=colour)  # bars take long
+            bottom = top
+        each.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1))
         each.set_xticks([])
         each.set_yticks([0, 1])
         each.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
@@ -227,7 +228,7 @@ def draw_functions(units: Sequence[Any], name: str) -> bytes:
             each.plot(grid, line, "--", linewidth=0.9, color=colour)
         each.plot(grid, np.maximum(*lines), linewidth=2, color="black")
         histogram = each.twinx()
-        histogram.hist(np.clip(unit.inputs, -3, 3), 40, color="lightgrey", zorder=0)
+        histogram.hist(np.clip(unit.inputs, -3, 3), 40, histtype="stepfilled", color="lightgrey", zorder=0)
         histogram.set_yticks([])
         histogram.spines[:].set_visible(False)
         each.set_zorder(1)
