@@ -47,13 +47,19 @@ def _run(module: str, arguments: list[str], folder: Path, environment: dict[str,
     sys.argv = [module, *arguments]
     sys.path.insert(0, str(folder))
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if os.sep in module:
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()
 
 
 class Forked:
-    """``python -m module arguments``, with as much of `subprocess.Popen` as tests use; what it prints goes to files."""
+    """``python -m module arguments``, or with the path of a script, and as much of `subprocess.Popen` as tests use.
+
+    What it prints goes to files.
+    """
 
     def __init__(
         self,

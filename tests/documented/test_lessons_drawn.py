@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.documented.reading import ROOT
+from tests.forked import Forked
 
 GUIDE = ROOT / "docs" / "guide"
 LESSONS = ("phonetician.md", "student.md", "engineer.md")
@@ -19,11 +17,9 @@ LARGEST = 60_000  # bytes of a picture
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?")
 
 
-def draw(folder: Path, *arguments: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "scripts" / "draw_lessons"), "--out", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+def draw(here: Path, *arguments: object) -> None:
+    program = ROOT / "scripts" / "draw_lessons"
+    assert Forked(str(program), *arguments, cwd=here, log=here / "said").wait(600) == 0, (here / "said").read_text()
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -35,8 +31,8 @@ def test_each_lesson_has_small_pictures_that_are_described(lesson: str) -> None:
         assert 1000 < (GUIDE / name).stat().st_size < LARGEST, name
 
 
-def test_the_notebook_is_the_lesson() -> None:
-    draw(GUIDE, "--check")
+def test_the_notebook_is_the_lesson(tmp_path: Path) -> None:
+    draw(tmp_path, "--out", GUIDE, "--check")
 
 
 def test_the_notebook_runs_and_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +64,7 @@ def _printed(source: str, known: dict[str, object]) -> str:
 
 def test_the_curves_of_the_lessons_are_drawn_by_their_code(tmp_path: Path) -> None:
     names = ("engineer-posteriors.svg", "student-lattice.svg")
-    draw(tmp_path, *names)
+    draw(tmp_path, "--out", tmp_path, *names)
     for name in names:
         drawn, kept = ((place / name).read_text(encoding="utf-8") for place in (tmp_path, GUIDE))
         texts = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)

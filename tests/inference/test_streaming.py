@@ -196,13 +196,13 @@ def test_an_opened_recording_has_the_samples_of_a_read_one(
 
 @pytest.mark.shared
 def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
-    """Minutes of real speech, at 44.1 kHz too: logits to 1e-5 of the largest, here 50, and phones exactly."""
+    """A minute of real speech, at 44.1 kHz too: logits to 1e-5 of the largest, here 50, and phones exactly."""
     import soundfile
 
     from speechctc.inference.recogniser import Recogniser
     from tests.tiny_model import random_model
 
-    recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:40]
+    recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:20]
     speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])
     recogniser = Recogniser(random_model("demo"))
     for rate in (16000, 44100):
@@ -211,13 +211,13 @@ def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
         with sound_file.opened(path, 16000) as opened:
             blocks = list(recogniser.forward.in_blocks(opened, block_frames=700))
         samples, seconds = sound_file.read(path, 16000)
-        assert opened.seconds == seconds > 120 and len(blocks) > 15
+        assert opened.seconds == seconds > 60 and len(blocks) > 8
         (whole,) = recogniser.forward.batch([extractor(recogniser.config.features).static(samples)])
         np.testing.assert_allclose(np.concatenate(blocks), whole, rtol=0, atol=1e-5 * np.abs(whole).max())
         with sound_file.opened(path, 16000) as opened:
             segments = list(recogniser.segments(opened, block_frames=700))
         expected = list(recogniser.segments_of(whole, seconds))
-        assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 100
+        assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 50
 
 
 def test_memory_does_not_grow_with_the_recording(tiny_model: Path, tmp_path: Path) -> None:

@@ -255,13 +255,11 @@ def test_a_model_chosen_while_another_is_trained_does_not_hide_it(tmp_path: Path
     assert training.new_model() is None
 
 
-@pytest.mark.slow
 def test_a_round_that_fails_says_why(tmp_path: Path) -> None:
     documents = labelled(tmp_path / "talks", 3)
     training = Training(tmp_path / "talks")
-    training.start(documents, tmp_path / "no-model", SONG, 1.0)
-    while training.is_running():
-        time.sleep(0.1)
+    with pytest.raises(FileNotFoundError):
+        Round(training.prepare(documents, tmp_path / "no-model", SONG, 1.0)).go()
     status = training.status()
     assert status["state"] == "failed" and "no-model" in status["line"]
 
