@@ -168,7 +168,7 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
     lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
     entry = {"lms": lms, **facts, **tuning.to_dict()}
     picture = picture_of(path, lms)
-    content = _draw(tuning) if is_available() else b""
+    content = draw(tuning) if is_available() else b""
     if content:
         entry["picture"] = hashlib.sha256(content).hexdigest()
     else:
@@ -236,7 +236,7 @@ def _errors(recogniser: Recogniser, folding: Folding, utterance: Utterance, labe
     return edit_counts(folding.apply(utterance.phones), folding.apply(phones)).errors
 
 
-def _draw(tuning: Tuning) -> bytes:
+def draw(tuning: Tuning) -> bytes:
     """Draw PER by weight and bonus."""
     lowest: dict[tuple[float, float], float] = {}
     for point in tuning.errors:
