@@ -142,8 +142,8 @@ def _train_lstm(
     from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
 
     reporter = new_reporter()
-    labels, dev_labels = train_and_dev(train, dev, inventory, reporter)
-    training = LstmTraining(out, inventory, lstm_config(settings), labels, dev_labels, resume, reporter)
+    texts = train_and_dev(train, dev, inventory, reporter)
+    training = LstmTraining(out, inventory, lstm_config(settings), texts, resume, reporter)
     training.train()
     if training.status:
         show(f"stopped; the state is saved in {out}/last, go on with --resume", err=True)

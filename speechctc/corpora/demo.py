@@ -104,7 +104,7 @@ def cast(config: DemoConfig) -> list[synthetic.Speaker]:
     rng = random.Random(config.seed)
     order = list(range(config.sentences))
     rng.shuffle(order)
-    texts, people = _divide(config.sentences, config.held_out), _divide(config.voices, config.held_out)
+    texts, people = (synthetic.counts_of(each, config.held_out) for each in (config.sentences, config.voices))
     voices: list[synthetic.Speaker] = []
     for split in SPLITS:
         deck, order = order[: texts[split]], order[texts[split] :]
@@ -116,11 +116,6 @@ def cast(config: DemoConfig) -> list[synthetic.Speaker]:
             hand_of = tuple(synthetic.sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand))
             voices.append(synthetic.Speaker(split, name, None, variant, *how, hand_of))
     return voices
-
-
-def _divide(number: int, share: float) -> dict[str, int]:
-    held = max(round(number * share), 1)
-    return {"train": number - 2 * held, "dev": held, "test": held}
 
 
 def _variants(split: str, number: int) -> list[tuple[synthetic.Sex, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from speechctc.audio import eaf
-from speechctc.audio.annotations import Interval, Tier, tier_key
+from speechctc.audio.annotations import Interval, tier_key
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 
@@ -86,7 +86,8 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     problem = ""
     for path in grids[:: max(len(grids) // MOST, 1)]:
         try:
-            found = {tier_key(tier.name): tier for tier in reversed(_tiers(path)) if not tier.points}
+            tiers_of = eaf.read_eaf(path).tiers if path.suffix.lower() == eaf.ENDING else read_tiers(path).tiers
+            found = {tier_key(tier.name): tier for tier in reversed(tiers_of) if not tier.points}
         except InputError as error:
             problem = problem or f"; {error}"
             continue
@@ -105,10 +106,6 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
         apart = [tier.name for tier in fit if tier is not best and best.paths.isdisjoint(tier.paths)]
         name = "|".join([name, *(each for each in apart if _NAMES.search(each))])
     return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
-
-
-def _tiers(path: Path) -> list[Tier]:
-    return eaf.read_eaf(path).tiers if path.suffix.lower() == eaf.ENDING else read_tiers(path).tiers
 
 
 def _pattern(names: Sequence[str], best: str) -> str:

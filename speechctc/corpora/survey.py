@@ -399,9 +399,8 @@ def _as_elan(look: Survey) -> CorpusConfig | None:
 
 def _as_timit(look: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    if not any(path.suffix.lower() == ".phn" for path in files_below(look.folder)):
-        return None
-    return look.config_of(kind="timit", root=str(look.folder), phones="timit61")
+    has_labels = any(path.suffix.lower() == ".phn" for path in files_below(look.folder))
+    return look.config_of(kind="timit", root=str(look.folder), phones="timit61") if has_labels else None
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}

@@ -97,8 +97,13 @@ def divided(
     rng.shuffle(deck)
     held = max(round(len(deck) * config.held_out), 1)
     texts = {"dev": deck[:held], "test": deck[held : 2 * held], "train": deck[2 * held :]}
-    held = max(round(config.utterances * config.held_out), 1)
-    return texts, {"dev": held, "test": held, "train": config.utterances - 2 * held}
+    return texts, counts_of(config.utterances, config.held_out)
+
+
+def counts_of(number: int, share: float) -> dict[str, int]:
+    """Return how many of a number each split has; dev and test have a share each, and one at least."""
+    held = max(round(number * share), 1)
+    return {"train": number - 2 * held, "dev": held, "test": held}
 
 
 def said(texts: list[str], count: int, may_mix: bool, rng: random.Random) -> list[str]:

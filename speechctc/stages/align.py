@@ -44,6 +44,7 @@ from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
 See = Callable[[Recording, Recognition], None]
+PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
 EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
@@ -188,9 +189,7 @@ def align(
     return status or (MISFITS if seen.misfits else 0)
 
 
-def _prepared(
-    task: Task, inventory: Inventory, placings: dict[str, Placing]
-) -> tuple[Placing, tuple[Phrase, ...] | InputError]:
+def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) -> tuple[Placing, PhrasesOrError]:
     """Return how to place a transcript, by its language, and what; placings that are made are added."""
     first = placings[""]
     language = task.transcript.language if isinstance(task.transcript, Transcript) else ""
@@ -203,7 +202,7 @@ def _prepared(
     return placing, _phrases(task, inventory, placing)
 
 
-def _phrases(task: Task, inventory: Inventory, placing: Placing) -> tuple[Phrase, ...] | InputError:
+def _phrases(task: Task, inventory: Inventory, placing: Placing) -> PhrasesOrError:
     """Return a transcript to place, in one part or in those that have limits, or the error that says why not."""
     path, transcript = task.recording.path, task.transcript
     if isinstance(transcript, InputError):
@@ -246,12 +245,7 @@ def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Un
 
 
 def _place(
-    recogniser: Recogniser,
-    scored: bool,
-    reporter: Reporter,
-    task: Task,
-    placing: Placing,
-    phrases: tuple[Phrase, ...] | InputError,
+    recogniser: Recogniser, scored: bool, reporter: Reporter, task: Task, placing: Placing, phrases: PhrasesOrError
 ) -> Recognition:
     """Align one recording; if its transcript has times that are no limits, compare the boundaries."""
     if isinstance(phrases, InputError):

@@ -74,7 +74,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
-        counts = self.counts
+        counts, keys = self.counts, ("per", "errors", "reference_phones", "utterances")
+        languages = [
+            {"language": name, **{key: getattr(of, key) for key in keys}, **sure.to_dict()}
+            for name, _, of, sure in self.languages
+        ]
         return {
             "per": counts.per,
             **self.reliability.to_dict(),
@@ -84,14 +88,7 @@ class Evaluation:
             "features": asdict(self.features) if self.features else None,
             "feature_note": self.feature_note,
             "notes": list(self.notes),
-            "languages": [
-                {
-                    "language": name,
-                    **{key: getattr(of, key) for key in ("per", "errors", "reference_phones", "utterances")},
-                    **sure.to_dict(),
-                }
-                for name, _, of, sure in self.languages
-            ],
+            "languages": languages,
             "split": self.split,
             "calibration_error": self.calibration_error,
             "calibrated": self.calibrated,

@@ -33,7 +33,6 @@ from speechctc.features.extractor import extractor
 from speechctc.features.shards import (
     OTHER_FOLDER,
     Extracted,
-    Recipe,
     Shard,
     check_features,
     count_phones,
@@ -180,7 +179,10 @@ def _make(
                     skipped.append((job.utterance.id, problem))
                     continue
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
-            write_shard(plan.path, made, skipped, _recipe_of_made(plan, config), getattr(torch, config.data.dtype))
+            is_same = plan.recipe.sources.startswith(source_digest(plan.jobs, config))
+            # of a recording that vanished or changed meanwhile: the next run makes the shard again
+            recipe = plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
+            write_shard(plan.path, made, skipped, recipe, getattr(torch, config.data.dtype))
     return len(jobs), seconds
 
 
@@ -196,12 +198,6 @@ def _forecast(frames: int, config: Config) -> str:
     return (
         f"{hours:.2f} h of speech to extract: about {minutes:,.1f} minutes on this machine, and {mib:,.1f} MiB of disk"
     )
-
-
-def _recipe_of_made(plan: ShardPlan, config: Config) -> Recipe:
-    """Return the plan's recipe; if a recording vanished or changed meanwhile, one that the next run replaces."""
-    is_same = plan.recipe.sources.startswith(source_digest(plan.jobs, config))
-    return plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
 
 
 def _is_made(plan: ShardPlan) -> bool:

@@ -35,6 +35,7 @@ SAVE_SECONDS = 600.0
 MAY_CHANGE = {"epochs", "patience", "device"}
 
 Labels = Sequence[Sequence[int]]
+Texts = tuple[Labels, Labels]
 
 
 class LstmTraining:
@@ -47,7 +48,8 @@ class LstmTraining:
     inventory : Inventory
     config : LstmConfig
         A training that is resumed keeps its settings but for those that are set here.
-    train, dev : sequence of sequence of int
+    texts : (sequence of sequence of int, sequence of sequence of int)
+        The labels of train and of dev.
     resume : bool
     reporter : Reporter
 
@@ -58,17 +60,10 @@ class LstmTraining:
     """
 
     def __init__(
-        self,
-        out: Path,
-        inventory: Inventory,
-        config: LstmConfig,
-        train: Labels,
-        dev: Labels,
-        resume: bool,
-        reporter: Reporter,
+        self, out: Path, inventory: Inventory, config: LstmConfig, texts: Texts, resume: bool, reporter: Reporter
     ) -> None:
         self.run, self.reporter, self.status = Run(out), reporter, 0
-        self.data = _fingerprint(train, dev, inventory)
+        self.data = _fingerprint(texts, inventory)
         there = out.is_file() or (out.exists() and any(path.name != "lock" for path in out.iterdir()))
         if there and not resume:
             raise InputError(f"{out}: exists already", "go on with it by --resume, or name another with --out")
@@ -77,7 +72,7 @@ class LstmTraining:
         device = choose_device(config.device)
         torch.manual_seed(config.seed)
         model = LstmModel(PhoneLstm(len(inventory.phones) + 1, config).to(device), inventory, config)
-        self.trainer = LstmTrainer(model, train, dev)
+        self.trainer = LstmTrainer(model, *texts)
         if saved:
             self._restore(saved)
 
@@ -183,9 +178,9 @@ def _said(line: dict[str, Any], epochs: int) -> str:
     )
 
 
-def _fingerprint(train: Labels, dev: Labels, inventory: Inventory) -> str:
+def _fingerprint(texts: Texts, inventory: Inventory) -> str:
     digest = hashlib.sha256(" ".join(inventory.phones).encode())
-    for labels in (train, dev):
+    for labels in texts:
         for utterance in labels:
             digest.update(np.array([*utterance, 0], np.int32).tobytes())
     return digest.hexdigest()

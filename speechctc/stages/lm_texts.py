@@ -59,8 +59,8 @@ def read_sources(
     phones: str,
     reads: tuple[Path | None, str | None],
     reporter: Reporter,
-    times: int = 1,
-    with_dev: bool = False,
+    times: int,
+    with_dev: bool,
 ) -> tuple[Inventory, PhoneText, PhoneText | None]:
     """Return the phone set of a language model, its whole text, and dev of the corpus if it is wanted and there is one.
 

@@ -72,7 +72,7 @@ def realign(corpus: Corpus, config: Config, model: Path, reporter: Reporter) -> 
     read = {each.utterance.id: each.utterance for each in scored}
     splits = {split: tuple(read.get(each.id, each) for each in part) for split, part in corpus.splits.items()}
     _report(scored, corpus.words, reporter)
-    if scorer.places_silences:
+    if len(scorer.pause) > 1:
         silences = sum(each.silences for each in scored)
         holding = sum(each.silences > 0 for each in scored)
         reporter.note(f"silences: {silences:,} placed, in {holding:,} of {len(scored):,} utterances")
@@ -109,12 +109,7 @@ class _Scorer:
         label_of: dict[int, str] = {}
         for label in sorted(known, key=lambda label: (matches[label].how != "name", label != "pau")):
             label_of.setdefault(self._class_of[label], label)
-        self._pause = ((), *((label,) for label in label_of.values()))
-
-    @property
-    def places_silences(self) -> bool:
-        """Whether a silence may stand between words."""
-        return len(self._pause) > 1
+        self.pause = ((), *((label,) for label in label_of.values()))  # between words: nothing, or a label of silence
 
     def score(self, utterance: Utterance, words: Sequence[Word]) -> Scored | None:
         """Return the utterance with its best pronunciations and silences; None where its recording cannot be read."""
@@ -126,7 +121,7 @@ class _Scorer:
         logits = self._recogniser.logits(samples, rate)
         if not len(logits):
             return None
-        parts = [self._pause, *(part for word in words for part in (word.pronunciations, self._pause))]
+        parts = [self.pause, *(part for word in words for part in (word.pronunciations, self.pause))]
         labels = [[tuple(self._class_of[p] for p in each) for each in part] for part in parts]
         chosen, loss = choose_variants(logits, labels)
         phones = tuple(p for part, k in zip(parts, chosen, strict=True) for p in part[k])

@@ -160,7 +160,7 @@ def test_training_ends_when_dev_gets_worse() -> None:
 
 def training(out: Path, resume: bool = False, **settings: Any) -> LstmTraining:
     config = tiny(**{"epochs": 3, "dropout": 0.3, "batch_size": 8, "patience": 9, **settings})
-    return LstmTraining(out, ABC, config, chain(60, 1), chain(20, 2), resume, Recorder())
+    return LstmTraining(out, ABC, config, (chain(60, 1), chain(20, 2)), resume, Recorder())
 
 
 @pytest.mark.parametrize("steps", [1, 8, 12])
@@ -205,14 +205,14 @@ def test_a_folder_is_resumed_only_with_what_it_was_trained_with(tmp_path: Path) 
     with pytest.raises(InputError, match="trained with lm.hidden=7, not 9"):
         training(tmp_path / "lm", resume=True, hidden=9)
     with pytest.raises(InputError, match="trained on another text"):
-        LstmTraining(tmp_path / "lm", ABC, tiny(dropout=0.3, batch_size=8), [[1]], [[2]], True, Recorder())
+        LstmTraining(tmp_path / "lm", ABC, tiny(dropout=0.3, batch_size=8), ([[1]], [[2]]), True, Recorder())
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="file: exists already"):
         training(tmp_path / "file")
     more = training(tmp_path / "lm", resume=True, epochs=2)
     more.train()
     assert more.trainer.progress.epoch == 2
-    kept = LstmTraining(tmp_path / "lm", ABC, LstmConfig(epochs=5), chain(60, 1), chain(20, 2), True, Recorder())
+    kept = LstmTraining(tmp_path / "lm", ABC, LstmConfig(epochs=5), (chain(60, 1), chain(20, 2)), True, Recorder())
     assert kept.trainer.model.config == tiny(epochs=5, dropout=0.3, batch_size=8, patience=9)
 
 
