@@ -111,16 +111,19 @@ class LstmTraining:
         save_lstm(folder, SavedLstm(trainer.model, facts, trainer.optimizer.to_tensors() if whole else {}))
 
     def _saved(self) -> SavedLstm | None:
-        files.settle_folder(self.run.last)
-        if not (self.run.last / ABOUT).exists():
-            if any((self.run.folder / name).exists() for name in ("checkpoint.json", "best", "last")):
-                raise InputError(f"{self.run.folder}: no training of a language model", "name another with --out")
-            return None
-        return load_lstm(self.run.last)
+        for folder in (self.run.last, self.run.best):
+            files.settle_folder(folder)
+            if (folder / ABOUT).exists():
+                saved = load_lstm(folder)
+                if saved.facts.get("data") != self.data:
+                    what = f"{self.run.folder}: it was trained on another text"
+                    raise InputError(what, "name another folder with --out")
+                return saved if folder == self.run.last else None  # it was ended between its first best/ and last/
+        if any((self.run.folder / name).exists() for name in ("checkpoint.json", "best", "last")):
+            raise InputError(f"{self.run.folder}: no training of a language model", "name another with --out")
+        return None
 
     def _restore(self, saved: SavedLstm) -> None:
-        if saved.facts.get("data") != self.data:
-            raise InputError(f"{self.run.folder}: it was trained on another text", "name another folder with --out")
         self.trainer.model.net.load_state_dict(saved.model.net.state_dict())
         self.trainer.restore(saved.state, saved.facts["progress"])
 

@@ -198,6 +198,29 @@ def test_a_training_that_was_stopped_goes_on_to_the_bit(
     assert logs[0] == logs[1] and len(logs[0]) == 3
 
 
+def test_a_training_that_ended_before_its_first_state_was_saved_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ``best/`` is written before ``last/``: a full disk or a kill may come between the two."""
+    whole = training(tmp_path / "whole")
+    whole.train()
+
+    def fail(folder: Path, saved: SavedLstm) -> None:
+        if folder.name == "last":
+            raise OSError(28, "No space left on device")
+        save_lstm(folder, saved)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr("speechctc.stages.lm_lstm.save_lstm", fail)
+        training(tmp_path / "part").train()
+    assert (tmp_path / "part" / "best").exists() and not (tmp_path / "part" / "last").exists()
+    with pytest.raises(InputError, match="trained on another text"):
+        LstmTraining(tmp_path / "part", ABC, tiny(), [[1]], [[2]], True, Recorder())
+    training(tmp_path / "part", resume=True).train()
+    for name in ("last/weights.safetensors", "best/weights.safetensors"):
+        assert same(load_file(tmp_path / "whole" / name), load_file(tmp_path / "part" / name))
+
+
 def test_a_folder_is_resumed_only_with_what_it_was_trained_with(tmp_path: Path) -> None:
     training(tmp_path / "lm", epochs=1).train()
     with pytest.raises(InputError, match="lm: exists already; go on with it by --resume"):
