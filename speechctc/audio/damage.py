@@ -143,6 +143,11 @@ def _roughness(sound: Bytes, parity: int, channels: int, big_endian: bool) -> ND
 
 def cut_short(path: Path, file: soundfile.SoundFile) -> str:
     """Return in words by how much an open recording is too short; ``""`` if it is not, or if that is not known."""
+    if file.format == "MP3":
+        status = path.stat()
+        promised, there = _mp3_parts(path, status.st_size, status.st_mtime_ns)[1], status.st_size
+        is_short = there < 0.99 * promised  # encoders count with or without tags
+        return f"{path}: cut short: the header says {promised:,} bytes, the file has {there:,}" * is_short
     if file.format == "OGG":
         return "" if _ogg_ends(path) else f"{path}: cut short: the file ends before its stream does"
     if more := unread(path):
@@ -333,9 +338,14 @@ def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
     return starts
 
 
-@lru_cache(maxsize=1 << 16)
 def _mp3_starts(path: Path, size: int, changed: int) -> list[int]:
-    """Follow the lengths that MP3 files say in their first frame, from one to the next."""
+    """Return where each MP3 in a file begins."""
+    return _mp3_parts(path, size, changed)[0]
+
+
+@lru_cache(maxsize=1 << 16)
+def _mp3_parts(path: Path, size: int, changed: int) -> tuple[list[int], int]:
+    """Follow the lengths that MP3 files say in their first frame; return the starts, and the end of the last or 0."""
     starts: list[int] = []
     with path.open("rb") as file:
         at: int | None = 0
@@ -354,7 +364,7 @@ def _mp3_starts(path: Path, size: int, changed: int) -> list[int]:
             at = sound + int.from_bytes(head[place : place + 4], "big") if flags & 2 else None
             if at is not None and at <= sound:
                 break
-    return starts
+    return starts, at or 0
 
 
 def check_frames(path: Path) -> None:

@@ -170,7 +170,7 @@ class Blocks:
 
 
 def cut_short(path: Path) -> str:
-    """Return in words by how much a WAV, AIFF, SPHERE or OGG file is shorter than its header says; ``""`` if it is not.
+    """Return in words by how much a WAV, AIFF, SPHERE, OGG or MP3 is shorter than its header says; ``""`` if it is not.
 
     A header with the largest possible size, as programs write it before they know the length, says nothing. Recordings
     that ffmpeg decodes are not looked at. A recording that was copied as text is named too; `read` mends it.

@@ -119,6 +119,20 @@ def test_real_recordings_have_the_length_and_the_peaks_of_their_headers(shared_d
     assert mended > 0
 
 
+def test_an_mp3_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp3"
+    soundfile.write(path, 0.1 * np.random.default_rng(0).standard_normal(32000), 16000)
+    whole = path.read_bytes()
+    assert sound_file.cut_short(path) == ""
+    for tag in (b"", b"TAG" + bytes(125)):
+        path.write_bytes(whole + tag)
+        assert sound_file.cut_short(path) == ""
+    (tmp_path / "b.mp3").write_bytes(whole[: len(whole) // 2])
+    said = f"b.mp3: cut short: the header says {len(whole):,} bytes, the file has {len(whole) // 2:,}"
+    assert said in sound_file.cut_short(tmp_path / "b.mp3")
+    assert len(sound_file.read(tmp_path / "b.mp3", 16000)[0]) < 32000
+
+
 def wav_that_says(path: Path, said: int | None, behind: bytes = b"") -> Path:
     """Write half a second of noise, a header that says another number of bytes, and what follows the sound."""
     soundfile.write(path, np.random.default_rng(4).normal(0, 0.1, 8000), 16000)
