@@ -338,12 +338,12 @@ def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
     return starts
 
 
+@lru_cache(maxsize=1 << 16)
 def _mp3_starts(path: Path, size: int, changed: int) -> list[int]:
     """Return where each MP3 in a file begins."""
     return _mp3_parts(path, size, changed)[0]
 
 
-@lru_cache(maxsize=1 << 16)
 def _mp3_parts(path: Path, size: int, changed: int) -> tuple[list[int], int]:
     """Follow the lengths that MP3 files say in their first frame; return the starts, and the end of the last or 0."""
     starts: list[int] = []
