@@ -215,7 +215,7 @@ def test_a_training_that_ended_before_its_first_state_was_saved_begins_anew(
         training(tmp_path / "part").train()
     assert (tmp_path / "part" / "best").exists() and not (tmp_path / "part" / "last").exists()
     with pytest.raises(InputError, match="trained on another text"):
-        LstmTraining(tmp_path / "part", ABC, tiny(), [[1]], [[2]], True, Recorder())
+        LstmTraining(tmp_path / "part", ABC, tiny(), ([[1]], [[2]]), True, Recorder())
     training(tmp_path / "part", resume=True).train()
     for name in ("last/weights.safetensors", "best/weights.safetensors"):
         assert same(load_file(tmp_path / "whole" / name), load_file(tmp_path / "part" / name))
