@@ -35,8 +35,9 @@ from speechctc.core.optimizers import AdamW
 
 BATCH = 12
 STEPS = 400  # steps of the optimiser; no example is used more than `MOST` times, or `MOST_FURTHER` times
-MOST, MOST_FURTHER = 12, 8
+MOST, MOST_FURTHER = 12, 24
 LR, FURTHER_LR = 4e-3, 3e-3
+KEPT = 0.3  # share of the weights from before in those of a net that learns further
 NOISE_DB = (15.0, 60.0)  # how far noise that is added is below the loudest parts of the speech
 
 Scores = tuple[Tensor, Tensor, Tensor]
@@ -103,14 +104,14 @@ def train(
     seed : int
         Of the order and the noise.
     further : bool
-        The net has learned from other speech before.
+        The net has learned from other speech before; its weights are then the mean of those from before and new ones.
     noise : bool
         Add noise at random levels.
     advance : callable, optional
         Called after each step with the mean loss of a phone, nats.
     """
     rng = np.random.default_rng(seed)
-    steps = step_count(len(examples), further)
+    steps, before = step_count(len(examples), further), [each.detach().clone() for each in net.parameters()]
     rate = FURTHER_LR if further else LR
     optimiser = AdamW([{"params": [*net.parameters()], "weight_decay": 1e-3}], rate)
     net.train()
@@ -125,6 +126,8 @@ def train(
             optimiser.step()
             if advance is not None:
                 advance(value)
+    for weights, old in zip(net.parameters(), before, strict=True):
+        weights.data.lerp_(old, KEPT if further else 0.0)
     net.eval()
 
 

@@ -23,6 +23,7 @@ from speechctc.core.errors import InputError, counted_alike, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora import transcripts
+from speechctc.corpora.table_rows import ENDING, read_sheet
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import Hearing
 from speechctc.inference.goodness import judge_of
@@ -421,15 +422,15 @@ class Ratings:
 
 def _rows(file: Path) -> dict[str, tuple[float, ...]]:
     """Return the ratings by id."""
-    text = read_text(file).text
+    text = (read_sheet(file, COLUMNS) if file.suffix.lower() == ENDING else read_text(file)).text
     head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter="\t" if "\t" in head else ",")
+    reader = csv.DictReader(io.StringIO(text), delimiter=max("\t;,", key=head.count))
     if missing := [each for each in COLUMNS if each not in (reader.fieldnames or ())]:
         raise InputError(f"{file}: no column {missing[0]}", f"its first line names the columns: {' '.join(COLUMNS)}")
     rows = {}
     for row in reader:
         try:
-            values = tuple(float(each) for each in (row["ratings"] or "").split())
+            values = tuple(float(each.replace(",", ".")) for each in (row["ratings"] or "").split())
         except ValueError:
             values = (math.nan,)
         if not values or not all(map(math.isfinite, values)):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from speechctc.alignment import boundary_training
 from speechctc.alignment.boundary_model import EDGE, FILE, SILENCE, SPREAD, BoundaryModel, Placed, spread_for
 from speechctc.alignment.boundary_training import BoundaryNet, _gradients, examples_of, step_count, train
 from speechctc.core.errors import InputError
@@ -255,4 +256,22 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
 
 def test_small_corpora_are_not_learned_by_heart() -> None:
     assert step_count(1) == 2 and step_count(100) == 100 and step_count(5000) == 400
-    assert step_count(100, further=True) == 67
+    assert step_count(100, further=True) == 200
+
+
+def test_what_a_net_knew_is_kept_in_part_when_it_learns_further(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: torch.from_numpy(each) for name, each in model.weights.items()}
+    samples, labels, times = song(6, np.random.default_rng(7))
+    examples = [*examples_of(samples, RATE, labels, times, False)]
+    found = []
+    for kept in (0.0, 0.3):
+        monkeypatch.setattr(boundary_training, "KEPT", kept)
+        net = BoundaryNet()
+        net.load_state_dict(before)
+        train(net, examples, further=True)
+        found.append(net.state_dict())
+    for name, old in before.items():
+        assert not torch.equal(found[0][name], old)
+        torch.testing.assert_close(found[1][name], 0.7 * found[0][name] + 0.3 * old)

@@ -117,6 +117,19 @@ def test_ratings_are_compared(speechctc: Command, here: Path) -> None:
     assert odd.status == 2 and "a.wav has 4 phones, and 2 ratings" in odd.err and Path("t3.csv").exists()
 
 
+def test_ratings_come_from_spreadsheets_too(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["id", "ratings"], ["ä 1", "1.5 2"]):
+        book.active.append(row)
+    book.save(tmp_path / "r.xlsx")
+    (tmp_path / "german.csv").write_text("id;ratings\r\nä 1;1,5 2\r\n", encoding="cp1252")
+    (tmp_path / "quoted.csv").write_text('id,ratings\nä 1,"1,5 2"\n')
+    for name in ("r.xlsx", "german.csv", "quoted.csv"):
+        recording = Recording(Path("ä 1.wav"), Path("ä 1"))
+        assert Ratings.read(tmp_path / name, [recording])._given == {recording: (1.5, 2.0)}, name
+
+
 def test_ratings_are_of_one_recording_each(tmp_path: Path) -> None:
     table = tmp_path / "r.tsv"
     two = [Recording(Path(place), Path("a")) for place in ("x/a.wav", "y/a.wav")]
