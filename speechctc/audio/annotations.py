@@ -63,8 +63,7 @@ def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:
     InputError
         No tier has this name (the error lists the tiers), or its intervals are not in order or overlap.
     """
-    tier = _named(tiers, name)
-    if tier is None:
+    if (tier := _named(tiers, name)) is None:
         raise _no_tier(tiers, path, name)
     return in_order(tier, path)
 
@@ -82,8 +81,7 @@ def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[
     InputError
         No tier has this name or fits the pattern; the error lists the tiers.
     """
-    tier = _named(tiers, pattern)
-    if tier is not None:
+    if (tier := _named(tiers, pattern)) is not None:
         return [(tier, "")]
     first, _, others = pattern.partition("|")
     if others:

@@ -160,8 +160,7 @@ def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[byte
     The first `skipped` seconds are left out. AU may be of any length; a WAV file ends at 4 GiB, 3 hours of stereo at
     48 kHz.
     """
-    program = installed()
-    if program is None:
+    if (program := installed()) is None:
         raise InputError(f"{path}: libsndfile does not read this format, and ffmpeg is not installed", INSTALL)
     # fmt: off
     command = [

@@ -94,8 +94,7 @@ def info(path: Path) -> AudioInfo:
     InputError
         The file is missing, a folder, empty, not audio, or has no samples.
     """
-    file = open_with_libsndfile(path)
-    if file is None:
+    if (file := open_with_libsndfile(path)) is None:
         return AudioInfo(*measure(path))
     with file:
         return AudioInfo(file.frames, file.samplerate, file.channels)
@@ -180,8 +179,7 @@ def cut_short(path: Path) -> str:
     InputError
         As `info`.
     """
-    file = open_with_libsndfile(path)
-    if file is None:
+    if (file := open_with_libsndfile(path)) is None:
         return ""
     with file:
         if isinstance(file, Mended):

@@ -140,8 +140,7 @@ def give_back_memory() -> None:
 
     Batches of many sizes leave holes in the heap, of hundreds of MiB in time. Only the GNU C library supports this.
     """
-    trim = _malloc_trim()
-    if trim is not None:
+    if (trim := _malloc_trim()) is not None:
         trim(0)
 
 

@@ -31,8 +31,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
         arrays = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
         save_file(arrays, path, metadata=dict(metadata or {}) or None)
     except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
+        if (number := re.search(r"os error (\d+)", str(error))) is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
     _sort_header(path)

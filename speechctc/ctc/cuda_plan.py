@@ -108,8 +108,7 @@ def _plan(size: Size, device: Device, tuning: Tuning) -> Plan:
     if max(size.all_rows, size.samples) >= 2**31:
         raise ValueError(f"{size.all_rows} frames in one call are too many; the kernels count to {2**31 - 1}")
     for variant in _variants(size, tuning):
-        found = _laid_out(size, device, tuning, *variant)
-        if found is not None:
+        if (found := _laid_out(size, device, tuning, *variant)) is not None:
             return _finish(size, *found, tuning)
     raise AssertionError("the last variant fits any device")
 

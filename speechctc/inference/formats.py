@@ -386,8 +386,7 @@ class Workbook(Writer):
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a workbook of all results; it is complete even after an error."""
-        binary = getattr(out, "buffer", None)
-        if binary is None:
+        if (binary := getattr(out, "buffer", None)) is None:
             raise InputError("--format xlsx is not text, which a terminal shows", "name a file: --out phones.xlsx")
         self._write(results, binary, layout.aligned, layout.scored)
 

@@ -168,8 +168,7 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
         The label, in NFC; before it the stress and after it the other marks that are split off, neighbours of one class
         together, a mark that needs a letter on a dotted circle. Empty if nothing is left.
     """
-    digit = _ARPABET.fullmatch(label)
-    if digit is not None:
+    if (digit := _ARPABET.fullmatch(label)) is not None:
         choice = choices.get("stress", "keep")
         return {"keep": (label,), "strip": (digit[1],), "split": (digit[2], digit[1])}[choice]
     if len(label) == 1 and kind_of(unicodedata.normalize("NFD", label)[0]) is not None:  # a mark by itself

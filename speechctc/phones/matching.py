@@ -60,8 +60,7 @@ def _match(phone: str, known: Sequence[str], here: bool, there: bool) -> Match |
     if phone in SILENCES:
         silence = next((label for label in known if label in SILENCES), None)
         return Match(silence, "table") if silence else None
-    table = _by_table(phone, known, here, there)
-    if table is not None:
+    if (table := _by_table(phone, known, here, there)) is not None:
         return Match(table, "table")
     ours = ipa(phone, here)[0]
     others = [label for label in known if label not in SILENCES]

@@ -182,8 +182,7 @@ class Notation:
         self._learn(phones)
         written: list[str] = []
         for phone in phones:
-            labels = self._known[phone]
-            if labels is None:
+            if (labels := self._known[phone]) is None:
                 return None
             written += labels
         return tuple(written)

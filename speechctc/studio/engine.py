@@ -95,8 +95,7 @@ class Engine:
                 request.set_exception(ended)
 
     def _loaded(self, future: Future[Any]) -> None:
-        error = future.exception()
-        if error is None:
+        if (error := future.exception()) is None:
             self.about, self.problem = future.result(), ""
             self._say(self.about["line"])
         elif not self._is_closed:

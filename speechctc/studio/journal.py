@@ -199,8 +199,7 @@ def edit(phones: Sequence[Phone], seconds: float, request: Mapping[str, Any]) ->
     InputError
         There is no such edit, a value is missing or wrong, or there is no room for it.
     """
-    make = EDITS.get(str(request.get("what")))
-    if make is None:
+    if (make := EDITS.get(str(request.get("what")))) is None:
         raise InputError(f"there is no edit {request.get('what')!r:.40}", f"the edits are: {', '.join(EDITS)}")
     return make(Labels(phones, seconds), request)._replace(what=str(request["what"]))
 

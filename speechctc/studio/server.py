@@ -273,8 +273,7 @@ def as_file(name: str, document: Document, form: str) -> tuple[str, bytes]:
     InputError
         There is no such format.
     """
-    writer = WRITERS.get(form)
-    if writer is None:
+    if (writer := WRITERS.get(form)) is None:
         raise InputError(f"there is no format {form!r:.20}", f"choose one of: {', '.join(WRITERS)}")
     result = recognition(name, document)
     if form == "textgrid":

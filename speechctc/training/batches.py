@@ -498,8 +498,7 @@ class TrainingData:
     def frequencies(self) -> list[int]:
         """Return how often each phone is among the training labels."""
         labels = [self.train.split.labels(index).numpy() for index in self._labelled.tolist()]
-        counts: list[int] = np.bincount(np.concatenate(labels), minlength=len(self.inventory.phones) + 1)[1:].tolist()
-        return counts
+        return list(np.bincount(np.concatenate(labels), minlength=len(self.inventory.phones) + 1)[1:].tolist())
 
     @property
     def bytes_held(self) -> int:
@@ -510,8 +509,7 @@ class TrainingData:
 
 def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
     """Return the utterances to train on: those with enough frames for their phones at the model's time stride."""
-    infeasible = split.infeasible(stride)
-    if infeasible:
+    if infeasible := split.infeasible(stride):
         named = ", ".join(split.ids[index] for index in infeasible[:3])
         why = f"too short for their phones at model.time_stride={stride}"
         reporter.warn(f"{len(infeasible)} utterances left out, {why}: {named}")
