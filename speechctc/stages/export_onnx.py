@@ -74,7 +74,8 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise InputError(f"{out}: the export needs {' and '.join(missing)}, not installed", "pip install '.[onnx]'")
-    batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames")
+    # at least 3, as derivatives are traced: else torch finds that out, and traces all again; fewer can be computed
+    batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames", min=3)
     example = torch.randn(*EXAMPLE, checkpoint.config.features.static_dims)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with torch.no_grad(), warnings.catch_warnings():
