@@ -20,8 +20,7 @@ from speechctc.model.numpy_net import log_softmax
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch, Loader, TrainingData
-from speechctc.training.teacher import doubts_of
-from speechctc.training.train_step import TrainStep
+from speechctc.training.train_step import TrainStep, doubts_of
 
 OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
+from speechctc.decoding.search import best_labels
 from speechctc.features.filterbank import frame_mask, net_input
 from speechctc.lm.rescore import choose_search
 from speechctc.model.net import ConvCTCNet
@@ -30,7 +32,6 @@ from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import Indices
 from speechctc.training.optimise import Stage, WeightEMA, build_optimizer
-from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
 
 
 class TrainStep:
@@ -118,10 +119,7 @@ class TrainStep:
 
         Two views share speed, level and noise and differ in their masks.
         """
-        paced = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
-        return self._views(*paced)
-
-    def _views(self, static: Tensor, frames: Tensor) -> tuple[list[Tensor], Tensor]:
+        static, frames = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
         augmenter, views = self.augmenter, self.config.train.views
         static = augmenter.disguise(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
@@ -131,21 +129,29 @@ class TrainStep:
         return [view.float() for view in logits.chunk(views)], frames[: len(frames) // views]
 
     @torch.no_grad()
-    def teach(self, static: Tensor, frames: Tensor, indices: Indices) -> list[list[int]]:
-        """Return what the averaged weights find in unchanged features, with wildcards where they are unsure."""
-        features = net_input(static, frames, self.mean, self.std, self.config.features)
+    def teach(self, batch: Batch) -> Batch:
+        """Return the batch with labels for all: those that the averaged weights and the search find.
+
+        The mean of the weights teaches (A. Tarvainen and H. Valpola, "Mean teachers are better role models", NIPS 2017;
+        with CTC: Y. Higuchi et al., "Momentum pseudo-labeling for semi-supervised speech recognition", Interspeech
+        2021). It hears unchanged features, and decodes them as the config says, with the n-gram.
+        """
+        if batch.unlabelled is None:
+            return batch
+        rows = np.flatnonzero(batch.unlabelled)
         self.net.eval()
-        with self.ema_weights(), autocast(self.device, self.precision):
-            logits, frames = self.net(features, frames)
+        with self.ema_weights():
+            logits, frames = self.forward(batch.rows(rows))
         self.net.train()
-        log_probs = logits.float().log_softmax(2)
-        self.doubts.append((indices, doubts_of(log_probs.exp(), frame_mask(frames, logits.shape[1]))))
-        found = []
-        for rows, count in zip(log_probs.cpu().numpy(), frames.tolist(), strict=True):
-            search = choose_search(self.lm, None, self.config, rows.shape[1])
-            path = [*search.push(rows[:count])[1].tolist(), *search.finish()[1].tolist()]
-            found.append(sure_labels(path, np.exp(rows[:count])))
-        return found
+        log_probs = logits.log_softmax(2)
+        self.doubts.append((batch.indices[rows], doubts_of(log_probs.exp(), frame_mask(frames, logits.shape[1]))))
+        labels = [own[:count] for own, count in zip(batch.labels, batch.counts.tolist(), strict=True)]
+        for row, found, count in zip(rows.tolist(), log_probs.cpu().numpy(), frames.tolist(), strict=True):
+            search = choose_search(self.lm, None, self.config, found.shape[1])
+            labels[row] = batch.labels.new_tensor(best_labels(search, found[:count]))
+        counts = torch.tensor([len(each) for each in labels])
+        padded = nn.utils.rnn.pad_sequence(labels, batch_first=True)
+        return replace(batch, labels=padded, counts=counts.numpy(), label_counts=counts.to(self.device))
 
     def losses(self, logits: Tensor, frames: Tensor, batch: Batch) -> Tensor:
         """Return each utterance's loss, shape = (n_batch,)."""
@@ -207,36 +213,22 @@ class TrainStep:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
         config = self.config.train
         with self.clock("forward"):
-            if batch.unlabelled is None:
-                rows, found = None, []
-                logits, frames = self.forward_varied(batch)
-            else:
-                static, counts = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
-                rows = np.flatnonzero(batch.unlabelled)
-                found = self.teach(static[rows], counts[rows], batch.indices[rows])
-                logits, frames = self._views(static, counts)
+            batch = self.teach(batch)
+            logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
             share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
-            if rows is None:
+            if batch.unlabelled is None:
                 loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
             else:
-                ctc = self._ctc_of_labelled(logits, frames, batch, share)
-                own = [wildcard_loss(each[rows], frames[rows], found, config.loss_backend) for each in logits]
-                loss = ctc + self.trust * share * torch.stack(own).sum()
+                own = torch.from_numpy(batch.unlabelled).to(self.device)
+                each = torch.stack([self._loss(view, frames, batch, "none", share) for view in logits]).sum(0)
+                ctc = each[~own].sum()
+                loss = ctc + self.trust * each[own].sum()
             if config.consistency:
                 loss = loss + config.consistency / phones * consistency(logits[0], logits[1], frames)
         with self.clock("backward"):
             self.scaler.scale(loss).backward()
         return ctc.detach() * phones
-
-    def _ctc_of_labelled(self, logits: list[Tensor], frames: Tensor, batch: Batch, share: float) -> Tensor:
-        """Return the loss of the utterances of a batch that have labels, times `share`; 0 without any."""
-        assert batch.unlabelled is not None
-        rows = np.flatnonzero(~batch.unlabelled)
-        if not len(rows):
-            return torch.zeros((), device=self.device)
-        losses = [self._loss(each[rows], frames[rows], batch.rows(rows), "sum", share) for each in logits]
-        return torch.stack(losses).sum()
 
     def _parts(self, batch: Batch | None) -> int:
         """Return into how many parts to split a batch, given the sizes that ran out of memory before."""
@@ -286,6 +278,25 @@ def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:
 
     # Padded frames are uniform in both views and contribute 0.
     return 0.5 * (divergence(first, second) + divergence(second, first))
+
+
+def doubts_of(probs: Tensor, inside: Tensor) -> Tensor:
+    """Return the entropy of each recording, nats, and the phones that are expected in it.
+
+    On dev their ratio was 1.2 for the bundled English model, 1.4 on another dialect, and 1.7 on three other languages.
+
+    Parameters
+    ----------
+    probs : Tensor, shape = (n_batch, max_frames, classes)
+        Posteriors; class 0 is the blank.
+    inside : Tensor of bool, shape = (n_batch, max_frames)
+
+    Returns
+    -------
+    Tensor, shape = (n_batch, 2)
+    """
+    pair = torch.stack([torch.special.entr(probs).sum(2), 1 - probs[:, :, 0]], dim=2)
+    return torch.where(inside[:, :, None], pair, 0.0).sum(1)
 
 
 class GradientNorms:

@@ -29,11 +29,11 @@ from speechctc.training.optimise import Stage, stages
 from speechctc.training.run_state import Progress, ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.sentinel import NetFacts, new_warnings
-from speechctc.training.teacher import DOUBT
 from speechctc.training.train_step import TrainStep
 
 LATER = 0.5  # share of a stage that is of labelled recordings alone, so that the teacher is worth hearing
 JOINED, REFUSED = 1, 2  # recordings without labels are trained on; they did harm
+DOUBT = 1.3  # how much less sure than of dev the net is of what may be another language, or no speech
 HARM = 0.05  # by which dev PER may exceed its lowest
 HARMED = 3  # epochs in a row beyond it, after which recordings without labels are refused
 EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then

@@ -1,10 +1,8 @@
-"""Recordings without labels: labels with wildcards, epochs that hold them, and training that leaves them again."""
+"""Recordings without labels: labels that the teacher finds, epochs that hold them, training that leaves them again."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,75 +11,21 @@ import pytest
 import soundfile
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
-from speechctc.decoding.search import collapse
+from speechctc.decoding.search import best_labels
+from speechctc.lm.rescore import choose_search
 from speechctc.stages.extract import extract
 from speechctc.training import trainer
+from speechctc.training.batches import Batch
 from speechctc.training.epoch_plan import BESIDE
-from speechctc.training.teacher import doubts_of, sure_labels, wildcard_loss
-from speechctc.training.train_step import TrainStep
-from speechctc.training.trainer import Stopped
+from speechctc.training.train_step import TrainStep, doubts_of
+from speechctc.training.trainer import Stopped, Trainer
 from tests.tones import RATE, write_config, write_table
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 
-CLASSES, FRAMES, STAR = 3, 5, 3
 NOISE = "augment.noise_db=[0, 0]"
-
-
-def brute_force(logits: Tensor, labels: list[int]) -> float:
-    """Return the loss by a sum over all paths, in which the wildcard has the probability 1 in each frame."""
-    probs = torch.cat([logits.softmax(1), torch.ones(len(logits), 1)], dim=1).double()
-    paths = itertools.product(range(CLASSES + 1), repeat=len(logits))
-    fitting = (path for path in paths if collapse(path) == labels)
-    return -math.log(sum(math.prod(float(probs[t, k]) for t, k in enumerate(path)) for path in fitting))
-
-
-@pytest.mark.parametrize("labels", [[], [1], [STAR], [1, STAR], [STAR, 2, STAR], [1, STAR, 1], [1, 2]])
-def test_the_loss_with_wildcards_is_the_sum_over_all_paths(labels: list[int]) -> None:
-    logits = torch.randn(2, FRAMES, CLASSES, generator=torch.Generator().manual_seed(1)) * 2
-    frames = torch.tensor([FRAMES, 4])
-    found = wildcard_loss(logits, frames, [labels, labels], "cpu")
-    wanted = sum(brute_force(logits[n, :count], labels) for n, count in enumerate(frames.tolist()))
-    assert float(found) == pytest.approx(wanted, abs=1e-4)
-
-
-def test_a_phone_that_the_labels_lack_is_no_error_where_a_wildcard_is() -> None:
-    logits = torch.zeros(1, 7, CLASSES + 1)
-    for frame, phone in enumerate([1, 1, 3, 3, 3, 2, 2]):
-        logits[0, frame, phone] += 12
-    size = {}
-    for labels in ([1, CLASSES + 1, 2], [1, 2]):
-        given = logits.clone().requires_grad_()
-        wildcard_loss(given, torch.tensor([7]), [labels], "cpu").backward()
-        assert given.grad is not None
-        size[len(labels)] = float(given.grad.abs().max())
-    assert size[3] < 1e-3 and size[2] > 0.9
-
-
-@pytest.mark.parametrize(
-    ("path", "posteriors", "wanted"),
-    [
-        ([0, 1, 1, 0, 2], {1: (1, 0.9), 4: (2, 0.8)}, [1, 2]),
-        ([0, 1, 1, 0, 2], {2: (1, 0.9), 4: (2, 0.3)}, [1, STAR]),
-        ([1, 0, 0, 0, 1], {0: (1, 0.9), 2: (2, 0.4), 4: (1, 0.9)}, [1, STAR, 1]),
-        ([1, 0, 0, 0, 1], {0: (1, 0.9), 2: (1, 0.4), 4: (1, 0.9)}, [1, 1]),
-        ([0, 0, 2, 2, 0], {1: (1, 0.4), 3: (2, 0.2)}, [STAR]),
-        ([0, 0, 0, 0, 0], {}, []),
-        ([0, 0, 0, 0, 0], {3: (1, 0.45)}, [STAR]),
-        ([2, 2, 1, 1, 2], {0: (2, 0.9), 2: (1, 0.9), 4: (2, 0.9)}, [2, 1, 2]),
-    ],
-)
-def test_what_is_not_sure_is_a_wildcard(
-    path: list[int], posteriors: dict[int, tuple[int, float]], wanted: list[int]
-) -> None:
-    probs = np.zeros((5, CLASSES), np.float32)
-    for frame, (phone, value) in posteriors.items():
-        probs[frame, phone] = value
-    probs[:, 0] = 1 - probs.sum(1)
-    assert sure_labels(path, probs) == wanted
 
 
 @pytest.fixture(scope="module")
@@ -133,38 +77,69 @@ def test_a_run_with_unlabelled_speech_goes_on_to_the_bit(
     assert same(whole, run_once(both, here / "parts", "train.epochs=4", resume=True))
 
 
+def batches_of(one: Trainer, *, mixed: bool) -> list[Batch]:
+    """Return the batches of an epoch of recordings without labels; or those of labelled ones beside them."""
+    data = one.data
+    members = data.members(1) if mixed else data.unlabelled
+    found = [each for each in data.train.batches(data.train.plan(1, members=members)) if each is not None]
+    return [each for each in found if each.unlabelled is not None and mixed != bool(each.unlabelled.all())]
+
+
 @pytest.mark.parametrize("views", ["train.consistency=0", "train.consistency=0.2"])
-def test_labels_of_the_teacher_count_beside_consistency(
-    both: Path, here: Path, views: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_of_the_teacher_count_beside_consistency(both: Path, here: Path, views: str) -> None:
     weights = []
     for trust in (0.0, 1.0):
         one = trainer_of(both, here / "r", views, "augment.time_masks=2", "train.clip=0")
-        learner, data = one.learner, one.data
-        batch = next(each for each in data.train.batches(data.train.plan(1, members=data.unlabelled)) if each)
-        monkeypatch.setattr(learner, "teach", lambda static, *_: [[1, STAR + 2]] * len(static))
-        learner.trust = trust
-        learner.net.train()
-        learner.step(batch, 30, 0.01, 0)
-        weights.append(torch.cat([value.detach().flatten() for value in learner.net.parameters()]))
+        one.learner.trust = trust
+        one.learner.net.train()
+        one.learner.step(batches_of(one, mixed=False)[0], 30, 0.01, 0)
+        weights.append(torch.cat([value.detach().flatten() for value in one.learner.net.parameters()]))
     assert not torch.equal(*weights)
 
 
-def test_the_student_comes_to_say_what_the_teacher_is_sure_of(both: Path, here: Path) -> None:
+def test_the_teacher_labels_what_has_no_labels_as_dev_is_decoded(both: Path, here: Path) -> None:
+    score_once(both, here / "taught", "train.epochs=25", "data.unlabelled=null")
+    one = trainer_of(both, here / "r", f"train.init_from={here}/taught", "train.precision=float32")
+    learner, split = one.learner, one.data.train.split
+    mixed = batches_of(one, mixed=True)[0]
+    taught = learner.teach(mixed)
+    assert mixed.unlabelled is not None and learner.net.training
+    learner.net.eval()
+    for number, index in enumerate(mixed.indices.tolist()):
+        labels = taught.labels[number, : int(taught.label_counts[number])].tolist()
+        assert len(labels) == taught.counts[number]
+        alone = mixed.rows(np.array([number]))
+        with torch.inference_mode():
+            ((logits,), _) = learner.forward(alone)
+        own = split.labels(index).tolist()
+        search = choose_search(one.lm, None, one.config, logits.shape[1])
+        wanted = best_labels(search, logits.log_softmax(1).numpy()) if mixed.unlabelled[number] else own
+        assert labels == wanted and wanted
+
+
+def test_a_step_adds_the_losses_of_both_kinds(both: Path, here: Path) -> None:
+    """The loss that is told is of labelled speech alone."""
+    losses = []
+    for trust in (0.0, 1.0):
+        one = trainer_of(both, here / "r")
+        one.learner.trust = trust
+        losses.append(float(one.learner.step(batches_of(one, mixed=True)[0], 30, 0.0, 0)))
+    assert losses[0] == losses[1] > 0
+
+
+def test_the_student_comes_to_say_what_the_teacher_found(both: Path, here: Path) -> None:
     """The average hardly moves; from its labels alone the net learns to find the same in noise."""
     score_once(both, here / "taught", "train.epochs=25", "data.unlabelled=null")
-    learner = trainer_of(both, here / "r", f"train.init_from={here}/taught", "train.ema=0.9999", NOISE).learner
-    data = trainer_of(both, here / "r").data
-    batch = next(each for each in data.train.batches(data.train.plan(1, members=data.unlabelled)) if each is not None)
-    assert batch.unlabelled is not None and batch.unlabelled.all()
-    labels = learner.teach(batch.static, batch.frames, batch.indices)
-    assert sum(map(len, labels)) > len(labels)
+    one = trainer_of(both, here / "r", f"train.init_from={here}/taught", "train.ema=0.9999", NOISE)
+    learner, batch = one.learner, batches_of(one, mixed=False)[0]
+    taught = learner.teach(batch)
+    assert taught.counts.min() > 1
 
     def distance() -> float:
         torch.manual_seed(0)
         with torch.no_grad():
-            (logits,), frames = learner.forward_varied(batch)
-            return float(wildcard_loss(logits, frames, labels, "cpu"))
+            (logits,), frames = learner.forward_varied(taught)
+            return float(learner.losses(logits, frames, taught).sum())
 
     learner.net.train()
     learner.trust = 1.0
