@@ -231,8 +231,8 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
     named = None
-    if labels == "words" and not given.language and not given.dictionary:
-        named, tasks = in_own_languages(tasks)
+    if labels == "words" and not given.dictionary:
+        named, tasks = in_own_languages(tasks, given.language, new_reporter())
     model = _suited(given.model, given.language or named)
     recogniser = opt.load_recogniser(model, given.device, inventory=given.inventory)
     recogniser.boundaries = recogniser.boundaries if given.refine else None

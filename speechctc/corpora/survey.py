@@ -30,8 +30,9 @@ from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.corpora.textgrid import eaf_files
 from speechctc.corpora.tier_utterances import NOBODY
 from speechctc.pages.page import render_text
-from speechctc.phones.espeak import LATIN, find_voice, foreign_script, scripts_of, voices
+from speechctc.phones.espeak import LATIN, foreign_script, scripts_of, voices
 from speechctc.phones.label_rules import are_strings
+from speechctc.phones.languages import Voice, find_voice, voice_called
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
@@ -479,11 +480,10 @@ def named_language(rows: Sequence[Row], table: Path, folder: Path) -> Named | No
     found.append((table.stem, f"the name of {table.name}"))
     texts = [row.words for row in rows if row.words]
     for name, where in found:
-        try:
-            voice = find_voice(name, spoken)
-        except InputError:
-            continue
-        if 2 * sum(writes(text, voice.languages[0]) for text in texts) > len(texts):  # a row may quote another script
+        find = voice_called if where.startswith("the name") else find_voice  # a folder may be called anything
+        voice = attempt(partial(find, voices=spoken), name)
+        # a row may quote another script
+        if isinstance(voice, Voice) and 2 * sum(writes(text, voice.languages[0]) for text in texts) > len(texts):
             return Named(voice.languages[0], voice.name, where)
     return None
 

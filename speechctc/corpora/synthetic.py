@@ -34,7 +34,8 @@ from speechctc.core.text_files import read_tables, read_text
 from speechctc.core.workers import WorkerEnded, in_processes
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.table_rows import DELIMITED, JSON_LINES, read_table
-from speechctc.phones.espeak import Speech, Synthesiser, find_voice
+from speechctc.phones.espeak import Speech, Synthesiser
+from speechctc.phones.languages import find_voice
 
 Row = dict[str, Any]
 Times = tuple[tuple[float, float], ...]

@@ -15,7 +15,7 @@ import os
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path, PurePath
@@ -104,6 +104,7 @@ def _read(
     lines: dict[str, int] = {}
     missing = []
     table = read_table(path)
+    is_named = cache(lambda: any(_language(row) for row in read_table(path).rows))
     if split == "train" or not builder.utterances["train"]:
         unread = (row for row in read_table(path).rows if row.phones is None and row.words)
         languages = ((words.language_of(*_language(row)), row.words) for row in unread)
@@ -111,7 +112,7 @@ def _read(
     for row in table.rows:
         try:
             row = checked(row, lines)
-            builder.utterances[split].append(_utterance(row, base, builder, listings, words))
+            builder.utterances[split].append(_utterance(row, base, builder, listings, words, is_named))
             lines[row.id] = row.line
         except (BadRow, InputError) as error:
             if isinstance(error, NoRecording):
@@ -152,12 +153,22 @@ def checked(row: Row, lines: dict[str, int]) -> Row:
     return row
 
 
-def _utterance(row: Row, base: Path, builder: CorpusBuilder, listings: FolderListings, words: WordPhones) -> Utterance:
+def _utterance(
+    row: Row,
+    base: Path,
+    builder: CorpusBuilder,
+    listings: FolderListings,
+    words: WordPhones,
+    is_named: Callable[[], bool],
+) -> Utterance:
+    """Return the utterance of a row; `is_named` tells whether other rows name their language."""
     if row.phones is None and not row.words:
-        raise BadRow("no phones; for a recording without speech, write []")
+        raise BadRow(
+            "no phones: its cell of phones or words is empty; for a recording without speech, write [] as phones"
+        )
     language = words.language_of(*_language(row))
     if row.phones is None and not words.can_read(language):
-        raise BadRow(f"words and no phones; {MISSING}")
+        raise BadRow(f"words and no phones; {'fill its column language' if is_named() else MISSING}")
     audio = find_audio(base, row.audio, listings)
     stretch = stretch_of(row, audio, listings)
     seconds = stretch and stretch[1] - stretch[0]

@@ -27,10 +27,11 @@ from speechctc.model import checkpoint
 from speechctc.model.numpy_net import Weights
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.articulation import distance, plain, sounds_of
-from speechctc.phones.espeak import phones_of_language
+from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone
 from speechctc.phones.labels import nfc
+from speechctc.phones.languages import find_voice, said_of
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 from speechctc.phones.texts import listed
 
@@ -69,7 +70,8 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
     if language is not None:
         if inventory is not None:
             raise InputError("--inventory and --language both name phones", "give one of them")
-        return Wanted(f"--language {language}", phones_of_language(language))
+        said = said_of(language, find_voice(language, voices()))
+        return Wanted(f"--language {language}" + f" ({said})" * bool(said), phones_of_language(language))
     if inventory is None:
         return None
     path, labels = Path(inventory), tuple(dict.fromkeys(map(nfc, inventory.split())))

@@ -8,7 +8,6 @@ is not thread-safe.
 from __future__ import annotations
 
 import ctypes
-import difflib
 import random
 import re
 import struct
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.labels import TABLES, TIES, pairs
+from speechctc.phones.languages import Voice, find_voice, said_of
 
 # of speak_lib.h
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
@@ -106,14 +106,6 @@ class _Voice(ctypes.Structure):
         ("name", c_char_p), ("languages", c_void_p), ("identifier", c_char_p), ("gender", c_ubyte), ("age", c_ubyte),
         ("variant", c_ubyte), ("reserved", c_ubyte), ("score", c_int), ("spare", c_void_p),
     ]  # fmt: skip
-
-
-class Voice(NamedTuple):
-    """A voice of eSpeak NG: its name, the codes of its languages, the best first, and its file."""
-
-    name: str
-    languages: tuple[str, ...]
-    file: str
 
 
 _Callback = ctypes.CFUNCTYPE(c_int, POINTER(c_short), c_int, POINTER(_Event))
@@ -266,45 +258,6 @@ def _load() -> tuple[ctypes.CDLL, Path]:
     return library, data
 
 
-def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
-    """Return the voice of a language or accent.
-
-    Parameters
-    ----------
-    language : str
-        A code (``"cy"``, ``"en-us"``), in any letter case and with ``-`` or ``_``; or the language's English name
-        (``"Welsh"``).
-    voices : sequence of Voice
-        Those of eSpeak NG.
-
-    Raises
-    ------
-    InputError
-        There is none; the message names the nearest.
-    """
-    wanted = language.strip().lower().replace("_", "-")
-    names = [_names_of(voice) for voice in voices]
-    for rank in range(4):
-        for voice, of_voice in zip(voices, names, strict=True):
-            if wanted in of_voice[rank]:
-                return voice
-    known = {name: voice for voice, of in zip(voices, names, strict=True) for name in (*of[2], *of[3])}
-    base = wanted.partition("-")[0]
-    alike = [name for name in known if len(base) > 3 or name.partition("-")[0] == base]  # codes tell nothing by letters
-    near = difflib.get_close_matches(wanted, alike, n=3, cutoff=0.5)
-    nearest = list(dict.fromkeys(f"{known[name].languages[0]} ({known[name].name})" for name in near))
-    codes = ", ".join(sorted({voice.languages[0] for voice in voices}))
-    there = f"the nearest by name: {', '.join(nearest)}" if nearest else f"it speaks: {codes}"
-    fix = f"choose a related one, or give a dictionary alone (--dictionary, corpus.dictionary); {there}"
-    raise InputError(f"eSpeak NG does not speak the language {language!r}", fix)
-
-
-def _names_of(voice: Voice) -> tuple[list[str], ...]:
-    """Return by rank how a voice is called, in lower case: its own code, its file, all codes, its English names."""
-    codes, name = [code.lower() for code in voice.languages], voice.name.lower()
-    return codes[:1], [voice.file.rpartition("/")[2].lower()], codes, [name, name.partition(" (")[0]]
-
-
 def foreign_script(text: str, language: str) -> bool:
     """Return whether a text has a letter that a language does not write: of a script that is neither its own nor Latin.
 
@@ -422,7 +375,7 @@ class Reader:
     Parameters
     ----------
     language : str
-        A code or a name; see `speechctc.phones.espeak.find_voice`.
+        A code or a name; see `speechctc.phones.languages.find_voice`.
 
     Raises
     ------
@@ -435,6 +388,7 @@ class Reader:
         self.data = self._speaker.data
         self._voice = find_voice(language, voices())
         self.language = self._voice.languages[0]
+        self.said = said_of(language, self._voice)
         if not self.read("a i u 1 2 3"):
             what = f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it"
             raise InputError(what, "choose a related language, or give corpus.dictionary alone")
@@ -531,7 +485,7 @@ def phones_of_language(language: str) -> tuple[str, ...]:
     Parameters
     ----------
     language : str
-        A code or a name; see `speechctc.phones.espeak.find_voice`.
+        A code or a name; see `speechctc.phones.languages.find_voice`.
 
     Returns
     -------

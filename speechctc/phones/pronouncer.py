@@ -346,7 +346,8 @@ class Pronouncer:
 
     def notes(self) -> list[str]:
         """Return what the user should know: how the dictionary was read, which phones became the nearest ones."""
-        notes = [self._dictionary.note] if self._dictionary and self._dictionary.note else []
+        known = (self._dictionary.note if self._dictionary else "", self._reader.said if self._reader else "")
+        notes = [*filter(None, known)]
         if near := self._listed.nearest | self._spoken.nearest:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
             notes.append(f"phones of words that are not in the phone set are written as the nearest: {pairs}")

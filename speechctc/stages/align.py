@@ -132,10 +132,15 @@ def choose_placing(
     return Placing(pronouncer, hearing, misfits, silences, in_language=again)
 
 
-def in_own_languages(tasks: Sequence[Task]) -> tuple[str | None, list[Task]]:
-    """Return a language that a table names, if one does, and the transcripts: an error for each without a language."""
+def in_own_languages(tasks: Sequence[Task], chosen: str | None, reporter: Reporter) -> tuple[str | None, list[Task]]:
+    """Return a language that a table names, if one does, and the transcripts: an error for each without a language.
+
+    None where one is `chosen` for all, which is noted if the table names others.
+    """
     found = [task.transcript.language if isinstance(task.transcript, Transcript) else "" for task in tasks]
-    if not any(found):
+    if chosen and {*found} - {"", chosen}:
+        reporter.note(f"the column language is not used: --language {chosen} is that of all rows")
+    if chosen or not any(found):
         return None, list(tasks)
     fix = "fill its column language, or give --language for all"
     kept = [

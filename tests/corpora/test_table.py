@@ -170,7 +170,11 @@ def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path:
         ("1\ta.wav\tx\n\n2\tz.wav\ty\n", "2", "train.tsv, line 4: no such recording: "),
         ("1\ta.wav\tx\n2\t\ty\n", "2", "train.tsv, line 3: the audio path is empty"),
         ("1\ta.wav\tx\n\tb.wav\ty\n", "line 3", "train.tsv, line 3: the id is empty"),
-        ("1\ta.wav\tx\n2\tb.wav\t \n", "2", "no phones; for a recording without speech, write []"),
+        (
+            "1\ta.wav\tx\n2\tb.wav\t \n",
+            "2",
+            "no phones: its cell of phones or words is empty; for a recording without speech, write []",
+        ),
         ("1\ta.wav\tx\n2\tb.wav\t[x y\n", "2", "phones are not a JSON list: '[x y'"),
         ("1\ta.wav\tx\n2\tb.wav\t[1, 2]\n", "2", "phones are neither a line of labels nor a list"),
         ("1\ta.wav\tx\n2\tb.wav\n", "line 3", "2 fields for 3 columns"),

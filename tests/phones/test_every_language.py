@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.phones.espeak import Synthesiser, Voice, pieces
+from speechctc.phones.espeak import Synthesiser, pieces
+from speechctc.phones.languages import Voice
 
 pytest.importorskip("espeakng_loader")
 

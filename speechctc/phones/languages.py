@@ -1,0 +1,106 @@
+"""The languages of eSpeak NG by their codes and names, as people and corpora write them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from speechctc.core.errors import InputError, some
+from speechctc.phones.labels import TABLES, pairs
+
+_USUAL = pairs(TABLES["usual_languages"])
+_CODES = pairs(TABLES["language_codes"])
+_LEAST = 4  # letters of a word inside a name
+
+
+class Voice(NamedTuple):
+    """A voice of eSpeak NG: its name, the codes of its languages, the best first, and its file."""
+
+    name: str
+    languages: tuple[str, ...]
+    file: str
+
+
+def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
+    """Return the voice of a language or accent.
+
+    Parameters
+    ----------
+    language : str
+        A code (``"cy"``, ``"en-us"``, of ISO 639-3 ``"cym"``), in any letter case and with ``-`` or ``_``, from which a
+        region that eSpeak NG does not know is left off; or the language's English name (``"Welsh"``), or words inside
+        one (``"Irish"`` of ``"Gaelic (Irish)"``).
+    voices : sequence of Voice
+        Those of eSpeak NG.
+
+    Raises
+    ------
+    InputError
+        There is none, or words are inside several names; the message names the nearest.
+    """
+    wanted = _plain(language)
+    for name in _also_called(wanted):
+        if found := voice_called(name, voices):
+            return found
+    inside = {each.languages[0]: each for each in reversed(voices) if _is_inside(wanted, each.name.lower())}
+    if len(inside) == 1:
+        return inside.popitem()[1]
+    if inside:
+        fix = f"choose one: {', '.join(sorted(map(_shown, inside.values())))}"
+        raise InputError(f"{language!r} is the name of several languages of eSpeak NG", fix)
+    known = {name: voice for voice in voices for of in _names_of(voice)[2:] for name in of}
+    base = wanted.partition("-")[0]
+    names = [name for name in known if len(base) > 3 or name.partition("-")[0] == base]  # codes tell nothing by letters
+    near = [known[name] for name in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)]
+    alike = near or [voice for voice in voices if voice.languages[0][:1] == wanted[:1]]
+    listed = some(list(dict.fromkeys(map(_shown, alike))), 12)
+    fix = "choose a related one, or give a dictionary alone (--dictionary, corpus.dictionary)"
+    fix += f"; {'the nearest by name' if near else 'codes that begin alike'}: {listed}" * bool(alike)
+    raise InputError(f"eSpeak NG does not speak the language {language!r}", fix)
+
+
+def voice_called(name: str, voices: Sequence[Voice]) -> Voice | None:
+    """Return the voice with a code or a whole English name, of those of one name the usual; None where none is."""
+    wanted = _USUAL.get(_plain(name), _plain(name))
+    names = [_names_of(voice) for voice in voices]
+    for rank in range(5):
+        found = [voice for voice, of in zip(voices, names, strict=True) if wanted in of[rank]]
+        if found and (rank < 4 or len({voice.languages[0] for voice in found}) == 1):
+            return found[0]
+    return None
+
+
+def said_of(language: str, voice: Voice) -> str:
+    """Return how a language is read, where its code or name is not the voice's own; else ``""``."""
+    if _plain(language) in (_plain(voice.languages[0]), _plain(voice.name)):
+        return ""
+    return f"the language {language!r} is read as {_shown(voice)}"
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _shown(voice: Voice) -> str:
+    return f"{voice.languages[0]} ({voice.name.strip()})"
+
+
+def _also_called(wanted: str) -> Iterator[str]:
+    """Yield a name, and its code in eSpeak NG; of a code also what is left without its last parts."""
+    parts = wanted.split("-")
+    for count in range(len(parts), 0 if len(parts[0]) < _LEAST else len(parts) - 1, -1):
+        name = "-".join(parts[:count])
+        yield name
+        yield _CODES.get(name, name)
+
+
+def _is_inside(wanted: str, name: str) -> bool:
+    return len(wanted) >= _LEAST and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", name) is not None
+
+
+def _names_of(voice: Voice) -> tuple[list[str], ...]:
+    """Return by rank how a voice is called: its own code, its file, all codes, its name, what this begins with."""
+    codes, name = [code.lower() for code in voice.languages], _plain(voice.name)
+    return codes[:1], [voice.file.rpartition("/")[2].lower()], codes, [name], [name.partition(" (")[0]]

@@ -1,0 +1,69 @@
+"""Languages by the codes and names that people and corpora write."""
+
+from __future__ import annotations
+
+import pytest
+
+from speechctc.core.errors import InputError
+from speechctc.phones.espeak import Reader, voices
+from speechctc.phones.languages import find_voice, said_of, voice_called
+from speechctc.phones.pronouncer import Pronouncer
+
+pytest.importorskip("espeakng_loader")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *[("English", "en-us"), ("French", "fr-fr"), ("German", "de"), ("Spanish", "es"), ("Portuguese", "pt")],
+        *[("Chinese", "cmn"), ("Vietnamese", "vi"), ("Armenian", "hy"), ("Catalan", "ca"), ("Norwegian", "nb")],
+        *[
+            ("Irish", "ga"),
+            ("Mandarin", "cmn"),
+            ("cantonese", "yue"),
+            ("Burmese", "my"),
+            ("Cherokee", "chr-US-Qaaa-x-west"),
+        ],
+        *[("hu-HU", "hu"), ("zh-CN", "cmn"), ("zh_TW", "cmn"), ("zh-HK", "yue"), ("pt-PT", "pt"), ("ga-IE", "ga")],
+        *[("pt-BR", "pt-br"), ("en_US", "en-us"), ("en", "en-gb"), ("es-MX", "es-419"), ("swe-SE", "sv")],
+        *[("gle", "ga"), ("tam", "ta"), ("deu", "de"), ("ger", "de"), ("swe", "sv"), ("eng", "en-us"), ("zho", "cmn")],
+    ],
+)
+def test_the_usual_voice_of_a_name(name: str, code: str) -> None:
+    assert find_voice(name, voices()).languages[0] == code
+
+
+def test_every_code_and_name_of_espeak_is_its_own() -> None:
+    from speechctc.phones.languages import _CODES, _USUAL
+
+    spoken = {voice.languages[0] for voice in voices()}
+    assert {*_CODES.values(), *_USUAL.values()} <= spoken
+    assert not spoken & {*_CODES, *_USUAL}
+    for voice in voices():
+        assert find_voice(voice.languages[0], voices()).languages == find_voice(voice.name, voices()).languages
+
+
+def test_a_name_of_several_languages_is_not_one_of_them() -> None:
+    with pytest.raises(InputError, match=r"choose one: ga \(Gaelic \(Irish\)\), gd \(Gaelic \(Scottish\)\)"):
+        find_voice("Gaelic", voices())
+    for unknown in ("tusom", "nds", "Low German", "xx-HU", "xxq", "Gaeilge"):
+        with pytest.raises(InputError, match="does not speak") as caught:
+            find_voice(unknown, voices())
+        assert len(caught.value.fix) < 400  # it is said of each row
+
+
+def test_folders_are_not_called_by_codes_of_three_letters_or_by_parts_of_names() -> None:
+    assert [voice_called(name, voices()) for name in ("ben", "dan", "central", "rec-2", "Gaelic")] == [None] * 5
+    found = [voice_called(name, voices()) for name in ("English", "cy", "Welsh", "cmn")]
+    assert [voice and voice.languages[0] for voice in found] == ["en-us", "cy", "cy", "cmn"]
+
+
+def test_a_choice_is_said() -> None:
+    said = {name: said_of(name, find_voice(name, voices())) for name in ("English", "en-us", "Welsh", "HU", "hu-HU")}
+    assert said == {
+        "English": "the language 'English' is read as en-us (English (America))",
+        "hu-HU": "the language 'hu-HU' is read as hu (Hungarian)",
+        **dict.fromkeys(("en-us", "Welsh", "HU"), ""),
+    }
+    assert Reader("English").language == "en-us"
+    assert said["English"] in Pronouncer(None, "English").notes()
