@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 
+EARLY = "test_kernel_compile"  # half a minute on all cores, on a machine that has not compiled these yet
 LATE = ("emulat", "kernel")  # in the names of many short tests
 
 
@@ -42,7 +43,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow tests at the start and emulated kernels at the end, so that all workers end together."""
-    items.sort(key=lambda item: (not item.get_closest_marker("slow"), any(word in item.nodeid for word in LATE)))
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        is_slow = item.get_closest_marker("slow") or EARLY in item.nodeid
+        return not is_slow, any(word in item.nodeid for word in LATE)
+
+    items.sort(key=place)
 
 
 def pytest_sessionfinish() -> None:
