@@ -153,6 +153,9 @@ class WordPhones:
         except InputError:
             self._unknown[language] += 1
             raise
+        if reader.pronouncer.is_foreign(text):
+            what = f"its words are in a script that {reader.pronouncer.language} does not write"
+            raise InputError(what, "correct its words, or its language")
         words = [self._without_ignored(word) for word in reader.written(text)]
         if unread := [word.text for word in words if not word.pronunciations]:
             self._unread.update(unread)
@@ -268,30 +271,34 @@ class LanguageWords:
     ----------
     utterances : int
         How many were read, as the caller counts them.
+    nearest : dict of str to str
+        The phones that only foreign words have, with the own ones that they became.
     """
 
     def __init__(self, pronouncer: Pronouncer) -> None:
         self.pronouncer = pronouncer
         self.utterances = 0
-        self._native: Notation | None = None
+        self.nearest: dict[str, str] = {}
+        self._learned = False
+        self._notation = cache(Notation)
         self.words = cache(pronouncer.read)
         """Returns the words of a text."""
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Read texts whose native phones become the phone set."""
+        """Read texts whose native phones become the phone set, as do those of all texts read later."""
         for text in texts:
             self.words(text)
-        native = sorted(self.pronouncer.native)
-        self._native = Notation(native) if native else None
+        self._learned = True
 
     def written(self, text: str) -> list[Word]:
         """Return the words of a text; phones that only foreign words have are the nearest of its own."""
-        return [rewritten(word, self._native) if self._native else word for word in self.words(text)]
-
-    @property
-    def nearest(self) -> dict[str, str]:
-        """The phones that only foreign words have, with the own ones that they became."""
-        return self._native.nearest if self._native else {}
+        words = self.words(text)
+        if not self._learned or not self.pronouncer.native:
+            return words
+        notation = self._notation(tuple(sorted(self.pronouncer.native)))
+        written = [rewritten(word, notation) for word in words]
+        self.nearest |= notation.nearest
+        return written
 
 
 def rewritten(word: Word, notation: Notation) -> Word:

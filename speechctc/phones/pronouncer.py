@@ -302,6 +302,10 @@ class Pronouncer:
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
 
+    def is_foreign(self, text: str) -> bool:
+        """Return whether eSpeak NG alone reads, and all of a text in other languages, as its script is another."""
+        return self._dictionary is None and self._reader is not None and self._reader.is_foreign(text)
+
     @property
     def has_dictionary(self) -> bool:
         """Return whether words are looked up before eSpeak NG reads them."""

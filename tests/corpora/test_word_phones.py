@@ -52,6 +52,24 @@ def test_phones_that_training_lacks_become_the_nearest(recordings: Path) -> None
     assert corpus.words and all(set(each) <= native for words in corpus.words.values() for w in words for each in w[1])
 
 
+def test_only_phones_of_foreign_words_become_the_nearest_of_their_language(recordings: Path) -> None:
+    columns = "id\taudio\twords\tlanguage"
+    train = table(recordings, "train", "1\ta.wav\tNem\thu", "2\tb.wav\tlegyen kilátás\thu", columns=columns)
+    few = table(recordings, "few", "1\ta.wav\tNem\thu", "2\tb.wav\tli ga ka tas ne\teo", columns=columns)
+    dev = table(recordings, "dev", "3\tc.wav\tlegyen\thu", columns=columns)
+    much, little = (read(each, dev).splits["dev"][0].phones for each in (train, few))
+    assert much == ("l", "ɛ", "ɟ", "ɛ", "n") and little[0] == "l" and little[-1] == "n"
+
+
+def test_text_in_a_script_that_its_language_does_not_write_is_left_out(recordings: Path) -> None:
+    rows = ("1\ta.wav\tLegyen\tta", "2\tb.wav\tகண்டேன்\thu", "3\tc.wav\tகண்டேன் OK\tta", "4\ta.wav\tzdravo\tsr")
+    corpus = read(table(recordings, "t", *rows, columns="id\taudio\twords\tlanguage"))
+    assert {utterance.id for utterance in corpus.splits["train"]} | {
+        utterance.id for utterance in corpus.splits.get("dev", ())
+    } == {"3", "4"}
+    assert ["script that" in each.reason for each in corpus.rejected["train"]] == [True, True]
+
+
 def test_a_row_of_phones_among_rows_of_words(recordings: Path) -> None:
     rows = ("1\ta.wav\tcar\t", "2\tb.wav\tcar\tk aa", "3\tc.wav\t\t[]", "4\td.wav\t\t")
     corpus = read(table(recordings, "t", *rows, columns="id\taudio\twords\tphones"), language="en-gb", phones="cmu39")
