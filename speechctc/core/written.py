@@ -49,6 +49,11 @@ def changed(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+def is_recorded(path: Path) -> bool:
+    """Return whether the record in a file's folder names it: speechctc wrote it there, whatever it contains now."""
+    return any(name == _name(path) for _, name in _read_record(path.parent))
+
+
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
     """Check that writing to these files overwrites nothing that a person made or changed.
 

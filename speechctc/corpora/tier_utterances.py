@@ -368,6 +368,7 @@ class TierReader:
         self._files: list[tuple[Labelled, str]] = []
         self._found: list[Found] = []
         self._uncorrected: list[Path] = []
+        self._unrecorded: list[Path] = []
         self._words = WordPhones(config) if config.words_tier is not None else None
         if self._words is not None and not self._words.possible:
             raise InputError("corpus.words_tier is set, and words are read by a dictionary or in a language", MISSING)
@@ -384,9 +385,15 @@ class TierReader:
         """
         try:
             labelled = read()
-            if not self._config.uncorrected and is_uncorrected(labelled.file, labelled.tiers):
-                self._uncorrected.append(Path(labelled.file.name))
-                raise InputError(f"{labelled.file}: {NOBODY}", "corpus.uncorrected=true takes such labels as correct")
+            if is_decoded(labelled.tiers):
+                is_draft, name = not written.changed([labelled.file]), Path(labelled.file.name)
+                if is_draft:
+                    self._uncorrected.append(name)
+                elif not written.is_recorded(labelled.file):
+                    self._unrecorded.append(name)
+                if is_draft and not self._config.uncorrected:
+                    fix = "corpus.uncorrected=true takes such labels as correct"
+                    raise InputError(f"{labelled.file}: {NOBODY}", fix)
             self._files.append((labelled, split))
         except InputError as error:
             self.builder.rejected[split].append(Rejected(id, str(error)))
@@ -416,15 +423,17 @@ class TierReader:
             reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
             reasons.sort(key=lambda reason: NOBODY not in reason)
             raise InputError(what, reasons[0] if reasons else fix)
-        builder.warn_of(self._uncorrected, f"{UNCORRECTED} (corpus.uncorrected=true takes their labels as correct)")
+        left_out = f"{UNCORRECTED} (corpus.uncorrected=true takes their labels as correct)"
+        builder.warn_of(self._uncorrected, said("drafts") if self._config.uncorrected else left_out)
+        builder.warn_of(self._unrecorded, said("no record"))
         report_tiers(self._found, builder, self._config)
         return builder.to_corpus(self._config.dev_share, not builder.utterances["dev"], self._words)
 
 
-def is_uncorrected(file: Path, tiers: Sequence[Tier]) -> bool:
-    """Return whether a file is as `speechctc decode` wrote it; `speechctc align` also writes a tier ``score``."""
+def is_decoded(tiers: Sequence[Tier]) -> bool:
+    """Return whether tiers are those of `speechctc decode`; `speechctc align` also writes a tier ``score``."""
     names = {tier.name for tier in tiers}
-    return "confidence" in names and "score" not in names and not written.changed([file])
+    return "confidence" in names and "score" not in names
 
 
 def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
