@@ -268,10 +268,10 @@ def foreign_script(text: str, language: str) -> bool:
         Its code, with or without an accent.
     """
     base = language.partition("-")[0]
-    return any(base not in _READERS[script] for script in _scripts(text) if script in _READERS)
+    return any(base not in _READERS[script] for script in scripts_in(text) if script in _READERS)
 
 
-def _scripts(text: str) -> set[str]:
+def scripts_in(text: str) -> set[str]:
     """Return the scripts of a text's letters, by the first words of their names."""
     return {unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}
 
@@ -415,11 +415,6 @@ class Reader:
                 native = tuple(piece.language in self._voice.languages for piece in inside)
                 words.append(SpokenWord(start.character, labels, native, frozenset(piece.language for piece in inside)))
         return words
-
-    def is_foreign(self, text: str) -> bool:
-        """Return whether a text is in scripts that the language does not write, and all of it is read in others."""
-        own, scripts = scripts_of(self.language) or {"LATIN"}, _scripts(text)
-        return bool(scripts) and own.isdisjoint(scripts) and not any(any(word.native) for word in self.read(text))
 
     def can_read(self, word: str, languages: frozenset[str]) -> bool:
         """Return False for a word in a script that none of the languages it was read in writes.

@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
-from speechctc.phones.espeak import Reader, readable
+from speechctc.phones.espeak import Reader, readable, scripts_in, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import TABLES, nfc, pairs
@@ -304,7 +304,10 @@ class Pronouncer:
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG alone reads, and all of a text in other languages, as its script is another."""
-        return self._dictionary is None and self._reader is not None and self._reader.is_foreign(text)
+        own, scripts = scripts_of(self.language) or {"LATIN"}, scripts_in(text)
+        if self._dictionary is not None or self._reader is None or not scripts or own & scripts:
+            return False
+        return not any(any(word.native) for word in self._reader.read(text))
 
     @property
     def has_dictionary(self) -> bool:
