@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.files import DRAFT
-
 LONGEST = 900  # characters of each half of a message
 NEEDS_TORCH = "pip install speechctc, or pip install torch==2.11.* torchaudio==2.11.* beside what there is"
 _END = 300  # of them are the last of a longer one
@@ -73,6 +71,8 @@ def check_torch() -> None:
 
 def of_disk(error: OSError) -> InputError:
     """Return an error of the file system in one line, with what to do; a draft is called by its folder."""
+    from speechctc.core.files import DRAFT  # the help does not load it
+
     name = error.filename2 or error.filename
     path = Path(os.fsdecode(name) if isinstance(name, str | bytes) else "disk")
     place = next((part.parent for part in (path, *path.parents) if DRAFT.fullmatch(part.name)), path)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
 from speechctc.core.errors import InputError, optional
-from speechctc.core.files import zip_entry
 
 if TYPE_CHECKING:
     from speechctc.audio.annotations import Interval
@@ -401,6 +400,8 @@ class Workbook(Writer):
 
         import openpyxl
         from openpyxl.writer.excel import ExcelWriter
+
+        from speechctc.core.files import zip_entry
 
         book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
         phones = _Sheet(book, "phones", _columns(aligned, scored))
