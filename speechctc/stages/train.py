@@ -14,15 +14,17 @@ from typing import NamedTuple
 from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
+from speechctc.corpora.corpus import SPLITS
 from speechctc.doctor.disk import check_disk
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_threads
 from speechctc.features.shards import count_phones
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
+from speechctc.stages.extract import FILE
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks, process_group
@@ -102,8 +104,23 @@ def _warn(trainer: Trainer) -> None:
     counts = {split: count_phones(data.shards[split], data.inventory.phones) for split in ("train", "dev")}
     found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
+    if newer := _changed_labels(trainer.config):
+        what = f"changed after extraction: {some(newer, 3)}; the net learns the labels of before"
+        trainer.reporter.warn(f"{what}; for the new ones run speechctc extract first")
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
+
+
+def _changed_labels(config: Config) -> list[str]:
+    """Return the tables and files of tiers that are newer than the features."""
+    corpus, made = config.corpus, config.data.dir / FILE
+    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
+    if corpus.root and corpus.kind in ("textgrid", "elan"):
+        paths += [path for path in corpus.root.rglob("*") if path.suffix.lower() in (".textgrid", ".eaf")]
+    if not made.exists():
+        return []
+    extracted = made.stat().st_mtime
+    return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 
 
 class _WarningsOnly(Reporter):

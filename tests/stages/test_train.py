@@ -48,6 +48,19 @@ def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
     assert about["phones"]["list"] == ["high", "low", "mid", "top"]
 
 
+def test_labels_that_changed_after_extraction_are_named(extracted: Path, here: Path) -> None:
+    config, reporters = load_config(extracted, ["run=r", "train.epochs=1"]), [Recorder(), Recorder()]
+    table = shutil.copy(config.corpus.tables.of("dev")[0], here / "dev.tsv")
+    tables = config.corpus.tables.model_copy(update={"dev": Path(table)})
+    config = config.model_copy(update={"corpus": config.corpus.model_copy(update={"tables": tables})})
+    for reporter, later in zip(reporters, (-10, 10), strict=True):
+        made = (config.data.dir / "phones.tsv").stat().st_mtime
+        os.utime(table, (made + later, made + later))
+        train_net(config, later > 0, reporter)
+    before, after = (sum("changed after extraction: " in each for each in r.said) for r in reporters)
+    assert (before, after) == (0, 1)
+
+
 def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, here: Path) -> None:
     settings = ["train.epochs=3", "train.lr=0.01", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
     with_lm = score_once(extracted, here / "run", *settings)
