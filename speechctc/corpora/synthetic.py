@@ -33,7 +33,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables, read_text
 from speechctc.core.workers import WorkerEnded, in_processes
 from speechctc.corpora.corpus import SPLITS, Utterance
-from speechctc.corpora.table_rows import DELIMITED, JSON_LINES, read_table
+from speechctc.corpora.table_rows import is_table, read_table
 from speechctc.phones.espeak import Speech, Synthesiser
 from speechctc.phones.languages import find_voice
 
@@ -141,9 +141,7 @@ def read_sentences(path: Path, words: tuple[int, int]) -> list[str]:
     """
     if path.is_dir():
         raise InputError(f"{path}: a folder", "set corpus.espeak.text to a file of sentences")
-    ending = path.suffix.lower()
-    is_table = ending in (*DELIMITED, *JSON_LINES) and ending != ".txt"
-    lines = [row.words for row in read_table(path).rows] if is_table else read_text(path).text.split("\n")
+    lines = [row.words for row in read_table(path).rows] if is_table(path) else read_text(path).text.split("\n")
     found: dict[str, None] = {}
     for line in lines:
         for sentence in _ENDS.split(line):

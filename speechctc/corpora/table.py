@@ -22,6 +22,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
+from speechctc.audio.recordings import ENDINGS, Siblings
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
 from speechctc.corpora.corpus_builder import CorpusBuilder
@@ -211,8 +212,16 @@ def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 def find_audio(base: Path, name: str, listings: FolderListings) -> Path:
     """Return the path of a recording in `spelling_of`."""
     if (spelling := spelling_of(base, name, listings)) is None:
-        raise NoRecording(f"no such recording: {base / name}")
+        near = _near(base, name, listings)
+        raise NoRecording(f"no such recording: {base / name}" + f" (there is {near})" * (near is not None))
     return base / spelling
+
+
+def _near(base: Path, name: str, listings: FolderListings) -> Path | None:
+    """Return a recording of another spelling or ending, also in the table's own folders; None if there is none."""
+    parts = PurePath(name.replace("\\", "/")).parts
+    places = [base / name, *(base.joinpath(*parts[k:]) for k in range(-min(len(parts), 4), 0))]
+    return next((near for place in places for near in listings.siblings.near(place, ENDINGS)), None)
 
 
 def spelling_of(base: Path, name: str, listings: FolderListings) -> str | None:
@@ -264,6 +273,7 @@ class FolderListings:
 
     def __init__(self) -> None:
         self._files, self._real = cache(_files), cache(os.path.realpath)
+        self.siblings = Siblings()
         self.seconds = cache(lambda path: sound_file.info(path).seconds)
         """Returns the duration of a recording."""
 

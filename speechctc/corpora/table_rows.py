@@ -107,6 +107,11 @@ class Table(NamedTuple):
     note: str
 
 
+def is_table(path: Path) -> bool:
+    """Tell by its ending whether a file is a table, and not a text."""
+    return path.suffix.lower() in (*DELIMITED, *JSON_LINES, ENDING) and path.suffix.lower() != ".txt"
+
+
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table; see `read_table`."""
     return list(read_table(path).rows)

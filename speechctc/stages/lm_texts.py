@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from speechctc.bundled import bundled_folder
 from speechctc.config.schema import Config
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, columns, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.table_rows import Row, is_table, read_table
 from speechctc.lm.load import load_lm
 from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
@@ -129,7 +131,31 @@ def phone_text(path: Path) -> PhoneText:
     InputError
         It cannot be read, or is empty.
     """
+    if (rows := _column(path, "phones")) is not None:
+        return PhoneText(str(path), [row.phones for row in rows if row.phones])
     return PhoneText(str(path), read_text(path))
+
+
+def _column(path: Path, name: Literal["phones", "words"]) -> list[Row] | None:
+    """Return the rows of a table that has a column of phones or words; None: the file is a text.
+
+    Raises
+    ------
+    InputError
+        It is a table with labels, but without this column, or it cannot be read.
+    """
+    if not is_table(path) or not path.exists():
+        return None
+    table = attempt(lambda each: [*read_table(each, (name,)).rows], path)
+    if isinstance(table, InputError):
+        if not isinstance(attempt(lambda each: next(read_table(each).rows), path), Row):  # a text with such an ending
+            return None
+        raise InputError(table.what, "name --language to read words" if name == "phones" else table.fix)
+    if bad := next((row for row in table if row.problem), None):
+        raise InputError(f"{path}, line {bad.line}: {bad.problem}", "correct the line")
+    if not any(getattr(row, name) for row in table):
+        raise InputError(f"{path}: its column {name} is empty", "fill it, or name another text")
+    return table
 
 
 def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter) -> list[PhoneText]:
@@ -145,7 +171,8 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
     found = []
     unread: Counter[str] = Counter()
     for path in paths:
-        text = read_unpacked(path, "a UTF-8 text")
+        rows = _column(path, "words")
+        text = read_unpacked(path, "a UTF-8 text") if rows is None else "\n".join(row.words for row in rows)
         sentences, lines = _sentences(text), sum(map(bool, map(str.strip, text.splitlines())))
         utterances = []
         for sentence in reporter.track(f"reading {path.name}", sentences, len(sentences)):

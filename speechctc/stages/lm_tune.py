@@ -27,7 +27,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.rescore import Ranker, choose_search
 from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tuned
-from speechctc.metrics.per import edit_counts
+from speechctc.metrics.per import edit_counts, few_of, known_speakers
 from speechctc.ngram.automaton import PhoneLM
 from speechctc.ngram.ngram import Reals
 from speechctc.pages.figures import encoded, is_available, new_figure
@@ -63,6 +63,8 @@ class Tuning:
     phones : ndarray, shape = (n_utterances,)
         Number of phones in each reference.
     best : Point
+    speakers : int or None
+        None: not all are known.
     """
 
     errors: dict[Point, Counts]
@@ -70,6 +72,7 @@ class Tuning:
     beam: int
     phones: Counts
     best: Point
+    speakers: int | None
 
     def per(self, point: Point) -> float:
         """Return the phone error rate, in per cent."""
@@ -94,6 +97,8 @@ class Tuning:
             f" PER {self.per(self.best):.2f} % (95 % interval over utterances {low:.2f} to {high:.2f})",
             f"without a language model {without:.2f} %; the difference is {less:+.2f} to {least:+.2f}",
         ]
+        if few := few_of(int(self.phones.sum()), self.speakers):
+            lines.append(f"not reliable: this choice is based on {few}; another may be as good for other speakers")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +159,8 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     errors = tried(coarse_points(shares), "coarse")
     fine = [points for points in fine_points(best_point(errors), shares) if points[0] not in errors]
     errors |= tried(fine, "fine")
-    return Tuning(errors, without, config.decode.beam, phones, best_point(errors))
+    speakers = known_speakers([each.speaker for each in speech])
+    return Tuning(errors, without, config.decode.beam, phones, best_point(errors), speakers)
 
 
 def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any], reporter: Reporter) -> None:
@@ -212,7 +218,7 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
         The split is empty, or nothing in it can be decoded.
     """
     folding = choose_folding(config.score.fold, recogniser.inventory)
-    corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
+    corpus, notes = keep_dev(read_corpus(config.corpus, needed=split), config, recogniser.checkpoint, reporter)
     reporter.note(*notes)
     utterances = corpus.splits[split]
     if not utterances:
@@ -224,7 +230,7 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
         if isinstance(result, InputError):
             reporter.warn(f"left out: {result}")
         else:
-            speech.append(Speech(result, partial(_errors, recogniser, folding, utterance)))
+            speech.append(Speech(result, partial(_errors, recogniser, folding, utterance), utterance.speaker))
             phones.append(len(folding.apply(utterance.phones)))
     if not sum(phones):
         raise InputError(f"{split}: no phones in what can be decoded of it", "name another with --split")
@@ -260,10 +266,13 @@ class Speech:
     log_probs : ndarray, shape = (n_frames, classes)
     errors : callable
         Maps labels to the number of edits between them and the reference.
+    speaker : str
+        ``""``: unknown.
     """
 
     log_probs: Rows
     errors: Callable[[Sequence[int]], int]
+    speaker: str = ""
 
 
 class Remembered:

@@ -209,6 +209,8 @@ class _TextGrids:
         parent = path.parent.name
         below = given is not None and parent != "" and (given / parent).is_dir()
         fix = "rename the one that is meant" if near else "make one with speechctc align"
+        if given is not None and not near and any(each.suffix.lower() == ".textgrid" for each in given.iterdir()):
+            fix = "if those there have the ids of a table, measure that table; else " + fix
         what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
         return InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
 

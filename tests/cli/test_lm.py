@@ -74,6 +74,33 @@ def test_a_text_in_words_is_read_sentence_by_sentence(speechctc: Command, here: 
     assert done.status == 0 and len(done.out.splitlines()) == 3
 
 
+@pytest.mark.parametrize("ending", ["tsv", "csv", "xlsx"])
+def test_a_table_is_read_by_its_column_of_words_or_phones(speechctc: Command, here: Path, ending: str) -> None:
+    rows = [("id", "audio", "words"), ("1", "cat on.wav", "The cat sat"), ("2", "b.wav", "on mat"), ("3", "c.wav", "")]
+    (here / "own.dict").write_text("cat K AE1 T\nsat S AE1 T\nthe DH AH0\nmat M AE1 T\non AA1 N\n")
+    train = ("lm", "train", "--text", f"t.{ending}", "--phones", "cmu39")
+
+    def write(rows: list[tuple[str, str, str]]) -> None:
+        if ending != "xlsx":
+            (here / f"t.{ending}").write_text("".join("\t;"[ending == "csv"].join(row) + "\n" for row in rows))
+            return
+        book = pytest.importorskip("openpyxl").Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(here / "t.xlsx")
+
+    write(rows)
+    done = speechctc(*train, "--dictionary", "own.dict", "--out", "w.arpa")
+    assert done.status == 0 and f"of 13 phones in 2 utterances (t.{ending})" in done.out, done.err
+    assert "name --language to read words" in one_line_error(speechctc(*train, "--out", "p.arpa"))
+    write([("id", "audio", "phones"), ("1", "a.wav", "k ae t"), ("2", "b.wav", "s ae")])
+    done = speechctc(*train, "--out", "p.arpa")
+    assert done.status == 0 and "of 5 phones in 2 utterances" in done.out
+    if ending != "xlsx":
+        (here / f"t.{ending}").write_text("k ae t\ns ae\n")  # no table
+        assert "of 5 phones in 2 utterances" in speechctc(*train, "--out", "q.arpa").out
+
+
 def test_labels_and_texts_count_together_and_rare_strings_may_go(
     speechctc: Command, tiny_model: Path, here: Path
 ) -> None:
@@ -132,6 +159,13 @@ def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command
     assert Path("lm.arpa").read_bytes() == before and not Path("new.arpa").exists()
 
 
+def test_dev_of_another_corpus_needs_no_training_table(speechctc: Command, model: Path, tiny_model: Path) -> None:
+    speechctc("lm", "train", "--text", "songs.txt", "--phones", "found", "--out", "lm.arpa")
+    tables = ("corpus.tables.train=null", f"corpus.tables.dev={_tables(tiny_model)['dev']}")
+    done = speechctc("lm", "tune", "--model", model, "--lm", "lm.arpa", "--beam", 2, *tables)
+    assert done.status == 0, done.err
+
+
 @pytest.fixture
 def model(tiny_model: Path, here: Path) -> Path:
     """Return a copy of the tiny_model model, with an n-gram that knows but one song, and an LSTM without any sense."""
@@ -150,6 +184,7 @@ def test_tuned_weights_lie_beside_the_model_and_are_used(speechctc: Command, mod
     speechctc("lm", "train", "--text", "songs.txt", "--phones", "found", "--out", "lm.arpa")
     done = speechctc("lm", "tune", "--model", model, "--lm", "lm.arpa", "--beam", 4)
     assert done.status == 0 and "written: model/tuned.json" in done.out
+    assert "not reliable: this choice is based on " in done.out and "phones (below 500)" in done.out
     (entry,) = json.loads((model / "tuned.json").read_text())["entries"]
     assert entry["beam"] == 4 and f"weight {entry['lm_weight']:g}" in done.out and len(entry["tried"]) > 30
     assert entry["per"] == min(tried[-1] for tried in entry["tried"])

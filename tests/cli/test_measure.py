@@ -192,6 +192,10 @@ def test_a_table_names_the_recordings_and_its_ids_the_textgrids(speechctc: Comma
     assert done.status == 0 and done.err.count("read as Windows-1252") == 1, done.err
     found = [(row["file"], row["speaker"]) for row in table(here / "m.csv")]
     assert found == [("rec/0.wav", "Anna"), ("rec/1.wav", "Ben"), ("rec/2.wav", "Anna")]
+    assert (
+        "if those there have the ids of a table, measure that table"
+        in speechctc("measure", "rec", "--textgrids", "out").err
+    )
     (here / "out/three.TextGrid").rename(here / "rec/three.TextGrid")
     assert speechctc("measure", "t.csv", "--out", "n.csv").status == 1 and len(table(here / "n.csv")) == 1
     kept = (here / "t.csv").read_bytes()

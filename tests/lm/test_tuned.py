@@ -105,7 +105,7 @@ def test_a_tuning_cut_short_is_not_in_the_way_of_the_next(
     """Whichever of the weights and their picture cannot be written, at first or later, the next tuning goes on."""
     recogniser: Any = SimpleNamespace(checkpoint=SimpleNamespace(lm=ONE), lstm=None)
     point, path, write = Point(0.0, 0.0, 0.0), tmp_path / "t.json", files.write_bytes
-    tuning = Tuning({point: np.array([3, 2])}, np.array([3, 3]), 2, np.array([9, 9]), point)
+    tuning = Tuning({point: np.array([3, 2])}, np.array([3, 3]), 2, np.array([9, 9]), point, 2)
     monkeypatch.setattr(lm_tune, "draw", lambda tuning: os.urandom(8))
 
     def fail(path: Path, content: bytes) -> None:
