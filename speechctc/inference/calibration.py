@@ -76,9 +76,10 @@ class Calibration:
     def to_text(self) -> str:
         """Return the report for people."""
         before, after = 100 * self.error_before, 100 * self.error_after
+        worse = "; too few phones to help: confidences are less right than before" if after > before else ""
         return (
             f"calibrated on {self.phones} phones, {100 * self.correct:.1f} % of them right ({self.protocol})\n"
-            f"  expected calibration error {before:.1f} % before, {after:.1f} % after (cross-validated)\n"
+            f"  expected calibration error {before:.1f} % before, {after:.1f} % after (cross-validated){worse}\n"
             f"  boundaries moved by {1000 * self.shift:+.1f} ms"
         )
 

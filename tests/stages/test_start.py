@@ -398,6 +398,8 @@ def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     assert {"corrected", "aligned"} <= used and "as-it-was" not in used
     everything = read_corpus(config.model_copy(update={"uncorrected": True}))
     assert sum(map(len, everything.splits.values())) == 7
+    with pytest.raises(InputError, match="mine: no recording can be used; .* no tier 'phonse', only "):
+        read_corpus(config.model_copy(update={"tier": "phonse"}))
     assert [warning for warning in everything.warnings if warning.startswith("taken as correct, though they are")]
     Path("mine/B", written.RECORD).unlink()
     (warning,) = [each for each in read_corpus(config).warnings if "nothing tells whether" in each]
