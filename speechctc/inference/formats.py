@@ -232,10 +232,13 @@ class Text(Writer):
         """Yield phones and spaces; the line is ended even after an error."""
         if result.score is not None:
             yield _score_line(name, result.score)
+            width = 10 if any(segment.goodness for segment in result.segments) else 4
+            if width > 4:
+                yield f"{'start':>9} {'end':>9}  phone  confidence  score  said instead\n"
             for segment in result.segments:
                 scored, times = segment.goodness, f"{segment.start:9.3f} {segment.end:9.3f}"
-                line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:.2f}"
-                yield (f"{line}  {scored.score:.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
+                line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
+                yield (f"{line}  {scored.score:5.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
         try:

@@ -7,6 +7,7 @@ outputs gain 73 % of what learned ones gain over the nearest phone's (docs/recor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
+from speechctc.corpora.table_rows import ENDING, read_sheet
 from speechctc.inference.recogniser import ONLY, Recogniser
 from speechctc.lm.load import load_lm, relative
 from speechctc.lm.model import LanguageModel, NgramModel, PartModel
@@ -74,7 +76,7 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
         return Wanted(f"--language {language}" + f" ({said})" * bool(said), phones_of_language(language))
     if inventory is None:
         return None
-    path, labels = Path(inventory), tuple(dict.fromkeys(map(nfc, inventory.split())))
+    path, labels = Path(inventory), _labels(inventory)
     if not labels:
         raise InputError("--inventory is empty", "name a file, or phones with spaces between them")
     if path.is_file():
@@ -88,23 +90,34 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
 
 
 def read_inventory(path: Path) -> tuple[str, ...]:
-    """Read the phones of an inventory: labels with white space between them, or the column of phones of a table.
+    """Read the phones of an inventory: labels with spaces or commas between them, or the column of phones of a table.
+
+    Of an Excel table without such a column the first is read.
 
     Raises
     ------
     InputError
         The file cannot be read, or is empty.
     """
-    text = read_text(path).text
+    is_sheet = path.suffix.lower() == ENDING
+    text = read_sheet(path, ("phones",)).text if is_sheet else read_text(path).text
     first, *rows = text.splitlines() or [""]
-    names = [name.strip() for name in first.split("\t")]
+    sign = max("\t;,", key=first.count)
+    names = [name.strip().lower() for name in first.split(sign)]
     column = next((k for k, name in enumerate(names) if name in ("phone", "phones")), None)
     if column is not None and (len(names) > 1 or all(len(row.split()) < 2 for row in rows)):
-        text = "\n".join(fields[column] for row in rows if len(fields := row.split("\t")) > column)
-    phones = tuple(dict.fromkeys(map(nfc, text.split())))
+        text = "\n".join(fields[column] for row in rows if len(fields := row.split(sign)) > column)
+    elif is_sheet:
+        text = "\n".join(row.split(sign)[0] for row in (first, *rows))
+    phones = _labels(text)
     if not phones:
         raise InputError(f"{path}: no phones in it", "write the labels with spaces between them")
     return phones
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    """Return labels that white space, commas or semicolons separate, each once."""
+    return tuple(dict.fromkeys(map(nfc, re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))))) if text.strip() else ()
 
 
 def _phones_of_model(folder: Path) -> tuple[str, ...]:

@@ -75,6 +75,10 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     first, *rest = load_workbook(here / "out/a.xlsx")["phones"].iter_rows(values_only=True)
     assert list(first) == list(tables[0][0]) and [row[6] for row in rest] == pytest.approx(scores, abs=1e-3)
     assert ", score " in (here / "out/a.html").read_text()
+    _, header, *lines = (here / "out/a.txt").read_text().splitlines()
+    assert header.split() == ["start", "end", "phone", "confidence", "score", "said", "instead"]
+    at = header.index("score") + len("score")
+    assert [float(line[at - 5 : at]) for line in lines] == pytest.approx(scores, abs=0.006)
     (here / "out/a.json").write_text("mine")
     again = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--out", "out/")
     assert again.status == 2 and (here / "out/a.json").read_text() == "mine"
@@ -93,7 +97,7 @@ def test_without_knowledge_of_right_speech_it_says_so(speechctc: Command, here: 
     write_song(here / "a.wav", "low mid high".split())
     done = speechctc("score-phones", "a.wav", "--phones", "low mid high")
     assert done.status == 0 and ("does not know yet" in done.err) == (not list(here.rglob("goodness.json")))
-    assert len(done.out.splitlines()) == 4
+    assert len(done.out.splitlines()) == 5
 
 
 def test_ratings_are_compared(speechctc: Command, here: Path) -> None:

@@ -77,10 +77,23 @@ def test_what_is_no_ipa_or_empty_is_refused(tiny_model: Path, tmp_path: Path) ->
         ("phones\ttrain\na\t3\n", ("a",)),
         ("a\nphone\n", ("a", "phone")),
         ("phone\na i\nu\n", ("phone", "a", "i", "u")),
+        ("p, t, k", ("p", "t", "k")),
+        ("p,t;\nk\n", ("p", "t", "k")),
+        ("n;Phone\n1;p\n2;tʰ\n", ("p", "tʰ")),
+        ("phone,n\np,1\nt,2\n", ("p", "t")),
     ],
 )
 def test_a_table_may_have_the_column_of_phones_alone(tmp_path: Path, text: str, phones: tuple[str, ...]) -> None:
     assert read_inventory(inventory(tmp_path, text)) == phones
+
+
+@pytest.mark.parametrize("head", [("n", "phone"), None])
+def test_an_inventory_from_a_spreadsheet(tmp_path: Path, head: tuple[str, str] | None) -> None:
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (head, (1, "p"), (2, "tʰ")) if head else (("p", 1), ("tʰ", 2)):
+        book.active.append(row)
+    book.save(tmp_path / "inv.xlsx")
+    assert read_inventory(tmp_path / "inv.xlsx") == ("p", "tʰ")
 
 
 def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
@@ -95,6 +108,7 @@ def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
         (tmp_path / "corpus.tsv", ("p", "a", "t")),
         (tiny_model, Recogniser.load(tiny_model, "cpu").phones),
         ("a  i\tu", ("a", "i", "u")),
+        ("a, i, u", ("a", "i", "u")),
     ]:
         found = find_wanted(str(place))
         assert found is not None and found.phones == phones
