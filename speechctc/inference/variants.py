@@ -72,8 +72,9 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
     if language is not None:
         if inventory is not None:
             raise InputError("--inventory and --language both name phones", "give one of them")
-        said = said_of(language, find_voice(language, voices()))
-        return Wanted(f"--language {language}" + f" ({said})" * bool(said), phones_of_language(language))
+        voice = find_voice(language, voices())
+        code = f" ({voice.languages[0]})" if said_of(language, voice) else ""
+        return Wanted(f"--language {language}{code}", phones_of_language(language))
     if inventory is None:
         return None
     path, labels = Path(inventory), _labels(inventory)

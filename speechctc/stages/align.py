@@ -18,7 +18,7 @@ import numpy as np
 
 from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.audio.recordings import Recording, ids
-from speechctc.core.cores import map_in_threads
+from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted_alike, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
@@ -39,6 +39,7 @@ from speechctc.inference.output import (
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
+from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
@@ -149,7 +150,8 @@ def in_own_languages(tasks: Sequence[Task], chosen: str | None, reporter: Report
         else task
         for task, language in zip(tasks, found, strict=True)
     ]
-    return next(filter(None, found)), kept
+    languages = list(dict.fromkeys(filter(None, found)))  # one that nothing reads is an error of its rows only
+    return next((each for each in languages if isinstance(attempt(Reader, each), Reader)), languages[0]), kept
 
 
 def align(

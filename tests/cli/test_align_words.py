@@ -184,9 +184,10 @@ def test_words_of_a_table_are_read_in_the_language_of_their_row(
     Path("t.tsv").write_text(rows + "c\tc.wav\tsa\t\n")
     done = speechctc("align", "--words", "t.tsv", "--model", str(model))
     assert done.status == 1 and "c.wav: its row names no language" in done.err and "b.wav" in done.out
-    Path("t.tsv").write_text(rows + "d\td.wav\tsa\txx\n")
-    done = speechctc("align", "--words", "t.tsv", "--model", str(model))
-    assert done.status == 1 and "d.wav" in done.err and "xx" in done.err and "b.wav" in done.out
+    for text in (rows + "d\td.wav\tsa\txx\n", rows.replace("\na", "\nd\td.wav\tsa\txx\na")):
+        Path("t.tsv").write_text(text)
+        done = speechctc("align", "--words", "t.tsv", "--model", str(model))
+        assert done.status == 1 and "d.wav" in done.err and "xx" in done.err and "b.wav" in done.out, done.err
 
 
 def test_other_languages_than_english_have_the_model_of_any_language_where_there_is_no_run(
