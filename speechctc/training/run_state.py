@@ -101,9 +101,12 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`."""
-        counters = vars(cls()).items()
-        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
+        """Undo `to_tensors`; trainings of earlier versions did not count what became of recordings without labels."""
+        counters, later = vars(cls()).items(), {"worse", "unlabelled"} - {key.partition(".")[2] for key in tensors}
+        found = {
+            name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters if name not in later
+        }
+        return cls(**found)
 
 
 @dataclass(frozen=True)
