@@ -421,7 +421,8 @@ class TierReader:
         builder = self.builder
         if not builder.utterances["train"] and not builder.utterances[needed]:
             reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
-            reasons.sort(key=lambda reason: (": no tier " not in reason, NOBODY not in reason))
+            is_misnamed = any(": no tier " in reason for reason in reasons)  # the tier, and drafts say nothing of that
+            reasons.sort(key=lambda reason: (NOBODY in reason) == is_misnamed)
             raise InputError(what, reasons[0] if reasons else fix)
         left_out = f"{UNCORRECTED} (corpus.uncorrected=true takes their labels as correct)"
         builder.warn_of(self._uncorrected, said("drafts") if self._config.uncorrected else left_out)
