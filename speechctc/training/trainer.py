@@ -269,8 +269,8 @@ class Trainer:
             return
         progress.unlabelled, progress.worse = REFUSED, 0
         self.reporter.warn(
-            f"recordings without labels do harm: for {HARMED} epochs dev PER was {100 * HARM:.0f} % or more above its"
-            f" lowest, {progress.best_per:.2f} %; training goes on from the best weights without them"
+            f"recordings without labels do not help: for {HARMED} epochs dev PER was {100 * HARM:.0f} % or more above"
+            f" its lowest, {progress.best_per:.2f} %; training goes on from the best weights without them"
         )
         self._take_best()
 

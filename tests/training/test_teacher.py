@@ -153,7 +153,7 @@ def test_what_does_harm_is_left_out_and_said(both: Path, here: Path, monkeypatch
     monkeypatch.setattr(trainer, "HARM", -1.0)  # each epoch is harm, but the lowest PER is 0 in none of them
     recorder = Recorder()
     score_once(both, here / "r", "train.epochs=12", recorder=recorder)
-    said = [text for text in recorder.said if "do harm" in text]
+    said = [text for text in recorder.said if "do not help" in text]
     assert len(said) == 1 and "go" in said[0]
     frames = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert len(frames) == 12
