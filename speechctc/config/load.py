@@ -230,7 +230,8 @@ def explain(
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if setting and setting.partition("=")[0].strip() == key:
         return f"{where} is invalid: {message}{more}", "change it"
-    return f"{where}: {key}={_shown(first['input'])} is invalid: {message}{more}", "change it"
+    fix = "name another model (--model), or install what made this one" if where.endswith(".json") else "change it"
+    return f"{where}: {key}={_shown(first['input'])} is invalid: {message}{more}", fix
 
 
 def _shown(value: object) -> str:
