@@ -39,6 +39,7 @@ def read_tables(module: str, name: str = "tables.yaml") -> dict[str, Any]:
     import yaml
 
     text = Path(module).with_name(name).read_text(encoding="utf-8")
+    # these loaders make texts, lists and mappings alone, never an object that a file names
     return dict(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
 
 

@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -49,9 +50,10 @@ def changed(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def is_recorded(path: Path) -> bool:
-    """Return whether the record in a file's folder names it: speechctc wrote it there, whatever it contains now."""
-    return any(name == _name(path) for _, name in _read_record(path.parent))
+def unrecorded(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that the record of their folder does not name: whether speechctc wrote them is not known."""
+    names = cache(lambda folder: {name for _, name in _read_record(folder)})
+    return [path for path in paths if _name(path) not in names(path.parent)]
 
 
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:

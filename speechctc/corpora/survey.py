@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.corpora.textgrid import eaf_files
 from speechctc.corpora.tier_utterances import NOBODY
 from speechctc.pages.page import render_text
-from speechctc.phones.espeak import LATIN, foreign_script, scripts_of, voices
+from speechctc.phones.espeak import foreign_script, in_own_script, voices
 from speechctc.phones.label_rules import are_strings
 from speechctc.phones.languages import Voice, find_voice, voice_called
 
@@ -490,6 +489,4 @@ def named_language(rows: Sequence[Row], table: Path, folder: Path) -> Named | No
 
 def writes(text: str, language: str) -> bool:
     """Return whether a language writes a text: some of its letters are of its script, and none of a foreign one."""
-    names = (unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
-    own = scripts_of(language) or {LATIN}
-    return not foreign_script(text, language) and not own.isdisjoint(names)
+    return in_own_script(text, language) and not foreign_script(text, language)

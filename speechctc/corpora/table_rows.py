@@ -42,6 +42,7 @@ _SPACE = " \t\n\u00a0\ufeff"
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 ENDING = ".xlsx"
+ENDINGS = (*DELIMITED, *JSON_LINES, ENDING)
 MOST_CELLS = 20_000_000  # of a sheet: one far below and to the right would stand for billions
 
 
@@ -109,7 +110,7 @@ class Table(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Tell by its ending whether a file is a table, and not a text."""
-    return path.suffix.lower() in (*DELIMITED, *JSON_LINES, ENDING) and path.suffix.lower() != ".txt"
+    return path.suffix.lower() in ENDINGS and path.suffix.lower() != ".txt"
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -131,14 +132,14 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     ending = path.suffix.lower()
     if ending in SPREADSHEETS:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
-    if ending not in (*DELIMITED, *JSON_LINES, ENDING):
-        endings = ", ".join([*DELIMITED, *JSON_LINES, ENDING])
+    if ending not in ENDINGS:
+        endings = ", ".join(ENDINGS)
         if not ending and not os.path.lexists(path):
             raise InputError(f"{path}: no such file", f"give a table, whose name ends in one of {endings}")
         raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
-    text, note = read_sheet(path, REQUIRED) if ending == ENDING else read_text(path)
+    text, note = read_cells(path, REQUIRED)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
     rows = _json_rows(text, labels) if ending in JSON_LINES else _delimited_rows(text, path, labels)
@@ -286,6 +287,11 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     number = int(channel) if channel else None
     return Row(line, id, audio, labels, speaker, number, _text(words), start=start, end=end, traits=traits)
+
+
+def read_cells(path: Path, columns: Iterable[str]) -> Text:
+    """Return the text of a table: of an Excel file that of the sheet with the columns, see `read_sheet`."""
+    return read_sheet(path, columns) if path.suffix.lower() == ENDING else read_text(path)
 
 
 def read_sheet(path: Path, columns: Iterable[str]) -> Text:

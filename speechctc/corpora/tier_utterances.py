@@ -368,7 +368,7 @@ class TierReader:
         self._files: list[tuple[Labelled, str]] = []
         self._found: list[Found] = []
         self._uncorrected: list[Path] = []
-        self._unrecorded: list[Path] = []
+        self._edited: list[Path] = []
         self._words = WordPhones(config) if config.words_tier is not None else None
         if self._words is not None and not self._words.possible:
             raise InputError("corpus.words_tier is set, and words are read by a dictionary or in a language", MISSING)
@@ -386,11 +386,8 @@ class TierReader:
         try:
             labelled = read()
             if is_decoded(labelled.tiers):
-                is_draft, name = not written.changed([labelled.file]), Path(labelled.file.name)
-                if is_draft:
-                    self._uncorrected.append(name)
-                elif not written.is_recorded(labelled.file):
-                    self._unrecorded.append(name)
+                is_draft = not written.changed([labelled.file])
+                (self._uncorrected if is_draft else self._edited).append(labelled.file)
                 if is_draft and not self._config.uncorrected:
                     fix = "corpus.uncorrected=true takes such labels as correct"
                     raise InputError(f"{labelled.file}: {NOBODY}", fix)
@@ -425,8 +422,9 @@ class TierReader:
             reasons.sort(key=lambda reason: (NOBODY in reason) == is_misnamed)
             raise InputError(what, reasons[0] if reasons else fix)
         left_out = f"{UNCORRECTED} (corpus.uncorrected=true takes their labels as correct)"
-        builder.warn_of(self._uncorrected, said("drafts") if self._config.uncorrected else left_out)
-        builder.warn_of(self._unrecorded, said("no record"))
+        drafts = [Path(file.name) for file in self._uncorrected]
+        builder.warn_of(drafts, said("drafts") if self._config.uncorrected else left_out)
+        builder.warn_of([Path(file.name) for file in written.unrecorded(self._edited)], said("no record"))
         report_tiers(self._found, builder, self._config)
         return builder.to_corpus(self._config.dev_share, not builder.utterances["dev"], self._words)
 

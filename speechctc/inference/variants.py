@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
-from speechctc.core.text_files import read_text
-from speechctc.corpora.table_rows import ENDING, read_sheet
+from speechctc.corpora.table_rows import ENDING, read_cells
 from speechctc.inference.recogniser import ONLY, Recogniser
 from speechctc.lm.load import load_lm, relative
 from speechctc.lm.model import LanguageModel, NgramModel, PartModel
@@ -101,7 +100,7 @@ def read_inventory(path: Path) -> tuple[str, ...]:
         The file cannot be read, or is empty.
     """
     is_sheet = path.suffix.lower() == ENDING
-    text = read_sheet(path, ("phones",)).text if is_sheet else read_text(path).text
+    text = read_cells(path, ("phones",)).text
     first, *rows = text.splitlines() or [""]
     sign = max("\t;,", key=first.count)
     names = [name.strip().lower() for name in first.split(sign)]

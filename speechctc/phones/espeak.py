@@ -268,10 +268,15 @@ def foreign_script(text: str, language: str) -> bool:
         Its code, with or without an accent.
     """
     base = language.partition("-")[0]
-    return any(base not in _READERS[script] for script in scripts_in(text) if script in _READERS)
+    return any(base not in _READERS[script] for script in _scripts(text) if script in _READERS)
 
 
-def scripts_in(text: str) -> set[str]:
+def in_own_script(text: str, language: str) -> bool:
+    """Return whether some letters of a text are of a script that a language writes: its own, or else Latin."""
+    return not _scripts(text).isdisjoint(scripts_of(language) or {LATIN})
+
+
+def _scripts(text: str) -> set[str]:
     """Return the scripts of a text's letters, by the first words of their names."""
     return {unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()}
 

@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
-from speechctc.phones.espeak import Reader, readable, scripts_in, scripts_of
+from speechctc.phones.espeak import Reader, in_own_script, readable
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import TABLES, nfc, pairs
@@ -304,8 +304,9 @@ class Pronouncer:
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG alone reads, and all of a text in other languages, as its script is another."""
-        own, scripts = scripts_of(self.language) or {"LATIN"}, scripts_in(text)
-        if self._dictionary is not None or self._reader is None or not scripts or own & scripts:
+        if self._dictionary is not None or self._reader is None:
+            return False
+        if in_own_script(text, self.language) or not any(map(str.isalpha, text)):
             return False
         return not any(any(word.native) for word in self._reader.read(text))
 

@@ -21,9 +21,8 @@ from speechctc.audio.recordings import Recording, ids
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted_alike, some
 from speechctc.core.progress import Reporter
-from speechctc.core.text_files import read_text
 from speechctc.corpora import transcripts
-from speechctc.corpora.table_rows import ENDING, read_sheet
+from speechctc.corpora.table_rows import read_cells
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import Hearing
 from speechctc.inference.goodness import judge_of
@@ -429,7 +428,7 @@ class Ratings:
 
 def _rows(file: Path) -> dict[str, tuple[float, ...]]:
     """Return the ratings by id."""
-    text = (read_sheet(file, COLUMNS) if file.suffix.lower() == ENDING else read_text(file)).text
+    text = read_cells(file, COLUMNS).text
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text), delimiter=max("\t;,", key=head.count))
     if missing := [each for each in COLUMNS if each not in (reader.fieldnames or ())]:

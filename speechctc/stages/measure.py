@@ -8,6 +8,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -27,7 +28,7 @@ from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, some
 from speechctc.core.progress import Reporter
-from speechctc.corpora.table_rows import DELIMITED, ENDING, JSON_LINES, read_table
+from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.textgrid import speaker_of
 from speechctc.corpora.transcripts import Choice, in_table
 from speechctc.pages.figures import draw_measures
@@ -38,7 +39,6 @@ from speechctc.phones.matching import ipa, is_arpabet
 if TYPE_CHECKING:
     import parselmouth
 
-TABLES = (*DELIMITED, *JSON_LINES, ENDING)
 STEPS = 10
 FORMANTS = (1, 2, 3)
 BESIDE = ("confidence", "goodness")
@@ -118,7 +118,7 @@ def measure(
     """
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, "pip install '.[measure]'")
-    is_table = len(arguments) == 1 and arguments[0].suffix.lower() in TABLES
+    is_table = len(arguments) == 1 and arguments[0].suffix.lower() in ENDINGS
     recordings, speakers = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
     if not recordings:
         raise InputError("no recording to measure", "name one")
@@ -201,6 +201,11 @@ class _TextGrids:
         near = next((near for place, _ in places if (near := self._siblings.near(place, (".textgrid",)))), [])
         raise self._missing(recording, near)
 
+    @cached_property
+    def _has_grids(self) -> bool:
+        """Return whether the folder of TextGrids that was given has some."""
+        return self._given is not None and any(each.suffix.lower() == ".textgrid" for each in self._given.iterdir())
+
     def _missing(self, recording: Recording, near: Sequence[Path]) -> InputError:
         """Return the error for a recording without a TextGrid; those `near` differ by letter case or Unicode form."""
         path, given, name = recording.path, self._given, recording.name.name
@@ -209,7 +214,7 @@ class _TextGrids:
         parent = path.parent.name
         below = given is not None and parent != "" and (given / parent).is_dir()
         fix = "rename the one that is meant" if near else "make one with speechctc align"
-        if given is not None and not near and any(each.suffix.lower() == ".textgrid" for each in given.iterdir()):
+        if not near and self._has_grids:
             fix = "if those there have the ids of a table, measure that table; else " + fix
         what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
         return InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)

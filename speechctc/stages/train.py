@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc import ctc
+from speechctc.audio.recordings import files_below
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.corpora.corpus import SPLITS
+from speechctc.corpora.transcripts import TIERS
 from speechctc.doctor.disk import check_disk
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_threads
@@ -114,11 +116,11 @@ def _warn(trainer: Trainer) -> None:
 def _changed_labels(config: Config) -> list[str]:
     """Return the tables and files of tiers that are newer than the features."""
     corpus, made = config.corpus, config.data.dir / FILE
-    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
-    if corpus.root and corpus.kind in ("textgrid", "elan"):
-        paths += [path for path in corpus.root.rglob("*") if path.suffix.lower() in (".textgrid", ".eaf")]
     if not made.exists():
         return []
+    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
+    if corpus.root and corpus.kind in ("textgrid", "elan"):
+        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in TIERS]
     extracted = made.stat().st_mtime
     return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 
