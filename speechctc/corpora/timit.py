@@ -144,7 +144,7 @@ def _check_complete(members: dict[str, list[Files]]) -> None:
 def _utterance(files: Files, phone_set: str) -> Utterance:
     """Read the labels of an utterance; times in seconds."""
     if files.audio is None:
-        raise InputError(f"{files.phn}: no recording of that name beside it", "copy it again")
+        raise InputError(f"{files.phn}: no recording of that name beside it (.wav, .flac, .sph)", "copy it again")
     if files.phn is None:
         raise InputError(f"{files.audio}: no .PHN file beside it", "copy it again")
     frames, rate, _ = sound_file.info(files.audio)
@@ -192,7 +192,7 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
     if not root.is_dir():
         raise InputError(f"{root}: a file, not a folder", "set corpus.root to the folder that holds TRAIN and TEST")
     found: dict[str, dict[str, Files]] = {side: {} for side in SPLITS}
-    dialect_sentences, second_copies = 0, 0
+    dialect_sentences, second_copies, doubles = 0, 0, list[str]()
     for folder, names in _folders(root):
         side, below = _place(folder.relative_to(root).parts)
         if not below:
@@ -211,11 +211,16 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
                 setattr(files, kind, folder / name)
             elif before.parent != folder:
                 second_copies += 1
+            else:
+                doubles.append(str((folder / name).relative_to(root)))
     if not any(found.values()):
         raise _nothing(root)
     notes = [f"SA sentences left out ({dialect_sentences})"] if dialect_sentences else []
     if second_copies:
         notes.append(f"{second_copies} files of a second copy of the same utterances are not used")
+    if doubles:
+        what = "files whose names differ from another's in their folder by ending or letter case only"
+        notes.append(f"{len(doubles)} {what} ({some(doubles, 3)}) are not used")
     return {side: [found[side][id] for id in sorted(found[side])] for side in SPLITS}, notes
 
 

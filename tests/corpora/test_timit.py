@@ -59,11 +59,16 @@ def test_sex_and_dialect_are_in_the_names_of_the_folders(tmp_path: Path) -> None
     assert found == {"mabc0": (("sex", "male"), ("dialect", "dr7")), "x1": ()}
 
 
-def test_of_doubled_endings_the_plain_one_is_read(tmp_path: Path) -> None:
-    for wav in (".WAV.wav", ".WAV"):
-        write_utterance(tmp_path / "TRAIN/DR1/FABC0", "SX1", wav=wav)
+def test_of_doubled_endings_the_plain_one_is_read_and_the_others_are_said(tmp_path: Path) -> None:
+    folder = tmp_path / "TRAIN/DR1/FABC0"
+    write_utterance(folder, "SX1", wav=".WAV")
+    assert not any("not used" in note for note in read_timit(tmp_path).notes)
+    write_utterance(folder, "SX1", wav=".WAV.wav")
+    soundfile.write(folder / "sx1.flac", *soundfile.read(folder / "SX1.WAV"))
     corpus = read_timit(tmp_path)
     assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["SX1.WAV"]
+    names = "(TRAIN/DR1/FABC0/sx1.flac, TRAIN/DR1/FABC0/SX1.WAV.wav) are not used"
+    assert [note for note in corpus.notes if note.startswith("2 files") and note.endswith(names)]
 
 
 def test_dialect_sentences_and_hidden_files_are_left_out(tmp_path: Path) -> None:
