@@ -52,7 +52,9 @@ def phone_units(labels: Sequence[str]) -> Items:
     return tuple(Unit(label, ((label,),)) for label in labels)
 
 
-def parse_phones(labels: Sequence[str], known: Collection[str]) -> Items:
+def parse_phones(
+    labels: Sequence[str], known: Collection[str], read: Callable[[str], Unit] = lambda label: Unit(label, ((label,),))
+) -> Items:
     """Read phones in which ``*`` stands for any stretch, and ``(a|b c|)`` for alternatives.
 
     Parameters
@@ -61,6 +63,8 @@ def parse_phones(labels: Sequence[str], known: Collection[str]) -> Items:
         Separated by white space in the transcript; parentheses and bars may touch phones.
     known : collection of str
         Labels of the model: a label that is one of them is never taken for a sign.
+    read : callable
+        Returns a phone as a unit.
 
     Raises
     ------
@@ -68,7 +72,7 @@ def parse_phones(labels: Sequence[str], known: Collection[str]) -> Items:
         A parenthesis has no counterpart, or a bar is outside of parentheses.
     """
     tokens = [token for label in labels for token in ([label] if label in known else _split(label))]
-    return _parse(tokens, known, lambda label: phone_units([label]))
+    return _parse(tokens, known, lambda label: (read(label),))
 
 
 def parse_words(text: str, read: Callable[[str], Sequence[Unit]]) -> Items:

@@ -560,4 +560,4 @@ class Hearing:
         """Return which labels were heard as which phones, or ``""``."""
         known = sorted(pair for pair in self._known.items() if _PART not in pair[0])
         pairs = [f"{label} as {to}" for label, to in known if to not in (None, label)]
-        return f"labels are those of the words; the model hears {some(pairs, 40)}" if pairs else ""
+        return f"labels are kept; the model hears {some(pairs, 40)}" if pairs else ""

@@ -204,11 +204,12 @@ def _is_new(phone: str, matches: Mapping[str, Match], own: Sequence[str]) -> boo
     """Return whether a phone differs from all of the model's by more than marks."""
     if phone in SILENCES or (phone in matches and matches[phone].how != "nearness"):
         return False
-    return _bare(phone) not in {_bare(each) for each in own}
+    return bare(phone) not in {bare(each) for each in own}
 
 
 @cache
-def _bare(phone: str) -> str:
+def bare(phone: str) -> str:
+    """Return a phone without its marks, in one notation."""
     return plain("".join(apply_marks(phone, dict.fromkeys(KINDS, "strip"))))
 
 

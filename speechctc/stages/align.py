@@ -38,8 +38,11 @@ from speechctc.inference.output import (
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
+from speechctc.inference.variants import bare
+from speechctc.phones.articulation import is_diphthong, sounds_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.labels import TIES
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
 
@@ -59,7 +62,7 @@ class Placing(NamedTuple):
     pronouncer : Pronouncer, optional
         The transcripts hold words, which this reads; None: they hold phones.
     hearing : Hearing, optional
-        The pronunciations keep their labels, which are heard as phones of the model; None: they are the model's.
+        The pronunciations and phones keep their labels, which are heard as phones of the model; None: they are its own.
     find_misfits : bool
         Mark what is missing from the recordings, and what they hold beyond the transcripts.
     silences : tuple of str
@@ -121,7 +124,8 @@ def choose_placing(
     if unknown := [phone for phone in silences if phone not in inventory.phones]:
         raise InputError(f"--silence {unknown[0]}: not a phone of the model", f"choose of {' '.join(inventory.phones)}")
     if not words:
-        return Placing(None, None, misfits, silences)
+        own = inventory.phones
+        return Placing(None, None if is_arpabet(own) else Hearing(inventory, own), misfits, silences)
     pronouncer, hearing = Pronouncer(dictionary, language), None
     if not keep or (pronouncer.is_english and is_arpabet(inventory.phones)):
         pronouncer = Pronouncer(dictionary, language, inventory)
@@ -221,7 +225,9 @@ def _phrases(task: Task, inventory: Inventory, placing: Placing) -> PhrasesOrErr
         phrases = [Phrase(each.start, each.end, _items(each.labels, inventory, placing)) for each in parts]
     except InputError as error:
         return InputError(f"{path}: {error.what}{where}", error.fix)
-    if not placing.pronouncer and _look_like_words([unit.text for unit in units_of(whole.items)], inventory):
+    heard = placing.hearing.of(_labels(whole.items)).labels if placing.hearing else {}
+    others = [unit.text for unit in units_of(whole.items) if unit.pronunciations[0][0] not in heard]
+    if not placing.pronouncer and _look_like_words(others, inventory):
         return _words_error(path, transcript, inventory)
     if not whole.items:
         what = "words" if placing.pronouncer else "phones"
@@ -235,8 +241,21 @@ def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Ite
     """Return the items of phones or words."""
     pronouncer, hearing = placing.pronouncer, placing.hearing
     if pronouncer is None:
-        return parse_phones(labels, inventory.phones)
+        told = None if is_arpabet(labels) else hearing
+        return parse_phones(labels, inventory.phones, lambda label: _phone(label, inventory, told))
     return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, hearing))
+
+
+def _phone(label: str, inventory: Inventory, hearing: Hearing | None) -> Unit:
+    """Return a phone as a unit; one that the model does not have is heard as the nearest, a diphthong as its vowels.
+
+    A label of two other sounds, without a tie, may be a word.
+    """
+    if hearing is None or inventory.normalise(label) in inventory.phones:
+        return Unit(label, ((label,),))
+    is_one = len(set(sounds_of(label))) == 1 or is_diphthong(label) or any(tie in label for tie in TIES)
+    is_heard = (is_one or bare(label) in map(bare, inventory.phones)) and hearing.knows([label])
+    return Unit(label, (hearing.parts([label]) if is_heard else (label,),))
 
 
 def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Unit]:
@@ -271,7 +290,8 @@ def _place(
         judge=partial(judge_of, recogniser.goodness) if scored else None,
     )
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
-    result = replace(result, segments=segments, show_intervals=placing.show_intervals)
+    words = result.words if placing.pronouncer else ()
+    result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result

@@ -17,9 +17,11 @@ from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
+from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages import calibrate as stage
 from speechctc.stages.split_scoring import score_split
 from tests.command import Command, one_line_error
+from tests.stages.test_scored_corpus import renamed
 from tests.tiny_model import write_song
 from tests.tones import PHONES, write_config
 
@@ -124,6 +126,27 @@ def test_a_transcript_may_be_in_any_encoding(speechctc: Command, here: Path, enc
     (here / "a.lab").write_bytes((" ".join(SONG) + " é").encode(encoding))
     done = speechctc("align", "a.wav")
     assert done.status == 2 and "the label 'é' is not in the phone set" in done.err and said in done.err
+
+
+def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Command, here: Path) -> None:
+    """They are placed as the nearest, a diphthong as its vowels; words and other labels are refused."""
+    write_song(here / "a.wav", ["low", "mid", "high", "top", "mid"])
+    names = {"low": "h", "mid": "a", "high": "ʊ", "top": "ts"}
+    renamed(find_checkpoint(None).parent, here / "model", names)
+
+    def aligned(phones: str) -> tuple[str, list[tuple[str, float, float]]]:
+        done = speechctc("align", "a.wav", "--model", "model", "--phones", phones, "--format", "json")
+        segments = json.loads(done.out)[0]["segments"] if not done.status else []
+        return done.err, [(each["phone"], each["start"], each["end"]) for each in segments]
+
+    said, (h, a, u, ts, last) = aligned("h a ʊ ts a")
+    assert "labels are kept" not in said
+    said, marked = aligned("h aːʊ tsʰ ã")
+    assert "labels are kept; the model hears aːʊ as a ʊ, tsʰ as ts, ã as a" in said
+    assert marked == [h, ("aːʊ", a[1], u[2]), ("tsʰ", *ts[1:]), ("ã", *last[1:])]
+    for unlike in ("he", "QQ"):
+        assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
+    assert "these look like words" in aligned("hello hash tsatsa")[0]
 
 
 @pytest.mark.parametrize(
