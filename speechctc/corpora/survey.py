@@ -30,7 +30,7 @@ from speechctc.corpora.textgrid import eaf_files
 from speechctc.corpora.tier_utterances import NOBODY
 from speechctc.pages.page import render_text
 from speechctc.phones.espeak import foreign_script, in_own_script, voices
-from speechctc.phones.label_rules import are_strings
+from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 from speechctc.phones.languages import Voice, find_voice, voice_called
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
@@ -435,9 +435,10 @@ def describe(survey: Survey) -> str:
         "counts": counts,
         "phones": [f"{phone} {counts[phone]}" for phone in ranked],
         "rare": [phone for phone in ranked if counts[phone] < RARE],
+        "tonal": len(rare_by_tone(counts, RARE)),
         "splits": [f"{name} {len(split)}" for name, split in corpus.splits.items() if split] if corpus else [],
     }
-    limits = {"fewest": RARE, "most": MOST, "most_phones": MOST_PHONES, "guide": UNLABELLED_GUIDE}
+    limits = {"fewest": RARE, "most": MOST, "most_phones": MOST_PHONES, "of_tones": OF_TONES, "guide": UNLABELLED_GUIDE}
     return render_text("survey.txt", {**values, **limits, "numbered": numbered, "some": some}).rstrip("\n")
 
 

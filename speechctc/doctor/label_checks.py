@@ -16,7 +16,7 @@ from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
-from speechctc.phones.label_rules import are_strings
+from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
@@ -108,7 +108,9 @@ def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
     train = counts["train"]
     others = sum((count for split, count in counts.items() if split != "train"), Counter[str]())
     rare = sorted((phone for phone in train if train[phone] < RARE), key=lambda phone: train[phone])
-    found = listed("rare-phones", _with_counts(rare, train), rare=RARE)
+    tonal = len(rare_by_tone(train, RARE))
+    more = f"; {tonal} of them are rare by their tones: {OF_TONES}" if tonal else ""
+    found = listed("rare-phones", _with_counts(rare, train), rare=RARE, more=more)
     unseen = sorted(set(others) - set(train))
     only = sorted(phone for phone in set(train) - set(others) if train[phone] >= RARE and others)
     splits, why = "dev or test and not in train", "the model never recognises them"

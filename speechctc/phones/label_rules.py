@@ -24,6 +24,8 @@ Segment = Literal["labels", "spaces", "ipa"]
 Kind = Literal["tone", "stress", "length", "diacritics"]
 KINDS: tuple[Kind, ...] = ("tone", "stress", "length", "diacritics")
 
+OF_TONES = "corpus.tone=strip leaves tones out, corpus.tone=split makes them labels of their own"
+
 _TONE = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹\u0300\u0301\u0302\u0304\u030b\u030c\u030f\u1dc4\u1dc5\u1dc6\u1dc7\u1dc8\u1dc9"
 _STRESS = "ˈˌ"
 _LENGTH = "ːˑ:\u0306"
@@ -183,6 +185,16 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
         elif choice == "split":
             (before if kind == "stress" else after).append(_alone(signs))
     return tuple(nfc(part) for part in (*before, kept, *after) if part)
+
+
+def rare_by_tone(counts: Mapping[str, int], fewest: int) -> list[str]:
+    """Return the phones that occur fewer than `fewest` times, and without their tones that often or more."""
+    toneless = {phone: apply_marks(phone, {"tone": "strip"}) for phone in counts}
+    sums: Counter[tuple[str, ...]] = Counter()
+    for phone, count in counts.items():
+        sums[toneless[phone]] += count
+    rare = (phone for phone in counts if counts[phone] < fewest <= sums[toneless[phone]])
+    return [phone for phone in rare if toneless[phone]]
 
 
 def _choice(sign: str, choices: Mapping[Kind, str]) -> tuple[Kind | None, str]:

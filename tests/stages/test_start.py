@@ -28,6 +28,7 @@ from speechctc.stages.start import advise, fitting_model, start
 from tests.command import Command
 from tests.corpora.timit_layout import write_corpus
 from tests.tones import write_table
+from tests.train_helpers import Recorder
 
 RATE = 8000
 
@@ -429,6 +430,20 @@ def test_strings_of_ipa_are_divided_into_phones(here: Path) -> None:
     asked = start(Path("words"), settings=["corpus.segment=labels"])
     assert asked.config is not None and load_config(asked.config).corpus.segment == "labels"
     assert "to divide them into phones: corpus.segment=ipa" in asked.description  # the warning of extraction
+
+
+def test_tones_that_make_phones_rare_are_said_with_what_helps(here: Path) -> None:
+    """By `start` and by `extract`; a phone that is rare without its tone, too, is not among them."""
+    for k in range(4):
+        record(here / "tones" / f"s{k}", "a", "k a˥ s a˩ m ã˥ i˥ k s m s o")
+    rare = "a˥ a˩ i˥ o ã˥"
+    said = start(here / "tones").description
+    assert f"{rare}; 2 of them are rare by their tones: corpus.tone=strip leaves tones out" in said
+    recorder = Recorder()
+    extract(load_config("tones.yaml"), recorder)
+    assert any("fewer than 5 times" in line and line.endswith("labels of their own") for line in recorder.said)
+    stripped = start(here / "tones", settings=["corpus.tone=strip"]).description
+    assert "hardly learned: i o ã" in stripped and "rare by their tones" not in stripped
 
 
 def test_of_very_many_labels_the_most_frequent_are_named(here: Path) -> None:
