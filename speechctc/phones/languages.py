@@ -8,10 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError, some
-from speechctc.phones.labels import TABLES, pairs
+from speechctc.phones.labels import TABLES, nfc, pairs
 
 _USUAL = pairs(TABLES["usual_languages"])
-_CODES = pairs(TABLES["language_codes"])
+_OWN = pairs(TABLES["own_names"])
+_CODES = pairs(TABLES["language_codes"]) | _OWN
+_RELATED = {
+    name: codes.split(",") for names, codes in pairs(TABLES["related_languages"]).items() for name in names.split(",")
+}
 _LEAST = 4  # letters of a word inside a name
 
 
@@ -31,14 +35,14 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
     language : str
         A code (``"cy"``, ``"en-us"``, of ISO 639-3 ``"cym"``), in any letter case and with ``-`` or ``_``, from which a
         region that eSpeak NG does not know is left off; or the language's English name (``"Welsh"``), or words inside
-        one (``"Irish"`` of ``"Gaelic (Irish)"``).
+        one (``"Irish"`` of ``"Gaelic (Irish)"``); or its own (``"Cymraeg"``).
     voices : sequence of Voice
         Those of eSpeak NG.
 
     Raises
     ------
     InputError
-        There is none, or words are inside several names; the message names the nearest.
+        There is none, or words are inside several names; the message names related ones, or else the nearest.
     """
     wanted = _plain(language)
     for name in _also_called(wanted):
@@ -50,15 +54,25 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
     if inside:
         fix = f"choose one: {', '.join(sorted(map(_shown, inside.values())))}"
         raise InputError(f"{language!r} is the name of several languages of eSpeak NG", fix)
-    known = {name: voice for voice in voices for of in _names_of(voice)[2:] for name in of}
-    base = wanted.partition("-")[0]
+    raise _unknown(language, voices)
+
+
+def _unknown(language: str, voices: Sequence[Voice]) -> InputError:
+    """Return the error for a language that no voice speaks."""
+    wanted = _plain(language)
+    base, spoken = wanted.partition("-")[0], {voice.languages[0]: voice for voice in reversed(voices)}
+    known = {name: spoken[code] for name, code in _OWN.items() if code in spoken}
+    known |= {name: voice for voice in voices for of in _names_of(voice)[2:] for name in of}
     names = [name for name in known if len(base) > 3 or name.partition("-")[0] == base]  # codes tell nothing by letters
+    codes = _RELATED.get(wanted.replace(" ", "-")) or _RELATED.get(base) or ()
+    related = [spoken[code] for code in codes if code in spoken]
     near = [known[name] for name in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)]
-    alike = near or [voice for voice in voices if voice.languages[0][:1] == wanted[:1]]
+    alike = related or near or [voice for voice in voices if voice.languages[0][:1] == wanted[:1]]
     listed = some(list(dict.fromkeys(map(_shown, alike))), 12)
+    what = "related" if related else "the nearest by name" if near else "codes that begin alike"
     fix = "choose a related one, or give a dictionary alone (--dictionary, corpus.dictionary)"
-    fix += f"; {'the nearest by name' if near else 'codes that begin alike'}: {listed}" * bool(alike)
-    raise InputError(f"eSpeak NG does not speak the language {language!r}", fix)
+    fix += f"; {what}: {listed}" * bool(alike)
+    return InputError(f"eSpeak NG does not speak the language {language!r}", fix)
 
 
 def voice_called(name: str, voices: Sequence[Voice]) -> Voice | None:
@@ -80,7 +94,7 @@ def said_of(language: str, voice: Voice) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-")
+    return nfc(name.strip().lower().replace("_", "-"))
 
 
 def _shown(voice: Voice) -> str:
@@ -93,7 +107,7 @@ def _also_called(wanted: str) -> Iterator[str]:
     for count in range(len(parts), 0 if len(parts[0]) < _LEAST else len(parts) - 1, -1):
         name = "-".join(parts[:count])
         yield name
-        yield _CODES.get(name, name)
+        yield _CODES.get(name.replace(" ", "-"), name)
 
 
 def _is_inside(wanted: str, name: str) -> bool:

@@ -26,6 +26,8 @@ pytest.importorskip("espeakng_loader")
         ],
         *[("hu-HU", "hu"), ("zh-CN", "cmn"), ("zh_TW", "cmn"), ("zh-HK", "yue"), ("pt-PT", "pt"), ("ga-IE", "ga")],
         *[("pt-BR", "pt-br"), ("en_US", "en-us"), ("en", "en-gb"), ("es-MX", "es-419"), ("swe-SE", "sv")],
+        *[("Gaeilge", "ga"), ("Deutsch", "de"), ("FRANÇAIS", "fr-fr"), ("Bahasa Indonesia", "id"), ("Ελληνικά", "el")],
+        *[("中文", "cmn"), ("粵語", "yue"), ("Norsk", "nb"), ("Tiếng Việt", "vi")],
         *[("gle", "ga"), ("tam", "ta"), ("deu", "de"), ("ger", "de"), ("swe", "sv"), ("eng", "en-us"), ("zho", "cmn")],
     ],
 )
@@ -34,11 +36,12 @@ def test_the_usual_voice_of_a_name(name: str, code: str) -> None:
 
 
 def test_every_code_and_name_of_espeak_is_its_own() -> None:
-    from speechctc.phones.languages import _CODES, _USUAL
+    from speechctc.phones.languages import _CODES, _RELATED, _USUAL
 
     spoken = {voice.languages[0] for voice in voices()}
     assert {*_CODES.values(), *_USUAL.values()} <= spoken
-    assert not spoken & {*_CODES, *_USUAL}
+    assert not spoken & {*_CODES, *_USUAL, *_RELATED} and not {*_CODES} & {*_RELATED}
+    assert {code for codes in _RELATED.values() for code in codes} <= spoken
     for voice in voices():
         assert find_voice(voice.languages[0], voices()).languages == find_voice(voice.name, voices()).languages
 
@@ -46,10 +49,27 @@ def test_every_code_and_name_of_espeak_is_its_own() -> None:
 def test_a_name_of_several_languages_is_not_one_of_them() -> None:
     with pytest.raises(InputError, match=r"choose one: ga \(Gaelic \(Irish\)\), gd \(Gaelic \(Scottish\)\)"):
         find_voice("Gaelic", voices())
-    for unknown in ("tusom", "nds", "Low German", "xx-HU", "xxq", "Gaeilge"):
+    for unknown in ("tusom", "nds", "Low German", "xx-HU", "xxq", "Gaelige"):
         with pytest.raises(InputError, match="does not speak") as caught:
             find_voice(unknown, voices())
         assert len(caught.value.fix) < 400  # it is said of each row
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("nds", "related: de (German), nl (Dutch)"),
+        ("nds-NL", "related: de (German), nl (Dutch)"),
+        ("Low German", "related: de (German), nl (Dutch)"),
+        ("Gaelige", "the nearest by name: ga (Gaelic (Irish)), gd"),
+        ("francais", "the nearest by name: fr-fr (French (France))"),
+        ("xxq", "codes that begin alike: xex"),
+    ],
+)
+def test_of_a_language_that_is_not_spoken_the_nearest_is_named(name: str, near: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_voice(name, voices())
+    assert near in caught.value.fix
 
 
 def test_folders_are_not_called_by_codes_of_three_letters_or_by_parts_of_names() -> None:
