@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import distance
-from speechctc.phones.espeak import Reader, in_own_script, readable
+from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.labels import TABLES, nfc, pairs
@@ -235,6 +235,7 @@ def _one(phone: str) -> tuple[str, ...]:
 _DASHES = re.compile("([\u2014\u2015\u2026]|--+)")
 _MARKS = '.,;:!?"()[]{}<>«»‹›“”„‚¿¡…—–-·。、，！？؟،؛։।'
 _QUOTES = "'‘’`"
+_LETTERS, _ABBREVIATION = re.compile(r"[^\W\d_]+"), re.compile("[A-Z]{2}")
 _DOTTED = str.maketrans("Iİ", "ıi")  # lower case in Turkish and its kin
 
 
@@ -301,6 +302,7 @@ class Pronouncer:
         self.native: Counter[str] = Counter()
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
+        self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG alone reads, and all of a text in other languages, as its script is another."""
@@ -318,6 +320,7 @@ class Pronouncer:
     def read(self, text: str) -> list[Word]:
         """Return the words of a text in order; punctuation alone is none."""
         tokens = _DASHES.sub(r" \1 ", unicodedata.normalize("NFC", text).replace("’", "'")).split()
+        tokens = [self._all_cyrillic(token) for token in tokens]
         shouted = len(tokens) > 1 and " ".join(tokens).isupper()
         if self._dictionary is None:
             return self._read_in_context(tokens, shouted)
@@ -359,7 +362,34 @@ class Pronouncer:
         if near := self._listed.nearest | self._spoken.nearest:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
             notes.append(f"phones of words that are not in the phone set are written as the nearest: {pairs}")
+        if self._mixed:
+            shown = some([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
+            what = f"{len(self._mixed)} word{'s' if len(self._mixed) > 1 else ''}: {shown}"
+            notes.append(
+                f"Latin letters among Cyrillic ones are read as the Cyrillic ones that they look like, in {what}"
+            )
         return notes
+
+    def _all_cyrillic(self, token: str) -> str:
+        """Return a token with Cyrillic letters for the Latin ones that look like them, in words that have both.
+
+        Words of the dictionary stay as they are, and abbreviations with an ending.
+        """
+        if self._cyrillic.keys().isdisjoint(token) or (
+            self._dictionary and word_key(_bare(token)) in self._dictionary.words
+        ):
+            return token
+
+        def read(found: re.Match[str]) -> str:
+            word = found[0]
+            others = [unicodedata.name(letter, "") for letter in word if letter not in self._cyrillic]
+            is_mixed = len(others) < len(word) and all(name.startswith("CYRILLIC") for name in others) and others
+            if not is_mixed or (_ABBREVIATION.search(word) and not word.isupper()):
+                return word
+            self._mixed[word] = "".join(self._cyrillic.get(letter, letter) for letter in word)
+            return self._mixed[word]
+
+        return _LETTERS.sub(read, token)
 
     def _lower(self, token: str) -> str:
         return (token.translate(_DOTTED) if self.language in ("tr", "az") else token).lower()
@@ -452,6 +482,15 @@ class Pronouncer:
             self._spoken.write(each) if each and self._reader.can_read(token, read_in) else None
             for token, each, read_in in zip(tokens, phones, languages, strict=True)
         ]
+
+
+def _for_cyrillic(language: str) -> dict[str, str]:
+    """Return the Latin letters that look like one of a language, with these; none where it does not write Cyrillic."""
+    if "CYRILLIC" not in scripts_of(language):
+        return {}
+    tables = TABLES["for_cyrillic"]
+    small = pairs(f"{tables['all']} {tables.get(language.partition('-')[0], '')}")
+    return {letter.upper(): to.upper() for letter, to in small.items()} | small
 
 
 def _bare(token: str) -> str:

@@ -172,3 +172,37 @@ def test_names_of_espeak_become_phones() -> None:
     assert [piece.label for piece in made] == ["kʰ", "ɔː", "ɹ", "pʲ", "aɪ", "ɚ", "t̪", "ʂ"]
     assert [piece.language for piece in made] == ["ka"] * 3 + ["en"] * 3 + ["ka"] * 2
     assert [(piece.phoneme, piece.part, piece.parts) for piece in made[1:3]] == [(1, 0, 2), (1, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "meant"),
+    [
+        ("cv", "Тĕлне çак пăсăлать, ăçтиçĕ ÿкĕтлĕ.", "Тӗлне ҫак пӑсӑлать, ӑҫтиҫӗ ӳкӗтлӗ."),
+        ("ru", "Mocква кopoва MAМA", "Москва корова МАМА"),
+        ("uk", "дiм Iвaн", "дім Іван"),
+        ("tt", "hәм дəрес", "һәм дәрес"),
+    ],
+)
+def test_latin_letters_among_cyrillic_ones_are_read_as_these(language: str, typed: str, meant: str) -> None:
+    pronouncer = Pronouncer(None, language)
+    assert pronouncer.read(typed) == pronouncer.read(meant)
+    count = len({*typed.split()} - {*meant.split()})
+    assert f"that they look like, in {count} words: " in pronouncer.notes()[0]
+    plain = Pronouncer(None, language)
+    assert plain.read(meant) and not plain.notes()
+
+
+@pytest.mark.parametrize("text", ["COP", "CO-датчик", "HTCом", "iPadом", "Cécile", "ăç", "привет"])
+def test_words_in_latin_letters_and_abbreviations_with_endings_stay_so(text: str) -> None:
+    for language in ("ru", "cv", "cs"):
+        pronouncer = Pronouncer(None, language)
+        assert not pronouncer.read(text) or " ".join(word.text for word in pronouncer.read(text)) == text
+        assert not pronouncer.notes()
+
+
+def test_mixed_words_of_a_dictionary_are_found_in_it(tmp_path: Path) -> None:
+    (tmp_path / "own.dict").write_text("çак\tm a m\nҫын\tp a\n", encoding="utf-8")
+    pronouncer = Pronouncer(tmp_path / "own.dict", "cv")
+    listed, meant = pronouncer.read("çак çын")
+    assert listed == ("çак", (("m", "a", "m"),)) and meant == ("ҫын", (("p", "a"),))
+    assert pronouncer.notes()[-1].endswith("that they look like, in 1 word: çын as ҫын")
