@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
@@ -39,6 +40,7 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
 _SIGNS = "\t,;"
 _SPACE = " \t\n\u00a0\ufeff"
+_DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 ENDING = ".xlsx"
@@ -64,7 +66,7 @@ class Row(NamedTuple):
     traits : tuple of (str, str)
         Names and values of the columns `TRAITS` that are there and not empty.
     start, end : str
-        Times, as they are written; empty where the field is empty or missing.
+        Times, as they are written, but with a point for a comma; empty where the field is empty or missing.
     problem : str
         What is wrong with the format of the row, or ``""``.
     """
@@ -163,7 +165,7 @@ def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Ro
         for raw in reader:
             fields = [field.strip(_SPACE) for field in raw]
             if any(fields):
-                yield _delimited_row(columns, fields, first + reader.line_num)
+                yield _delimited_row(columns, fields, first + reader.line_num, delimiter)
     except csv.Error as error:
         raise InputError(f"{path}, line {first + reader.line_num}: {error}", "correct the line") from None
 
@@ -215,12 +217,14 @@ def _name(field: str) -> str:
     return _unquoted(field.strip(_SPACE)).strip(_SPACE).lower()
 
 
-def _delimited_row(columns: list[str], fields: list[str], line: int) -> Row:
+def _delimited_row(columns: list[str], fields: list[str], line: int, delimiter: str) -> Row:
     while len(fields) > len(columns) and not fields[-1]:
         fields.pop()
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
     row: dict[str, Any] = dict(zip(columns, map(_unquoted, fields), strict=True))
+    if delimiter != ",":  # a comma in a time is no other sign than the point that others write
+        row |= {name: row[name].replace(",", ".") for name in TIMES if _DECIMAL.fullmatch(row.get(name, ""))}
     phones = row.setdefault("phones", "")
     if phones.startswith("["):
         try:

@@ -260,12 +260,12 @@ def is_table(file: Path) -> bool:
 
 
 def in_table(
-    table: Path, recordings: Sequence[Recording] | None, choice: Choice
+    table: Path, recordings: Sequence[Recording] | None, choice: Choice, spare: list[str] | None = None
 ) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
     A recording gets the channel that its row names, and the error of a row that is damaged or has no labels. Rows with
-    times are the phrases of their recording.
+    times are the phrases of their recording. The ids of rows that are of none of the recordings are added to `spare`.
 
     Raises
     ------
@@ -275,13 +275,7 @@ def in_table(
     found, note = read_table(table)
     listings, labels = FolderListings(), choice.labels
     rows = [row._replace(audio=spelling_of(table.parent, row.audio, listings) or row.audio) for row in found]
-    bad = {
-        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
-        for each in rows
-        if each.problem or _labels_of(each, labels) is None
-    }
-    if bad and len(bad) == len(rows):
-        raise bad[rows[0]]
+    bad = _damaged(table, rows, labels)
     merged = _merged(table, [each for each in rows if each not in bad], choice)
 
     def transcript(row: Row) -> TranscriptOrError:
@@ -297,8 +291,10 @@ def in_table(
         return [(Recording(table.parent / row.audio, name_of(row.id), row.channel), transcript(row)) for row in every]
     rows_of, bad_of = (_rows_by_recording(table, list(each)) for each in (merged, bad))
     tasks: list[tuple[Recording, TranscriptOrError]] = []
+    taken: set[Row] = set()
     for recording in recordings:
         own, wrong = rows_of(recording.path), bad_of(recording.path)
+        taken |= {*own, *wrong}
         tasks += [(recording, bad[row]) for row in wrong]
         if wrong and not own:
             continue
@@ -309,7 +305,21 @@ def in_table(
         for row in own:
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
             tasks.append((recording._replace(name=name, channel=row.channel), transcript(row)))
+    if spare is not None:
+        spare += [row.id or f"line {row.line}" for row in (*merged, *bad) if row not in taken]
     return tasks
+
+
+def _damaged(table: Path, rows: Sequence[Row], labels: Labels) -> dict[Row, InputError]:
+    """Return the errors of the rows that are damaged or have no labels; raise the first where all are."""
+    bad = {
+        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
+        for each in rows
+        if each.problem or _labels_of(each, labels) is None
+    }
+    if bad and len(bad) == len(rows):
+        raise bad[rows[0]]
+    return bad
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
@@ -415,7 +425,10 @@ def find_tasks(
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
         raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
     if given is not None and not given.is_dir() and is_table(given):
-        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice)
+        spare: list[str] = []
+        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice, spare)
+        if spare and any(map(os.path.isdir, arguments)):
+            reporter.note(f"{given}: rows that fit no recording: {some(spare)}")
         return _noted_tasks(pairs, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]

@@ -223,3 +223,14 @@ def test_transcripts_of_a_folder_that_no_recording_has_are_named(speechctc: Comm
     again = speechctc("align", "rec", *use, "--out", "rec/", "--format", "textgrid,audacity")
     assert again.err.count("ä b.txt") == 1 and "labels.txt" not in again.err
     assert "no recording:" not in speechctc("align", "rec/a.wav", *use).err
+
+
+def test_rows_that_no_recording_of_a_folder_has_are_named(speechctc: Command, here: Path) -> None:
+    Path("rec").mkdir()
+    for name in ("a", "b"):
+        write_song(Path(f"rec/{name}.wav"), ["low", "mid"])
+    rows = "a\ta.wav\tlow mid\t0\t,1\na-2\ta.wav\tlow mid\t0,1\t,2\nz\tz.wav\tlow\t\t\nb\tb.wav\tlow mid\t\t\n"
+    (here / "t.tsv").write_text(f"id\taudio\tphones\tstart\tend\n{rows}y\ty.wav\t\t\t\n")
+    done = speechctc("align", "rec", "--transcripts", "t.tsv")
+    assert done.status == 0 and "t.tsv: rows that fit no recording: z, y\n" in done.err, done.err
+    assert "fit no recording" not in speechctc("align", "rec/a.wav", "--transcripts", "t.tsv").err

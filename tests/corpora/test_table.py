@@ -104,7 +104,9 @@ def test_rows_with_times_are_pieces_of_their_recording(long: Path) -> None:
     [
         ("0.5\t", "train.tsv, line 3: start and end are '0.5' and '', not seconds"),
         ("\t0.5", "start and end are '' and '0.5', not seconds"),
-        ("0,5\t1", "start and end are '0,5' and '1', not seconds"),
+        ("1,000.5\t1001", "start and end are '1,000.5' and '1001', not seconds"),
+        ("1,5,2\t2", "start and end are '1,5,2' and '2', not seconds"),
+        ("1,5\t2,1", "1.5 to 2.1 s of a recording of 2.00 s"),
         ("nan\tinf", "not seconds"),
         ("1\t0.5", "no time from 1 to 0.5 s"),
         ("-1\t0.5", "no time from -1 to 0.5 s"),
@@ -116,6 +118,16 @@ def test_rows_with_impossible_times_are_rejected(long: Path, times: str, reason:
     rows = f"1\tlong.wav\tx\t0\t1\n2\tlong.wav\tx\t{times}\n"
     corpus = read(long, train_tsv=PIECES + rows, dev_tsv=PIECES + "3\tlong.wav\tx\t1\t2\n")
     assert [each.id for each in corpus.splits["train"]] == ["1"] and reason in reasons(corpus)["2"]
+
+
+@pytest.mark.parametrize("sign", ["\t", ";"])
+def test_times_may_have_a_decimal_comma_where_it_separates_no_columns(long: Path, sign: str) -> None:
+    rows = "1\tlong.wav\tx\t0\t,5\n2\tlong.wav\ty\t0,5\t1,25\n"
+    train, dev = ((PIECES + each).replace("\t", sign) for each in (rows, "3\tlong.wav\tx\t1,5\t2\n"))
+    corpus = read(long, train_csv=train, dev_csv=dev)
+    assert [each.stretch for each in corpus.splits["train"]] == [(0.0, 0.5), (0.5, 1.25)]
+    quoted = 'id,audio,phones,start,end\n1,long.wav,x,"0,5",1\n2,long.wav,x,0,1\n'
+    assert "'0,5' and '1', not seconds" in reasons(read(long, train_csv=quoted, dev_csv=dev))["1"]
 
 
 def test_pieces_named_as_their_recording_have_ids_of_their_own(long: Path) -> None:
