@@ -31,14 +31,14 @@ class Reporter:
         self._beside: Callable[[str], None] | None = None
 
     def note(self, *texts: str) -> None:
-        """Print a line for each text."""
+        """Print a line for each text: line ends in it, from names of files or labels, are escaped."""
         for text in texts:
-            self.console.print(_printable(text, keep="\n\t"), markup=False)
+            self.console.print(_printable(text, keep="\t"), markup=False)
 
     def warn(self, *texts: str) -> None:
-        """Print a warning for each text."""
+        """Print a warning for each text, in one line."""
         for text in texts:
-            self.console.print(_printable(f"warning: {text}", keep="\n\t"), style="yellow", markup=False)
+            self.console.print(_printable(f"warning: {text}", keep="\t"), style="yellow", markup=False)
 
     def track(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
         """Yield items, and show a progress bar of how many of them were worked on."""

@@ -14,6 +14,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from speechctc.core.errors import printable
+
 HERE = Path(__file__).parent
 LOOK = "look.css"
 _POLICY = {
@@ -121,10 +123,12 @@ def render_text(template: str, values: Mapping[str, Any]) -> str:
 @cache
 def environment(escapes: bool = True) -> jinja2.Environment:
     """Return what loads templates, and whether it escapes what they show."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=escapes,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["line"] = lambda text: printable(str(text))  # names of files may have line ends
+    return made

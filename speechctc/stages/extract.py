@@ -21,7 +21,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import Config
 from speechctc.core import files, written
 from speechctc.core.cores import attempt
-from speechctc.core.errors import InputError, counted, some
+from speechctc.core.errors import InputError, counted, printable, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import SPLITS, UNLABELLED, Corpus
@@ -67,7 +67,7 @@ class SplitSummary:
         """Return the report for people, naming at most `most` skipped utterances."""
         counts = f"{self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
         lines = [f"{self.split}: {counts}; {len(self.skipped)} skipped"]
-        lines += [f"  skipped {id}: {reason}" for id, reason in self.skipped[:most]]
+        lines += [printable(f"  skipped {id}: {reason}") for id, reason in self.skipped[:most]]
         if len(self.skipped) > most:
             lines.append(f"  and {len(self.skipped) - most} more, listed in skipped.tsv")
         return "\n".join(lines)

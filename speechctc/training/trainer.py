@@ -242,7 +242,7 @@ class Trainer:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
         self._save_last(line)
-        self.reporter.note(epoch_text(line, self.last_epoch, better))
+        self.reporter.note(*epoch_text(line, self.last_epoch, better).splitlines())
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
         return dev
@@ -374,7 +374,7 @@ class Trainer:
             self.progress.batch = 0
 
     def _introduce(self) -> None:
-        self.reporter.note(introduction(self.learner, self.data))
+        self.reporter.note(*introduction(self.learner, self.data).splitlines())
         others = self.data.members(self._epoch_seed())  # with those without labels, which may come later
         plans = self.plan(), self.data.train.plan(self._epoch_seed(), self.ranks.world_size, others)
         largest = max((self.data.largest_batch(plan, self.ranks.rank) for plan in plans), key=math.prod)

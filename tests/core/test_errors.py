@@ -41,11 +41,12 @@ def test_an_error_of_the_disk_names_no_draft(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("say", ["note", "warn"])
-def test_notes_and_warnings_do_not_reach_the_terminal_raw(say: str) -> None:
+def test_notes_and_warnings_are_lines_and_do_not_reach_the_terminal_raw(say: str) -> None:
     reporter = Reporter()
     reporter.console = Console(file=io.StringIO(), force_terminal=True, soft_wrap=True, color_system=None)
-    getattr(reporter, say)(f"{NAME} [bold]".replace("\n", ""))
-    assert f"{SHOWN} [bold]".replace("\\n", "") in reporter.console.file.getvalue()  # type: ignore[attr-defined]
+    getattr(reporter, say)(f"{NAME} [bold]", "and another")
+    said = reporter.console.file.getvalue()  # type: ignore[attr-defined]
+    assert [line.removeprefix("warning: ") for line in said.splitlines()] == [f"{SHOWN} [bold]", "and another"]
 
 
 def test_the_texts_of_a_progress_bar_are_no_markup_and_no_control_characters() -> None:

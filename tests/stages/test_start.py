@@ -580,3 +580,18 @@ def test_a_row_in_another_script_does_not_hide_the_language(here: Path) -> None:
     words_table(Path("pl"), [*POLISH, "Это по-русски."])
     made = start(Path("pl"))
     assert made.config is not None and load_config(made.config).corpus.language == "pl"
+
+
+def test_line_ends_in_names_are_escaped_and_the_config_can_be_read(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "pqr":
+        record(here / "two\nlines", name)
+    record(here / "two\nlines", "w\nv").with_suffix(".TextGrid").unlink()
+    said = start(here / "two\nlines").description.splitlines()
+    assert said[0].endswith("two\\nlines: recordings with TextGrids")
+    assert all(not line.strip() or line.startswith("  ") for line in said[1:])
+    assert any("(1): w\\nv.wav" in line for line in said)
+    (config,) = here.glob("*.yaml")
+    extract(load_config(config), Reporter())
+    assert "(1): w\\nv.wav" in capsys.readouterr().err
