@@ -227,10 +227,10 @@ class Siblings:
         there, endings = self._listing(path.parent), tuple(endings)
         alike = self._alike(path, endings, there)
         exact = next((found for spelling, found in alike if spelling in (path.name, path.stem)), None)
-        if exact is not None or self._rivals(path, there, others):
+        if exact is not None:
             return exact
         near = self.near(path, endings)
-        return near[0] if len(near) == 1 else None
+        return near[0] if len(near) == 1 and not self._rivals(path, there, others) else None
 
     def near(self, path: Path, endings: Iterable[str]) -> list[Path]:
         """Return the files whose names differ by letter case or Unicode form, taken or not: the first of each name."""

@@ -7,16 +7,16 @@ import io
 import os
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Recording, ids
+from speechctc.audio.recordings import Recording, Siblings, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, printable
@@ -68,6 +68,8 @@ class OutputOptions:
         How well each phone was said is written too.
     place : Path, optional
         The file that the caller makes of standard output.
+    spelled : mapping of Path to Path
+        The files in `folder` that are there under another spelling; see `as_there`.
     """
 
     form: str = "text"
@@ -79,6 +81,7 @@ class OutputOptions:
     symbols: Mapping[str, str] = field(default_factory=dict)
     scored: bool = False
     place: Path | None = None
+    spelled: Mapping[Path, Path] = field(default_factory=dict)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -89,7 +92,24 @@ class OutputOptions:
         """Return the file in `folder` for a recording's results in each format."""
         assert self.folder is not None
         name = recording.name
-        return {form: self.folder / name.with_name(name.name + WRITERS[form].ending) for form in self.forms}
+        files = {form: self.folder / name.with_name(name.name + WRITERS[form].ending) for form in self.forms}
+        return {form: self.spelled.get(file, file) for form, file in files.items()}
+
+    def as_there(self, recordings: Sequence[Recording]) -> OutputOptions:
+        """Return the options with the results that are in `folder` under a name that readers take for theirs.
+
+        It may differ by letter case or Unicode form, as `Siblings` finds it; another file beside it would hide it.
+        """
+        siblings, plain, stems = Siblings(), replace(self, spelled={}), defaultdict[Path, set[str]](set)
+        spelled: dict[Path, Path] = {}
+        for recording in recordings:
+            stems[recording.name.parent].add(recording.name.name)
+        for recording in (each for each in recordings if each.path.suffix):
+            for form, file in plain.files_of(recording).items():
+                beside = file.with_name(recording.name.name + recording.path.suffix)
+                found = siblings.find(beside, [WRITERS[form].ending.lower()], stems[recording.name.parent])
+                spelled |= {file: found} if found else {}
+        return replace(plain, spelled=spelled)
 
     def names(self, recordings: Sequence[Recording]) -> list[RecordingName]:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
@@ -153,8 +173,8 @@ def _may_end_in(form: str | None, ending: str) -> bool:
     return form is not None and WRITERS[form].ending.lower().endswith(ending.lower())
 
 
-def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
-    """Check before any work that each result can be written.
+def check_out(recordings: Sequence[Recording], options: OutputOptions) -> OutputOptions:
+    """Check before any work that each result can be written; return the options with the results that are there.
 
     Raises
     ------
@@ -180,7 +200,8 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
         if options.file is not None:
             refuse_input(options.file, (each.path for each in recordings))
             check_place(options.file, options.overwrite)
-        return
+        return options
+    folder, options = options.folder, options.as_there(recordings)
     owner: dict[Path, Recording] = {}
     for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
         other = owner.setdefault(file, recording)
@@ -189,15 +210,16 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> None:
             if other.path == recording.path:
                 fix = "give the rows ids that are different file names"
             raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
-    check_folder(options.folder)
-    _check_letter_case(owner, options.folder)
+    check_folder(folder)
+    _check_letter_case(owner, folder)
     for below in {each.name.parent for each in recordings}:
-        written.refuse_links_below(options.folder, below)
+        written.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
     if not options.skip_existing:
         advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
         written.refuse_changed(owner, options.overwrite, advice)
+    return options
 
 
 def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:
@@ -273,7 +295,7 @@ class ResultWriter:
     results : iterable of Recognition or InputError
         In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
-        After `check_out`.
+        Of `check_out`.
     writer : Writer, optional
         Writes the results to one file or to standard output; by default that of the format.
     """

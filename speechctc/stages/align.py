@@ -179,7 +179,7 @@ def align(
     placing = placing or Placing()
     recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
-    check_out(recordings, options)
+    options = check_out(recordings, options)
     say_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]

@@ -96,7 +96,7 @@ def decode(
         recordings, arguments = [STDIN._replace(channel=work.channel)], ()
     else:
         recordings = find_recordings(arguments, work.channel)
-    check_out(recordings, options)
+    options = check_out(recordings, options)
     reporter.note(*left_out(arguments))
     if nbest:
         rows = map_in_threads(partial(_rows, recogniser, nbest, options, doubt), recordings, work.jobs)

@@ -1,11 +1,12 @@
 """Recordings whose names differ by letter case only, as X-SAMPA names do: each has its own labels and results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.recordings import Recording, find_recordings
+from speechctc.audio.recordings import Recording, Siblings, find_recordings
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
@@ -138,3 +139,23 @@ def test_whether_letter_case_is_known_is_tried(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert output.ignores_letter_case(tmp_path) == (tmp_path / "A").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_results_that_are_there_under_another_spelling_are_those_that_readers_take(here: Path) -> None:
+    (here / "in").mkdir()
+    for name in ("one.ogg", "two.ogg", "three.ogg", "both.ogg", "s.wav", "S.wav", "v1.2"):
+        (here / "in" / name).touch()
+    for name in ("ONE.TextGrid", "two.textgrid", "Both.TextGrid", "BOTH.TextGrid", "s.TEXTGRID", "three.ogg.TextGrid"):
+        write_grid(here / "in" / name, "low")
+    recordings = [*find_recordings([here / "in"]), *find_recordings([here / "in/v1.2"])]
+    options = OutputOptions("textgrid", folder=here / "in", skip_existing=True)
+    options = check_out(recordings, options)
+    names = {each.path.name: options.files_of(each)["textgrid"].name for each in recordings}
+    own = {"both.ogg": "both.TextGrid", "S.wav": "S.TextGrid", "v1.2": "v1.TextGrid"}
+    read = {"one.ogg": "ONE.TextGrid", "two.ogg": "two.textgrid", "three.ogg": "three.ogg.TextGrid"}
+    assert names == {**own, **read, "s.wav": "s.TEXTGRID"}
+    for each in recordings[:-1]:
+        found = Siblings().find(each.path, [".textgrid"])
+        assert found is None or found.name == names[each.path.name]
+    with pytest.raises(InputError, match=r"ONE.TextGrid, .* and 1 more: 4 files exist that were made or changed by"):
+        check_out(recordings[:-1], replace(options, skip_existing=False))
