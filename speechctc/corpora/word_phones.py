@@ -61,6 +61,7 @@ class WordPhones:
         self._named = config.phones not in ("auto", FOUND)
         self._languages: dict[str, LanguageWords | InputError] = {}
         self._unknown: Counter[str] = Counter()
+        self._foreign: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
         self._both: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
@@ -122,16 +123,13 @@ class WordPhones:
     def learn(self, texts: Iterable[tuple[str, str]]) -> None:
         """Read pairs of a language and a text of the training split.
 
-        The native phones of a language become its phone set where none is named: others, of words that eSpeak NG reads
-        in another language, are then written as the nearest of these.
+        The native phones of a language and those of its dictionary become its phone set where none is named: others,
+        of words that eSpeak NG reads in another language, are then written as the nearest of these.
         """
         by_language: dict[str, list[str]] = {}
-        for language, text in texts:
+        for language, text in () if self._named else texts:
             by_language.setdefault(language, []).append(text)
         for language, own in by_language.items():
-            dictionary = self._config.dictionary
-            if self._named or isinstance(dictionary, Path) or language in (dictionary or ()):
-                continue
             try:
                 self._in(language).learn(own)
             except InputError:  # reported for each utterance
@@ -154,6 +152,7 @@ class WordPhones:
             self._unknown[language] += 1
             raise
         if reader.pronouncer.is_foreign(text):
+            self._foreign[language] += 1
             what = f"its words are in a script that {reader.pronouncer.language} does not write"
             raise InputError(what, "correct its words, or its language")
         words = [self._without_ignored(word) for word in reader.written(text)]
@@ -185,15 +184,15 @@ class WordPhones:
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
         readers = {name: each for name, each in self._languages.items() if isinstance(each, LanguageWords)}
-        count, several = sum(len(words) for words in self.words.values()), len(readers) > 1
-        shares = counted(Counter({name: reader.utterances for name, reader in readers.items()}), len(readers))
-        how = [f"read in {len(readers)} languages: {shares}"] if several else []
-        how += [r.pronouncer.describe() for r in readers.values() if r.pronouncer.has_dictionary or not several]
-        notes = [f"words {each}" for each in how] if self.words else []
-        if notes:
-            notes[0] = f"words: {count:,} in {len(self.words):,} utterances, {how[0]}"
+        used = Counter({name: reader.utterances for name, reader in readers.items() if reader.utterances})
+        count, several = sum(len(words) for words in self.words.values()), len(used) > 1
+        how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
+        how = how or next((readers[name].pronouncer.describe() for name in used), "")
+        notes = [f"words: {count:,} in {len(self.words):,} utterances, {how}"] if used else []
         for name, reader in readers.items():
-            here = f"{name}: " if several else ""
+            here = f"{name}: " if len(readers) > 1 else ""
+            if several and name in used and reader.pronouncer.has_dictionary:
+                notes.append(f"{here}{reader.pronouncer.describe()}")
             if reader.nearest:
                 pairs = some([f"{phone} as {to}" for phone, to in sorted(reader.nearest.items())], 20)
                 notes.append(f"{here}phones that only foreign words have become the nearest: {pairs}")
@@ -205,6 +204,8 @@ class WordPhones:
         warnings = []
         if self._unknown:
             warnings.append(said("unknown language", languages=counted(self._unknown, 20)))
+        if self._foreign:
+            warnings.append(said("foreign script", languages=counted(self._foreign, 20)))
         if self._unread:
             warnings.append(said("unread", words=counted(self._unread, 20)))
         if self._sparse:

@@ -377,6 +377,11 @@ class SpokenWord(NamedTuple):
     native: tuple[bool, ...]
     languages: frozenset[str]
 
+    @property
+    def own(self) -> list[str]:
+        """The native phones."""
+        return [phone for phone, native in zip(self.phones, self.native, strict=True) if native]
+
 
 class Reader:
     """Reads texts in one language.
@@ -511,7 +516,7 @@ def phones_of_language(language: str) -> tuple[str, ...]:
     found: set[str] = set()
     for k in range(0, len(words), AT_ONCE):
         for word in reader.read(" ".join(words[k : k + AT_ONCE])):
-            found.update(phone for phone, own in zip(word.phones, word.native, strict=True) if own)
+            found.update(word.own)
     return tuple(sorted(found))
 
 

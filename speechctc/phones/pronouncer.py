@@ -18,7 +18,6 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import distance
 from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import divide_phone
@@ -33,7 +32,6 @@ _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
 
 PhoneNotation = Literal["ipa", "english", "arpabet"]
-ALIKE = 1.0  # phones nearer than this differ less than in voicing
 
 _CMU = {symbol: label for label, symbols in TABLES["cmu"].items() for symbol in symbols.split()}
 _TWO = {symbol: (label, "r") for symbol, label in pairs(TABLES["cmu_and_r"]).items()}
@@ -152,7 +150,7 @@ class Notation:
     source : {"ipa", "english", "arpabet"}
         What the phones are: for English in eSpeak NG's IPA there is a table of CMU's set.
     is_open : bool
-        The set may grow: only very similar phones become those of the set, others stay as they are.
+        The set may grow: only other spellings of its phones are written as these, others stay as they are.
     divides : bool
         A diphthong that is not in the set is written as its vowels.
 
@@ -196,7 +194,7 @@ class Notation:
             match = matches.get(phone)
             if match is not None and match.how != "nearness":
                 self._known[phone] = (match.phone,)
-            elif self._open and (match is None or distance(phone, match.phone) >= ALIKE):
+            elif self._open:
                 self._known[phone] = (phone,)
             else:
                 found = self._vowels(phone) or ([(phone, match)] if match else [])
@@ -267,14 +265,16 @@ class Pronouncer:
     language : str, optional
         A language of eSpeak NG; None: words that the dictionary lacks have no pronunciation.
     phones : Inventory, optional
-        The phone set to write in. None: the dictionary's, or without one IPA, as eSpeak NG has it.
+        The phone set to write in. None: CMU's, where the dictionary is in ARPABET; else the dictionary's phones and
+        those of eSpeak NG in IPA are one set.
 
     Attributes
     ----------
     language : str
         The code of the language, or ``""``.
     native : Counter of str
-        How often each phone occurred in words that eSpeak NG read in the language itself.
+        How often each phone occurred in words that eSpeak NG read in the language itself; those of a dictionary in
+        IPA are in it, and with one in ARPABET none is.
 
     Raises
     ------
@@ -299,16 +299,19 @@ class Pronouncer:
         spoken_in: PhoneNotation = "english" if self.language.partition("-")[0] == "en" else "ipa"
         is_open = phones is None and listed is not None and not listed.arpabet
         self._spoken = Notation(phones.phones if phones else own, spoken_in, is_open, divides=phones is not None)
-        self.native: Counter[str] = Counter()
+        self.native: Counter[str] = Counter(() if listed is None or listed.arpabet else listed.phones)
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
         self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
 
     def is_foreign(self, text: str) -> bool:
-        """Return whether eSpeak NG alone reads, and all of a text in other languages, as its script is another."""
-        if self._dictionary is not None or self._reader is None:
+        """Return whether eSpeak NG reads all of a text in other languages, as its script is another.
+
+        A text with a word of the dictionary is not.
+        """
+        if self._reader is None or in_own_script(text, self.language) or not any(map(str.isalpha, text)):
             return False
-        if in_own_script(text, self.language) or not any(map(str.isalpha, text)):
+        if self._dictionary and any(word_key(_bare(token)) in self._dictionary.words for token in text.split()):
             return False
         return not any(any(word.native) for word in self._reader.read(text))
 
@@ -437,7 +440,10 @@ class Pronouncer:
             spoken = self._reader.read(token)
             languages = frozenset(language for word in spoken for language in word.languages)
             phones = [phone for word in spoken for phone in word.phones]
+            if self._dictionary and not self._dictionary.arpabet:
+                self.native.update(phone for word in spoken for phone in word.own)
             can = bool(phones) and self._reader.can_read(token, languages)
+            can = can and not (self._dictionary and self.is_foreign(token))
             self._alone[token] = self._spoken.write(phones) if can else None
         return self._alone[token]
 
@@ -477,7 +483,7 @@ class Pronouncer:
             k = max(bisect_right(starts, word.character) - 1, 0)
             phones[k] += word.phones
             languages[k] |= word.languages
-            self.native.update(phone for phone, own in zip(word.phones, word.native, strict=True) if own)
+            self.native.update(word.own)
         return [
             self._spoken.write(each) if each and self._reader.can_read(token, read_in) else None
             for token, each, read_in in zip(tokens, phones, languages, strict=True)

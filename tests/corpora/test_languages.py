@@ -88,6 +88,13 @@ def test_words_in_a_script_that_their_language_does_not_write(recordings: Path) 
     corpus = read(table(recordings, *rows))
     assert set(phones(corpus)) == {"2", "3"}
     assert "its words are in a script that pl does not write" in corpus.rejected["train"][0].reason
+    (warning,) = corpus.warnings
+    assert warning.endswith("in a script that their language does not write: pl (1)")
+    (recordings / "pl.dict").write_text("dom\td o m\n")
+    corpus = read(table(recordings, *rows, "4\td.wav\tPolish\tслово"), dictionary={"pl": recordings / "pl.dict"})
+    assert set(phones(corpus)) == {"2", "3"} and phones(corpus)["3"] == "d o m"
+    assert "words: 2 in 2 utterances, read in 2 languages: pl (1), ru (1)" in corpus.notes
+    assert "pl: 1 words found in pl.dict, 0 read by eSpeak NG in pl" in corpus.notes
 
 
 def test_dictionaries_by_language(recordings: Path) -> None:

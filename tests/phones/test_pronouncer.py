@@ -111,6 +111,25 @@ def test_an_ipa_dictionary_grows_by_what_is_spoken(tmp_path: Path) -> None:
     assert [" ".join(word.pronunciations[0]) for word in read] == ["h a l oː", "m ʏ n ç ə n"]
 
 
+def test_a_few_words_in_ipa_change_the_phones_of_no_other_words(tmp_path: Path) -> None:
+    path = tmp_path / "d.dict"
+    path.write_text("META m e t a\nu u\nx' t͡ʃ\n", encoding="utf-8")
+    few, none = Pronouncer(path, "mt"), Pronouncer(None, "mt")
+    text = "biss jien sod X'inhuma"
+    read = {word.text: word.pronunciations[0] for word in few.read(text)}
+    assert list(read.values()) == [word.pronunciations[-1] for word in none.read(text)]
+    assert read["biss"] == tuple("biss") and not few.notes()
+    assert few.read("ċar")[0].pronunciations[0][0] == "t͡ʃ", "one phone in the dictionary's spelling"
+
+
+def test_words_in_another_script_are_read_only_by_the_dictionary(tmp_path: Path) -> None:
+    path = tmp_path / "d.dict"
+    path.write_text("meta m e t a\nჩემო ʃ e m o\n", encoding="utf-8")
+    pronouncer = Pronouncer(path, "mt")
+    assert [len(word.pronunciations) for word in pronouncer.read("გამარჯობა meta, ჩემო biss 2")] == [0, 1, 1, 1, 1]
+    assert pronouncer.is_foreign("გამარჯობა!") and not pronouncer.is_foreign("გამარჯობა ჩემო")
+
+
 def test_a_dictionary_with_phones_outside_the_set(tmp_path: Path) -> None:
     path = tmp_path / "d.dict"
     path.write_text("CAT  K AE1 T\nCAB  K AE1 BB\n")
