@@ -27,13 +27,14 @@ from speechctc.lm.tuned import lm_settings
 from speechctc.model import checkpoint
 from speechctc.model.numpy_net import Weights
 from speechctc.ngram.automaton import PhoneLM
-from speechctc.phones.articulation import distance, plain, sounds_of
+from speechctc.phones.articulation import Sound, distance, plain, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
-from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone
-from speechctc.phones.labels import nfc
+from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone, segment_ipa
+from speechctc.phones.labels import TIES, nfc
 from speechctc.phones.languages import find_voice, said_of
 from speechctc.phones.matching import Match, is_arpabet, match_phones
+from speechctc.phones.notations import from_xsampa
 from speechctc.phones.texts import listed
 
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
@@ -43,6 +44,9 @@ REACH = 8.0
 RIDGE = 0.1
 # Added to the bias of composed phones: regression draws them to the mean of all, where they would seldom win.
 BONUS = 2.0
+_COMMENT_LINE = re.compile(r"^ *#(?![,;\t]).*\n?", re.MULTILINE)  # a column may be called #
+_REMARK = re.compile(r"(?<!\S)#.*|\([^()\n]*\s[^()\n]*\)")
+_RAISED = {"h": "ʰ", "ɦ": "ʱ", "w": "ʷ", "j": "ʲ"}  # what a letter after a consonant is often meant as
 
 
 class Wanted(NamedTuple):
@@ -92,7 +96,8 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
 def read_inventory(path: Path) -> tuple[str, ...]:
     """Read the phones of an inventory: labels with spaces or commas between them, or the column of phones of a table.
 
-    Of an Excel table without such a column the first is read.
+    Of an Excel table without such a column the first is read. What comes after ``#`` is left out, and remarks of
+    several words in brackets.
 
     Raises
     ------
@@ -100,7 +105,7 @@ def read_inventory(path: Path) -> tuple[str, ...]:
         The file cannot be read, or is empty.
     """
     is_sheet = path.suffix.lower() == ENDING
-    text = read_cells(path, ("phones",)).text
+    text = _COMMENT_LINE.sub("", read_cells(path, ("phones",)).text)
     first, *rows = text.splitlines() or [""]
     sign = max("\t;,", key=first.count)
     names = [name.strip().lower() for name in first.split(sign)]
@@ -109,7 +114,7 @@ def read_inventory(path: Path) -> tuple[str, ...]:
         text = "\n".join(fields[column] for row in rows if len(fields := row.split(sign)) > column)
     elif is_sheet:
         text = "\n".join(row.split(sign)[0] for row in (first, *rows))
-    phones = _labels(text)
+    phones = _labels(_REMARK.sub("", text))
     if not phones:
         raise InputError(f"{path}: no phones in it", "write the labels with spaces between them")
     return phones
@@ -150,7 +155,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
         There are labels that are neither IPA nor the model's, or none is like one of the model's.
     """
     own, source = recogniser.phones, wanted.source
-    phones = _known(wanted, own)
+    phones = _known(wanted, own, reporter)
     matches = match_phones(phones, own)
     if not matches:
         raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
@@ -184,20 +189,83 @@ def _say(
         reporter.note(f"{source}: phones that the model has not learned are composed of similar ones: {some(new, 20)}")
     if lost := [phone for phone in phones if phone not in matches and phone not in new]:
         reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {some(lost, 20)}")
+    known = {phone for phone, match in matches.items() if match.how != "nearness"}
+    doubts = [f"{phone} ({meant}?)" for phone in phones if phone not in known and (meant := _divided(phone))]
+    if doubts and not is_arpabet(phones):
+        reporter.warn(f"{source}: read as one phone each; did you mean something else? {some(doubts, 20)}")
 
 
-def _known(wanted: Wanted, own: Sequence[str]) -> tuple[str, ...]:
+def _divided(phone: str) -> str:
+    """Return what two letters may be meant as that are seldom one phone and have no tie bar; else ``""``."""
+    parts = [*segment_ipa(phone)]
+    if len(parts) != 2 or not sounds_of(phone) or any(tie in phone for tie in TIES):
+        return ""
+    first, second = parts
+    if second in _RAISED:
+        return first + _RAISED[second]
+    if first == second:
+        return f"{first} or {first}ː"
+    return "" if _are_one(*sounds_of(phone)) else f"{first} {second}"
+
+
+def _are_one(a: Sound, b: Sound) -> bool:
+    """Return whether two sounds are often one phone: an affricate, prenasalised, glottalised, doubly articulated."""
+    if a.vowel or b.vowel:
+        return False
+    if 10 in (a.place, b.place) or 7 in (a.closeness, b.closeness):  # of the glottis, or a click
+        return True
+    if (a.place, b.place) == (7, 0):  # as kp, gb and ŋm
+        return a.closeness == b.closeness
+    is_near = abs(a.place - b.place) <= 1 or (
+        2 <= a.place <= 6 and 2 <= b.place <= 6
+    )  # both with the tip of the tongue
+    return is_near and not b.rhotic and (a.closeness > b.closeness or a.nasal)
+
+
+def _of_lists(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> list[str]:
+    """Return labels without slashes and brackets around them, and without remarks and marks of prosody alone."""
+    taken, left = [], []
+    for label in wanted.phones:
+        bare_label = label if label in own or label in SILENCES else re.sub(r"^[/\[]+|[/\]]+$", "", label)
+        inner = re.fullmatch(r"\((.+)\)", bare_label)
+        if bare_label in own or not (inner or _is_mark(bare_label)):
+            taken.append(bare_label)
+        elif inner and sounds_of(inner[1]):
+            taken.append(inner[1])
+        else:
+            left.append(label)
+    if left:
+        reporter.note(f"{wanted.source}: left out, as this model writes none of them by themselves: {some(left, 20)}")
+    return [label for label in taken if label]
+
+
+def _is_mark(label: str) -> bool:
+    """Return whether a label consists of tones, stress or length, without a letter."""
+    return bool(label) and not apply_marks(label.replace("◌", ""), dict.fromkeys(("tone", "stress", "length"), "strip"))
+
+
+def _known(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> tuple[str, ...]:
     """Return the phones of an inventory; of diphthongs that the model does not have, the vowels."""
-    whole = {phone for phone, match in match_phones(wanted.phones, own).items() if match.how != "nearness"}
+    labels = _of_lists(wanted, own, reporter)
+    whole = {phone for phone, match in match_phones(labels, own).items() if match.how != "nearness"}
     parts = tuple(
         part
-        for phone in wanted.phones
+        for phone in labels
         for part in ((phone,) if phone in whole else divide_phone(phone, diphthongs=True, affricates=False))
     )
     if unknown := [part for part in parts if part not in whole and not sounds_of(part)]:
         what = f"{wanted.source}: neither IPA nor labels of the model: {some(unknown, 10)}"
-        raise InputError(what, f"the model's: {' '.join(own)}")
+        meant = [f"{' or '.join(readings)} ({part})" for part in unknown if (readings := _readings(part))]
+        advice = f"did you mean {some(meant, 10)}? " if meant else ""
+        raise InputError(what, f"{advice}the model's: {' '.join(own)}")
     return tuple(dict.fromkeys(parts))
+
+
+def _readings(label: str) -> list[str]:
+    """Return phones in IPA that may be meant: in small letters, of X-SAMPA, with a raised last letter."""
+    raised = label[:-1] + _RAISED.get(label[-1], label[-1])
+    found = label.lower(), raised, "" if label.isdecimal() else from_xsampa(label) or ""
+    return [text for text in dict.fromkeys(found) if sounds_of(text)]
 
 
 def _is_new(phone: str, matches: Mapping[str, Match], own: Sequence[str]) -> bool:

@@ -81,6 +81,10 @@ def test_what_is_no_ipa_or_empty_is_refused(tiny_model: Path, tmp_path: Path) ->
         ("p,t;\nk\n", ("p", "t", "k")),
         ("n;Phone\n1;p\n2;tʰ\n", ("p", "tʰ")),
         ("phone,n\np,1\nt,2\n", ("p", "t")),
+        ("# vowels\na i # as in Polish\nl# h#\n", ("a", "i", "l#", "h#")),
+        ("# mine\nphone,n\np,1\nt # rare,2\n", ("p", "t")),
+        ("#,phone\n1,p\n2,t\n", ("p", "t")),
+        ("ʃ (in loans only) ʒ", ("ʃ", "ʒ")),
     ],
 )
 def test_a_table_may_have_the_column_of_phones_alone(tmp_path: Path, text: str, phones: tuple[str, ...]) -> None:
@@ -158,6 +162,37 @@ def test_phones_that_were_never_learned_are_composed_and_named() -> None:
     assert alike("ɓ", "b") > max(alike("ɓ", other) for other in ("p", "i", "a"))
     assert alike("kp", "p") > max(alike("kp", other) for other in ("b", "i", "a"))
     assert np.isfinite(some.logits(np.random.default_rng(0).standard_normal(8000).astype(np.float32), 16000)).all()
+
+
+def test_marks_and_remarks_of_a_list_are_left_out_and_brackets_are_read() -> None:
+    model, recorder = Recogniser.load("ipa", "cpu"), Recorder()
+    some = restrict(model, wanted("p t a˥ ˥˧ ˈ : /s/ [x] (ʃ) (rare) / /m n/"), recorder)
+    assert set(some.phones) == {"p", "t", "a", "s", "x", "ʃ", "m", "n"}
+    assert any("left out" in said and said.endswith(": ˥˧, ˈ, :, (rare)") for said in recorder.said)
+    with pytest.raises(InputError, match="none of its phones is like"):
+        restrict(model, wanted("˥ ˩"), Recorder())
+
+
+def test_capitals_and_other_notations_are_asked_about() -> None:
+    model = Recogniser.load("ipa", "cpu")
+    for text, asked in [
+        ("P T A", r"did you mean p or ʋ \(P\), t or θ \(T\), a or ɑ \(A\)\?"),
+        ("p t_h tsh @", r"neither IPA .* t_h, tsh, @; did you mean tʰ \(t_h\), tsʰ \(tsh\), ə \(@\)\?"),
+        ("p 35", r"neither IPA .* 35; the model's"),
+    ]:
+        with pytest.raises(InputError, match=asked):
+            restrict(model, wanted(text), Recorder())
+
+
+def test_two_letters_that_are_seldom_one_phone_are_asked_about() -> None:
+    model, recorder = Recogniser.load("ipa", "cpu"), Recorder()
+    usual = "kp ɡb ŋm mb nz tθ kx tl̥ t̺s̺ ʔm ǃk s͡t kʷ pʰ"
+    restrict(model, wanted(f"a ph qq st kw aɹ {usual}"), recorder)
+    doubts = "ph (pʰ?), qq (q or qː?), st (s t?), kw (kʷ?), aɹ (a ɹ?)"
+    assert any(said.endswith(f"did you mean something else? {doubts}") for said in recorder.said)
+    recorder.said.clear()
+    restrict(model, wanted("aa ih sh nx k"), recorder)  # of TIMIT
+    assert not any("did you mean" in said for said in recorder.said)
 
 
 def test_align_takes_the_phones_of_the_inventory_only(speechctc: Command, here: Path) -> None:
