@@ -30,6 +30,7 @@ def decode_command(
     out: str | None = None,
     overwrite: bool = False,
     skip_existing: bool = False,
+    skip_changed: bool = False,
     channel: int | None = None,
     jobs: int = 0,
     alternatives: int = 0,
@@ -134,7 +135,8 @@ def _decode(
     if str(audio[0]) != "-":
         check_some(audio)
     form, also = parse_formats(given.forms)
-    options = OutputOptions(*choose_output(form, given.out), given.overwrite, given.skip_existing, also)
+    skips = (given.skip_existing, given.skip_changed)
+    options = OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also)
     work = Work(given.jobs, given.alternatives, given.channel)
     options = _sent(options) if is_sent else options
     if nbest and (also or given.symbols != "own"):
@@ -183,6 +185,7 @@ def align_command(
     out: str | None = None,
     overwrite: bool = False,
     skip_existing: bool = False,
+    skip_changed: bool = False,
     channel: int | None = None,
     jobs: int = 0,
     device: opt.Device = opt.Device.auto,
@@ -223,7 +226,8 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         raise InputError("--words are given, and phones too", "give one of them")
     form, also = parse_formats(given.forms)
     chosen = choose_output(form, given.out)
-    options = OutputOptions(*chosen, given.overwrite, given.skip_existing, also, {}, scored)
+    skips = (given.skip_existing, given.skip_changed)
+    options = OutputOptions(*chosen, given.overwrite, *skips, also, {}, scored)
     labels: Literal["phones", "words"] = "phones" if given.words is None else "words"
     choice = Choice(given.tier, labels, given.limits)
     tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())

@@ -60,6 +60,8 @@ class OutputOptions:
         Also replace files that a person made or changed.
     skip_existing : bool
         Skip recordings whose files in `folder` all exist.
+    skip_changed : bool
+        Skip recordings whose files in `folder` were all made or changed by a person; write the others again.
     also : tuple of str
         More formats, each with its own file in `folder`.
     symbols : mapping of str to str
@@ -77,6 +79,7 @@ class OutputOptions:
     folder: Path | None = None
     overwrite: bool = False
     skip_existing: bool = False
+    skip_changed: bool = False
     also: tuple[str, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     scored: bool = False
@@ -94,6 +97,10 @@ class OutputOptions:
         name = recording.name
         files = {form: self.folder / name.with_name(name.name + WRITERS[form].ending) for form in self.forms}
         return {form: self.spelled.get(file, file) for form, file in files.items()}
+
+    def keeps(self, file: Path) -> bool:
+        """Return whether a file in `folder` is there and stays as it is."""
+        return (self.skip_existing and os.path.exists(file)) or (self.skip_changed and bool(written.changed([file])))
 
     def as_there(self, recordings: Sequence[Recording]) -> OutputOptions:
         """Return the options with the results that are in `folder` under a name that readers take for theirs.
@@ -185,22 +192,10 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> Output
     for form in options.forms:
         WRITERS[form].check()
     if options.folder is None:
-        if options.also:
-            what = f"{len(options.forms)} formats at once are for a folder, with a file for each"
-            raise InputError(what, "name a folder with --out FOLDER/")
-        if WRITERS[options.form].holds_one and len(recordings) > 1:
-            kind = "TextGrids" if options.form == "textgrid" else f"results in the format {options.form}"
-            reason = WRITERS[options.form].reason
-            what = f"{len(recordings)} {kind} do not go into one file" + (f": {reason}" if reason else "")
-            raise InputError(what, "name a folder with --out FOLDER")
-        if not WRITERS[options.form].is_text and options.file is None and sys.stdout.isatty():
-            raise InputError(f"--format {options.form} is not text, which a terminal shows", "name a file with --out")
-        if options.skip_existing:
-            raise InputError("--skip-existing is for a file for each recording", "name a folder with --out FOLDER")
-        if options.file is not None:
-            refuse_input(options.file, (each.path for each in recordings))
-            check_place(options.file, options.overwrite)
+        _check_one(recordings, options)
         return options
+    if options.skip_changed and options.overwrite:
+        raise InputError("--skip-changed keeps what --overwrite replaces", "give one of them")
     folder, options = options.folder, options.as_there(recordings)
     owner: dict[Path, Recording] = {}
     for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
@@ -216,10 +211,30 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> Output
         written.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
-    if not options.skip_existing:
-        advice = ", or --skip-existing to do only the others" if len(recordings) > 1 else ""
+    if not (options.skip_existing or options.skip_changed):
+        advice = ", or --skip-changed to do only the others" if len(recordings) > 1 else ""
         written.refuse_changed(owner, options.overwrite, advice)
     return options
+
+
+def _check_one(recordings: Sequence[Recording], options: OutputOptions) -> None:
+    """Check that all results can be written to one file or to standard output."""
+    if options.also:
+        what = f"{len(options.forms)} formats at once are for a folder, with a file for each"
+        raise InputError(what, "name a folder with --out FOLDER/")
+    if WRITERS[options.form].holds_one and len(recordings) > 1:
+        kind = "TextGrids" if options.form == "textgrid" else f"results in the format {options.form}"
+        reason = WRITERS[options.form].reason
+        what = f"{len(recordings)} {kind} do not go into one file" + (f": {reason}" if reason else "")
+        raise InputError(what, "name a folder with --out FOLDER")
+    if not WRITERS[options.form].is_text and options.file is None and sys.stdout.isatty():
+        raise InputError(f"--format {options.form} is not text, which a terminal shows", "name a file with --out")
+    if options.skip_existing or options.skip_changed:
+        skip = "--skip-existing" if options.skip_existing else "--skip-changed"
+        raise InputError(f"{skip} is for a file for each recording", "name a folder with --out FOLDER")
+    if options.file is not None:
+        refuse_input(options.file, (each.path for each in recordings))
+        check_place(options.file, options.overwrite)
 
 
 def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:
@@ -332,7 +347,7 @@ class ResultWriter:
         for recording, name, result in self._good(advance):
             try:
                 for form, file in self.options.files_of(recording).items():
-                    if not (self.options.skip_existing and os.path.exists(file)):
+                    if not self.options.keeps(file):
                         written.write_bytes(file, WRITERS[form].content(name, result, file), self.options.overwrite)
             except InputError as error:
                 self.failures.append(error)
@@ -393,19 +408,16 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     """Return the recordings to work on; report those left out, and results with unusual names."""
     if options.folder is None:
         return list(recordings)
-    left = [each for each in recordings if not (options.skip_existing and _is_done(each, options))]
+    left = [each for each in recordings if not all(map(options.keeps, options.files_of(each).values()))]
     if len(left) < len(recordings):
-        reporter.note(f"{len(recordings) - len(left)} recordings left out: their results are in {options.folder}")
+        why = "are" if options.skip_existing else "were made or changed by hand"
+        reporter.note(f"{len(recordings) - len(left)} recordings left out: their results {why} in {options.folder}")
     stems = Counter(each.path.with_suffix("") for each in recordings)
     if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
         first = named[0].name.name + WRITERS[options.form].ending
         kept = f"the results of {len(named)} recordings keep their endings ({first})"
         reporter.note(f"{kept}, to differ from those of others")
     return left
-
-
-def _is_done(recording: Recording, options: OutputOptions) -> bool:
-    return all(os.path.exists(file) for file in options.files_of(recording).values())
 
 
 def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter: Reporter) -> None:

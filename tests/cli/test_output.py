@@ -50,12 +50,44 @@ def test_corrected_textgrids_survive_the_round_trip(speechctc: Command, here: Pa
     corrected.write_text(corrected.read_text().replace("high", "fixed"))
     Path("one/b.TextGrid").unlink()
     said = one_line_error(speechctc(*round_trip))
-    assert "one/a.TextGrid: exists and was made or changed by hand" in said and "--skip-existing" in said
+    assert "one/a.TextGrid: exists and was made or changed by hand" in said
     assert not Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
     done = speechctc(*round_trip, "--skip-existing")
     assert done.status == 0 and "1 recordings left out: their results are in one" in done.err
     assert Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
     assert speechctc(*round_trip, "--overwrite").status == 0 and "fixed" not in corrected.read_text()
+
+
+def test_drafts_are_done_again_and_what_a_person_made_or_changed_is_kept(speechctc: Command, here: Path) -> None:
+    Path("one").mkdir()
+    names = ("changed", "draft", "made", "lost")
+    for name in names:
+        write_song(here / "one" / f"{name}.wav", SONG)
+    again = ("decode", "one", "--format", "textgrid", "--out", "one")
+    assert speechctc(*again).status == 0
+    grids = {name: Path(f"one/{name}.TextGrid") for name in names}
+    grids["changed"].write_text(grids["changed"].read_text().replace("high", "fixed"))
+    grids["made"].unlink()
+    grids["made"] = Path("one/MADE.textgrid")
+    grids["made"].write_text(textgrid_text(1.0, {"phones": [Interval(0.0, 1.0, "mine")]}))
+    grids["lost"].unlink()
+    said = one_line_error(speechctc(*again))
+    assert "2 files exist that were made or changed" in said and said.endswith(
+        "or --skip-changed to do only the others"
+    )
+    Path("other.tsv").write_text("low\tother\n")
+    done = speechctc(*again, "--skip-changed", "--symbols", "other.tsv")
+    assert done.status == 0 and "2 recordings left out: their results were made or changed by hand in one" in done.err
+    texts = {name: grid.read_text() for name, grid in grids.items()}
+    assert {name for name, text in texts.items() if '"other"' in text} == {"draft", "lost"}
+    assert "fixed" in texts["changed"] and "mine" in texts["made"] and not Path("one/made.TextGrid").exists()
+    Path("one/.speechctc-written").unlink()  # of none it is known that a person has not changed it
+    assert "4 recordings left out" in speechctc(*again, "--skip-changed").err
+    assert texts == {name: grid.read_text() for name, grid in grids.items()}
+    refused = one_line_error(speechctc(*again, "--skip-changed", "--overwrite"))
+    assert "--skip-changed keeps what --overwrite replaces; give one of them" in refused
+    alone = one_line_error(speechctc("decode", "one/made.wav", "--skip-changed"))
+    assert "--skip-changed is for a file for each recording; name a folder with --out FOLDER" in alone
 
 
 @pytest.mark.parametrize("ending", ["txt", "json", "ctm", "tsv", "csv", "TextGrid", "html"])
