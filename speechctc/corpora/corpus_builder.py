@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,7 @@ class CorpusBuilder:
         Of those whose phones were read from `words`, phones that training lacks become the nearest it has.
         """
         if words is not None:
-            self.notes += words.notes()
+            self.notes += words.unite(self.utterances) + words.notes()
             self.warnings += words.warnings()
         if without_dev and self.utterances["train"]:
             held, note = choose_dev(self.utterances["train"], dev_share, self.phones is not None)
@@ -109,6 +109,7 @@ class CorpusBuilder:
             self.utterances["dev"] = [utterance for utterance in train if utterance.id in held]
             self.utterances["train"] = [utterance for utterance in train if utterance.id not in held]
             self.notes.append(note)
+            self._warn_of_languages_without_dev()
         phones = self.phones or self._find_phones(words.words if words else ())
         self.notes += self._spellings.notes() + self.rules.notes()
         if unused := self.rules.unused():
@@ -139,6 +140,11 @@ class CorpusBuilder:
         """Add a warning if recordings need ffmpeg and it is not installed."""
         if missing := ffmpeg.missing_for(paths):
             self.warnings.append(missing)
+
+    def _warn_of_languages_without_dev(self) -> None:
+        train, dev = (Counter(each.trait("language") for each in self.utterances[split]) for split in ("train", "dev"))
+        if dev and (without := Counter({name: count for name, count in train.items() if name and name not in dev})):
+            self.warnings.append(said("without dev", languages=counted(without, 20)))
 
     def _find_phones(self, from_words: Container[str]) -> Inventory:
         """Return the labels of the training split, or of all if it is empty.
@@ -200,7 +206,12 @@ def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:
             yield kind, there, ", ".join(f"'{label}'" for label in sorted(there))
 
 
-def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: float = 0.0) -> list[str]:
+def hold_out(
+    labels: Mapping[str, Iterable[Collection[str]]],
+    count: int,
+    lost: float = 0.0,
+    languages: Mapping[str, str] | None = None,
+) -> list[str]:
     """Choose names to hold out from training, whose labels also occur in what stays.
 
     The order of the choice depends only on the names, so that a new name rarely changes the choice among the others.
@@ -213,6 +224,8 @@ def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: 
         Number of names to hold out. At least one stays.
     lost : float
         Share of the utterances of a name that may have labels that do not occur in what stays.
+    languages : mapping of str to str, optional
+        The language of each name. One name of each language comes first, and one of each stays.
 
     Returns
     -------
@@ -222,22 +235,28 @@ def hold_out(labels: Mapping[str, Iterable[Collection[str]]], count: int, lost: 
     sets = {name: [set(each) for each in utterances] for name, utterances in labels.items()}
     own = {name: set[str]().union(*utterances) for name, utterances in sets.items()}
     left = Counter(label for each in own.values() for label in each)
-    held: list[str] = []
-    for name in sorted(sets, key=shuffled):
-        if len(held) >= min(count, len(sets) - 1):
+    of = languages or dict.fromkeys(sets, "")
+    staying, served = Counter(of[name] for name in sets), set[str]()
+    held: dict[str, None] = {}
+    for is_first, name in product((True, False), sorted(sets, key=shuffled)):
+        if len(held) >= count:
             break
+        if name in held or staying[of[name]] < 2 or (is_first and of[name] in served):
+            continue
         alone = {label for label in own[name] if left[label] == 1}
         if sum(not each.isdisjoint(alone) for each in sets[name]) <= lost * len(sets[name]):
-            held.append(name)
+            held[name] = None
             left.subtract(own[name])
-    return held
+            staying[of[name]] -= 1
+            served.add(of[name])
+    return list(held)
 
 
 def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = False) -> tuple[frozenset[str], str]:
     """Choose the training utterances that become dev: whole speakers, or utterances where speakers are not known.
 
-    Speakers are chosen whose labels occur in training, too. Where there are too few of those, as in a folder of several
-    languages with one speaker each, utterances are chosen instead.
+    Speakers are chosen whose labels and language occur in training, too, first one of each language. Where there are
+    too few of those, as in a folder of several languages with one speaker each, utterances are chosen instead.
 
     Parameters
     ----------
@@ -262,18 +281,20 @@ def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = Fals
         for utterance, labels in zip(utterances, label_sets, strict=True):
             by_speaker[utterance.speaker].append(labels)
         count = _count(len(speakers), share)
-        chosen = hold_out(by_speaker, count)
+        spoken = {utterance.speaker: utterance.trait("language") for utterance in utterances}
+        chosen = hold_out(by_speaker, count, 0.0, spoken)
         if len(chosen) < count:
-            chosen = max(chosen, hold_out(by_speaker, count, LOST), key=len)
+            chosen = max(chosen, hold_out(by_speaker, count, LOST, spoken), key=len)
         if 2 * len(chosen) >= count:
             dev = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
             names = some(sorted(chosen))
             return dev, said("dev of speakers", count=len(chosen), all=len(speakers), names=names)
-        why = f"too few of {len(speakers)} speakers can be held out, because others have labels of their own"
+        why = f"too few of {len(speakers)} speakers can be held out, because others lack their labels or language"
     by_id = {utterance.id: [labels] for utterance, labels in zip(utterances, label_sets, strict=True)}
     if len(by_id) < 2:
         return frozenset(), "dev: none, because there is only one training utterance"
-    ids = frozenset(hold_out(by_id, _count(len(by_id), share)))
+    in_language = {utterance.id: utterance.trait("language") for utterance in utterances}
+    ids = frozenset(hold_out(by_id, _count(len(by_id), share), 0.0, in_language))
     if not ids:
         return ids, "dev: none, because each utterance has a label that no other has; label more recordings"
     return ids, said("dev", count=len(ids), all=len(by_id), why=why)

@@ -16,10 +16,11 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.audio import sound_file
 from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, some
-from speechctc.corpora.corpus import Corpus, said
-from speechctc.phones.espeak import Reader
+from speechctc.corpora.corpus import Corpus, Utterance, said
+from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
+from speechctc.phones.languages import plain_code
 from speechctc.phones.matching import match_phones
 from speechctc.phones.pronouncer import Notation, Pronouncer, Word
 
@@ -59,6 +60,8 @@ class WordPhones:
             language = language[0]
         self._config, self._language = config, language
         self._named = config.phones not in ("auto", FOUND)
+        self._key = cache(self._key_of)
+        self._called: dict[str, str] = {}
         self._languages: dict[str, LanguageWords | InputError] = {}
         self._unknown: Counter[str] = Counter()
         self._foreign: Counter[str] = Counter()
@@ -100,18 +103,49 @@ class WordPhones:
         InputError
             eSpeak NG does not read it, and there is no dictionary of it.
         """
-        if language not in self._languages:
-            self._languages[language] = attempt(lambda name: LanguageWords(self._pronouncer(name)), language)
-        found = self._languages[language]
+        key = self._key(language)
+        if key not in self._languages:
+            self._languages[key] = attempt(lambda name: LanguageWords(self._pronouncer(name)), language)
+        found = self._languages[key]
         if isinstance(found, InputError):
             raise found
         return found
+
+    def _key_of(self, name: str) -> str:
+        """Return what stands for all names of a language: the one in ``corpus.dictionary``, or eSpeak NG's code."""
+        given = self._config.dictionary if isinstance(self._config.dictionary, Mapping) else {}
+        if name in given or not name:
+            return name
+        code = attempt(_code, name)
+        if isinstance(code, InputError) or not code:  # without eSpeak NG no name is known
+            return name
+        return next((key for key in given if _code(key) == code), code)
+
+    def unite(self, splits: Mapping[str, list[Utterance]]) -> list[str]:
+        """Give the utterances of a language that has several codes or names the most frequent, and say which.
+
+        Names that ``corpus.language`` has are left as they are.
+        """
+        counts = Counter(each.trait("language") for part in splits.values() for each in part)
+        if isinstance(self._language, str) or len(counts) < 2:
+            return []
+        own = self._language or {}
+        free = [name for name in counts if name and name not in own.values() and self.language_of(name) in (name, "")]
+        groups: dict[str, list[str]] = {}
+        for name in sorted(free, key=lambda name: (-counts[name], name != self._key(name), name)):
+            groups.setdefault(self._key(name), []).append(name)
+        self._called = {key: names[0] for key, names in groups.items()}
+        new = {name: names[0] for names in groups.values() for name in names[1:]}
+        for part in splits.values() if new else ():
+            part[:] = [_renamed(each, new) for each in part]
+        alike = [f"{names[0]} (also {', '.join(names[1:])})" for names in groups.values() if len(names) > 1]
+        return [f"languages that have several codes or names: {some(alike, 20)}"] if alike else []
 
     def _pronouncer(self, language: str) -> Pronouncer:
         phones = named_inventory(self._config.phones) if self._named else None
         dictionary = self._config.dictionary
         if isinstance(dictionary, Mapping):
-            dictionary = dictionary.get(language)
+            dictionary = dictionary.get(self._key(language))
         try:
             return Pronouncer(dictionary, language or None, phones)
         except InputError:
@@ -183,7 +217,8 @@ class WordPhones:
 
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
-        readers = {name: each for name, each in self._languages.items() if isinstance(each, LanguageWords)}
+        found = {self._called.get(key, key): each for key, each in self._languages.items()}
+        readers = {name: each for name, each in found.items() if isinstance(each, LanguageWords)}
         used = Counter({name: reader.utterances for name, reader in readers.items() if reader.utterances})
         count, several = sum(len(words) for words in self.words.values()), len(used) > 1
         how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
@@ -251,6 +286,18 @@ class WordPhones:
         if not apart or median(distance for _, distance in apart) > CLOSE:
             return []
         return [id for id, distance in apart if distance > APART]
+
+
+def _code(name: str) -> str:
+    return plain_code(name, voices())
+
+
+def _renamed(utterance: Utterance, languages: Mapping[str, str]) -> Utterance:
+    """Return an utterance with the other name of its language, if it has one."""
+    if utterance.trait("language") not in languages:
+        return utterance
+    traits = dict(utterance.traits)
+    return dataclasses.replace(utterance, traits=(*(traits | {"language": languages[traits["language"]]}).items(),))
 
 
 def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError, some
@@ -84,6 +85,17 @@ def voice_called(name: str, voices: Sequence[Voice]) -> Voice | None:
         if found and (rank < 4 or len({voice.languages[0] for voice in found}) == 1):
             return found[0]
     return None
+
+
+def plain_code(language: str, voices: Sequence[Voice]) -> str:
+    """Return the code of the language that a code or name is of; ``""`` of none, or of a region that is left off."""
+    try:
+        voice = find_voice(language, voices)
+    except InputError:
+        return ""
+    wanted = _plain(language)
+    whole = "-" not in wanted or any(voice_called(name, voices) for name in islice(_also_called(wanted), 2))
+    return voice.languages[0] if whole else ""
 
 
 def said_of(language: str, voice: Voice) -> str:

@@ -405,9 +405,15 @@ class Languages:
             return ""
         counts = np.bincount(self.numbers[members], minlength=len(self.names)).tolist()
         pairs = zip(self.names, self.quotas(members, temperature).tolist(), counts, strict=True)
-        fewer = [f"{name} {quota:,} of {count:,}" for name, quota, count in pairs if quota < count]
-        all_of, rest = ("all but of", f": {some(fewer, 10)}") if fewer else ("all of each", "")
-        return f"{len(self.names)} languages, an epoch has {all_of} (train.balance={temperature:g}){rest}"
+        fewer = [
+            f"{quota:,} of {count:,} utterances of {name or 'no language'}"
+            for name, quota, count in pairs
+            if quota < count
+        ]
+        has = "all utterances of each"
+        if fewer:
+            has = some(fewer, 10) + ", and all of the other languages" * (len(fewer) < len(self.names))
+        return f"{len(self.names)} languages; an epoch has {has} (train.balance={temperature:g})"
 
 
 class TrainingData:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.corpora.corpus import Utterance
-from speechctc.corpora.corpus_builder import choose_dev, hold_out
+from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, hold_out
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:
@@ -31,6 +31,33 @@ def test_without_several_known_speakers_single_utterances_are_held_out(speakers:
     held, note = choose_dev(utterances(speakers, 10), 0.1)
     assert len(held) == len(speakers)
     assert why in note
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("speakers", [True, False])
+def test_each_language_of_several_speakers_is_in_dev_and_in_training(number: int, speakers: bool) -> None:
+    languages = {f"{number}{k}": "mt" if k < 14 else "vi" if k < 18 else "ka" if k < 20 else "cy" for k in range(21)}
+    everyone = [
+        Utterance(f"{name}-{k}", Path("a.wav"), ("a",), name if speakers else "", traits=(("language", language),))
+        for name, language in languages.items()
+        for k in range(2)
+    ]
+    held, _ = choose_dev(everyone, 0.15 if speakers else 0.1)
+    dev = {each.trait("language") for each in everyone if each.id in held}
+    assert dev >= {"mt", "vi", "ka"} and (not speakers or len(held) == 6 and "cy" not in dev)
+    assert {each.trait("language") for each in everyone if each.id not in held} == {"mt", "vi", "ka", "cy"}
+    two, _ = choose_dev(everyone, 0.01)
+    assert len(two) == (2 if speakers else 1)
+
+
+def test_languages_without_dev_are_warned_of() -> None:
+    builder = CorpusBuilder(None)
+    for name, language in (("a", "mt"), ("b", "mt"), ("c", "ka"), ("d", "ka"), ("e", "cy")):
+        builder.utterances["train"].append(
+            Utterance(name, Path("a.wav"), ("a",), name, traits=(("language", language),))
+        )
+    (warning,) = builder.to_corpus(0.4, True).warnings
+    assert "dev has no utterance of some languages (with their utterances in training): cy (1); raise" in warning
 
 
 def test_a_single_utterance_stays_in_training() -> None:

@@ -113,6 +113,22 @@ def test_dictionaries_by_language(recordings: Path) -> None:
     assert "nothing can read missing in tus" in corpus.rejected["train"][0].reason
 
 
+def test_codes_and_names_of_one_language_are_one(recordings: Path) -> None:
+    (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
+    names = ("ITA", "it", "Italian", "it", "hu", "hu-HU", "tus")
+    rows = [
+        f"{k}\t{letter}.wav\t{name}\tcena" for k, (letter, name) in enumerate(zip("abcdefg", names, strict=True), 1)
+    ]
+    dictionaries = {"Italiano": recordings / "it.dict", "tus": recordings / "it.dict"}
+    corpus = read(table(recordings, *rows), dictionary=dictionaries)
+    assert [each.trait("language") for each in corpus.splits["train"]] == ["it"] * 4 + ["hu", "hu-HU", "tus"]
+    assert [each.phones[0] for each in corpus.splits["train"]] == ["s"] * 4 + ["ts", "ts", "s"]
+    assert corpus.notes[1] == "languages that have several codes or names: it (also ITA, Italian)"
+    assert "read in 4 languages: it (4), hu (1), hu-HU (1), tus (1)" in corpus.notes[2]
+    given = read(table(recordings, *rows[:4]), language={"ITA": "it", "Italian": "it"}).splits["train"]
+    assert [each.trait("language") for each in given] == ["ITA", "it", "Italian", "it"], "the user's own names"
+
+
 def test_names_of_languages_that_espeak_has_otherwise(recordings: Path) -> None:
     rows = ("1\ta.wav\tzh-CN\t今天", "2\tb.wav\tit\tcena")
     corpus = read(table(recordings, *rows), language={"zh-CN": "cmn"})

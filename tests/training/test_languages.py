@@ -34,7 +34,9 @@ def test_an_epoch_has_fewer_of_languages_above_the_median() -> None:
     assert len(set(drawn.tolist())) == len(drawn) and (np.diff(drawn) > 0).all()
     assert not np.array_equal(drawn, made.draw(members, 2, seed=6)), "another epoch, other utterances"
     assert np.array_equal(made.draw(members, 1, seed=5), members)
-    assert "en 300 of 900" in made.describe(members, 2)
+    said = "4 languages; an epoch has 300 of 900 utterances of en, and all of the other languages (train.balance=2)"
+    assert made.describe(members, 2) == said
+    assert made.describe(members, 1) == "4 languages; an epoch has all utterances of each (train.balance=1)"
 
 
 def test_utterances_that_cannot_be_trained_on_are_not_drawn() -> None:
