@@ -130,6 +130,7 @@ def _decode(
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
+    from speechctc.phones.languages import LISTED
     from speechctc.stages.decode import check_nbest, decode
 
     if str(audio[0]) != "-":
@@ -144,7 +145,7 @@ def _decode(
     if nbest:
         check_nbest(audio, options, work)
     device, search = opt.Device.cpu if cluster else given.device, (given.lm_weight, given.beam, given.min_modulation_db)
-    model = _suited(given.model, given.language)
+    model = _suited(given.model, given.language, LISTED)
     recogniser = opt.load_recogniser(
         model, device, given.lm or (), *search, True, given.inventory, given.language, read
     )
@@ -260,14 +261,17 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         raise typer.Exit(status)
 
 
-def _suited(model: Path | None, language: str | None) -> Path | None:
-    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English."""
+def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:
+    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English.
+
+    `instead` is what to do without the language, for a message.
+    """
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.phones.espeak import Reader
 
     if model is not None or not language or find_checkpoint(None, True) != BUILT_IN:
         return model
-    return None if Reader(language).language.partition("-")[0] == "en" else Path("ipa")
+    return None if Reader(language, *instead).language.partition("-")[0] == "en" else Path("ipa")
 
 
 def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:

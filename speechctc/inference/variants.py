@@ -32,7 +32,7 @@ from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.phones.label_rules import KINDS, apply_marks, divide_phone, segment_ipa
 from speechctc.phones.labels import TIES, nfc
-from speechctc.phones.languages import find_voice, said_of
+from speechctc.phones.languages import LISTED, find_voice, said_of
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 from speechctc.phones.notations import from_xsampa
 from speechctc.phones.texts import listed
@@ -75,7 +75,7 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
     if language is not None:
         if inventory is not None:
             raise InputError("--inventory and --language both name phones", "give one of them")
-        voice = find_voice(language, voices())
+        voice = find_voice(language, voices(), LISTED)
         code = f" ({voice.languages[0]})" if said_of(language, voice) else ""
         return Wanted(f"--language {language}{code}", phones_of_language(language))
     if inventory is None:

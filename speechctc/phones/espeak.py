@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.labels import TABLES, TIES, pairs
-from speechctc.phones.languages import Voice, find_voice, said_of
+from speechctc.phones.languages import ALONE, LISTED, Voice, find_voice, said_of
 
 # of speak_lib.h
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
@@ -390,6 +390,8 @@ class Reader:
     ----------
     language : str
         A code or a name; see `speechctc.phones.languages.find_voice`.
+    instead : str
+        What to do without the language, for the message.
 
     Raises
     ------
@@ -397,15 +399,15 @@ class Reader:
         eSpeak NG is not installed, or does not speak the language.
     """
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, instead: str = ALONE) -> None:
         self._speaker = _speaker()
         self.data = self._speaker.data
-        self._voice = find_voice(language, voices())
+        self._voice = find_voice(language, voices(), instead)
         self.language = self._voice.languages[0]
         self.said = said_of(language, self._voice)
         if not self.read("a i u 1 2 3"):
             what = f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it"
-            raise InputError(what, "choose a related language, or give corpus.dictionary alone")
+            raise InputError(what, f"choose a related language, or {instead}")
 
     def read(self, text: str) -> list[SpokenWord]:
         """Return the words of a text in order; words that eSpeak NG joins ("of the") are one.
@@ -511,7 +513,7 @@ def phones_of_language(language: str) -> tuple[str, ...]:
     InputError
         eSpeak NG is not installed, or does not speak the language.
     """
-    reader = Reader(language)
+    reader = Reader(language, LISTED)
     words = [*map(str, range(NUMBERS)), *_words(_letters(reader))]
     found: set[str] = set()
     for k in range(0, len(words), AT_ONCE):

@@ -18,6 +18,9 @@ _RELATED = {
     name: codes.split(",") for names, codes in pairs(TABLES["related_languages"]).items() for name in names.split(",")
 }
 _LEAST = 4  # letters of a word inside a name
+# What to do without a language, where words are read, and where only its phones are wanted.
+ALONE = "give a dictionary alone (--dictionary, corpus.dictionary)"
+LISTED = "name its phones (--inventory)"
 
 
 class Voice(NamedTuple):
@@ -28,17 +31,19 @@ class Voice(NamedTuple):
     file: str
 
 
-def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
+def find_voice(language: str, voices: Sequence[Voice], instead: str = ALONE) -> Voice:
     """Return the voice of a language or accent.
 
     Parameters
     ----------
     language : str
         A code (``"cy"``, ``"en-us"``, of ISO 639-3 ``"cym"``), in any letter case and with ``-`` or ``_``, from which a
-        region that eSpeak NG does not know is left off; or the language's English name (``"Welsh"``), or words inside
-        one (``"Irish"`` of ``"Gaelic (Irish)"``); or its own (``"Cymraeg"``).
+        region that eSpeak NG does not know is left off; or the language's English name (``"Welsh"``), or words of one
+        in any order (``"Irish"`` or ``"Irish Gaelic"`` of ``"Gaelic (Irish)"``); or its own (``"Cymraeg"``).
     voices : sequence of Voice
         Those of eSpeak NG.
+    instead : str
+        What else to do, for the message.
 
     Raises
     ------
@@ -49,16 +54,18 @@ def find_voice(language: str, voices: Sequence[Voice]) -> Voice:
     for name in _also_called(wanted):
         if found := voice_called(name, voices):
             return found
-    inside = {each.languages[0]: each for each in reversed(voices) if _is_inside(wanted, each.name.lower())}
-    if len(inside) == 1:
-        return inside.popitem()[1]
+    words = _words(wanted) if len(wanted) >= _LEAST else set()
+    inside = {each.languages[0]: each for each in reversed(voices) if words and words <= _words(each.name.lower())}
+    usual = {_USUAL.get(word, "") for word in words}
+    if len(inside) == 1 or (len(usual) == 1 and usual <= inside.keys()):
+        return inside[(usual if len(inside) > 1 else {*inside}).pop()]
     if inside:
         fix = f"choose one: {', '.join(sorted(map(_shown, inside.values())))}"
         raise InputError(f"{language!r} is the name of several languages of eSpeak NG", fix)
-    raise _unknown(language, voices)
+    raise _unknown(language, voices, instead)
 
 
-def _unknown(language: str, voices: Sequence[Voice]) -> InputError:
+def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError:
     """Return the error for a language that no voice speaks."""
     wanted = _plain(language)
     base, spoken = wanted.partition("-")[0], {voice.languages[0]: voice for voice in reversed(voices)}
@@ -68,10 +75,12 @@ def _unknown(language: str, voices: Sequence[Voice]) -> InputError:
     codes = _RELATED.get(wanted.replace(" ", "-")) or _RELATED.get(base) or ()
     related = [spoken[code] for code in codes if code in spoken]
     near = [known[name] for name in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)]
-    alike = related or near or [voice for voice in voices if voice.languages[0][:1] == wanted[:1]]
+    likeness = {voice: -difflib.SequenceMatcher(None, base, voice.languages[0]).ratio() for voice in voices}
+    begin = [voice for voice in sorted(voices, key=likeness.__getitem__) if voice.languages[0][:1] == wanted[:1]]
+    alike = related or near or begin
     listed = some(list(dict.fromkeys(map(_shown, alike))), 12)
     what = "related" if related else "the nearest by name" if near else "codes that begin alike"
-    fix = "choose a related one, or give a dictionary alone (--dictionary, corpus.dictionary)"
+    fix = f"choose a related one, or {instead}"
     fix += f"; {what}: {listed}" * bool(alike)
     return InputError(f"eSpeak NG does not speak the language {language!r}", fix)
 
@@ -122,8 +131,8 @@ def _also_called(wanted: str) -> Iterator[str]:
         yield _CODES.get(name.replace(" ", "-"), name)
 
 
-def _is_inside(wanted: str, name: str) -> bool:
-    return len(wanted) >= _LEAST and re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", name) is not None
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"\w+", name))
 
 
 def _names_of(voice: Voice) -> tuple[list[str], ...]:
