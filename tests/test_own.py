@@ -108,6 +108,64 @@ def test_an_augmentation_of_ones_own_changes_training_utterances() -> None:
         Augmenter(config, torch.device("cpu"))
 
 
+def test_the_hum_lies_in_a_band_of_any_features_that_have_some() -> None:
+    for name in ("features.py", "augmentation.py"):
+        runpy.run_path(str(OWN / name))
+    settings = ["augment.own.hum.share=1", "augment.own.hum.level=30"]
+    config = load_config("demo", [*settings, "features.kind=spectrum", "features.options.bands=5"])
+    static, frames = torch.zeros(40, 3, 5), torch.full((40,), 3)
+    found = Augmenter(config, torch.device("cpu")).disguise(static, frames)
+    assert (found == 30).sum((1, 2)).tolist() == [3] * 40 and (found == 30).any(1).any(0).all()
+    config = load_config("demo", [*settings, "features.kind=mfcc"])
+    with pytest.raises(InputError, match=r"^augment.own.hum is for log powers of bands; leave it out$"):
+        Augmenter(config, torch.device("cpu")).disguise(torch.zeros(2, 3, 13), torch.full((2,), 3))
+
+
+def own_code(folder: Path, text: str) -> str:
+    """Write and run a module of a user's; return its path."""
+    path = folder / "mine.py"
+    path.write_text(f"import speechctc\nfrom speechctc.features.extractor import FeatureExtractor\n{text}")
+    runpy.run_path(str(path))
+    return str(path)
+
+
+def test_errors_in_code_of_ones_own_name_its_line(tmp_path: Path) -> None:
+    path = own_code(
+        tmp_path,
+        """def fail(*given, deep=0, **settings):
+    return help_fail(deep)
+def help_fail(deep):
+    return None if deep else 1 / 0
+class Mine(FeatureExtractor):
+    dims = classmethod(lambda cls, config: config.options["bands"])
+    def static(self, samples):
+        return samples[:, None] if self.config.options.get("wide") else samples[0, 0]
+speechctc.register_corpus("mine", fail)
+speechctc.register_augmentation("mine", fail)
+speechctc.register_features("mine", Mine)
+""",
+    )
+    with pytest.raises(InputError, match=f"^corpus.kind=mine: {path}, line 6, in help_fail: ZeroDivisionError: div"):
+        read_corpus(load_config("demo", ["corpus.kind=mine", f"corpus.root={tmp_path}"]).corpus)
+    runpy.run_path(str(OWN / "augmentation.py"))
+    for setting, said in [
+        ("mine={}", f"{path}, line 6, in help_fail: ZeroDivisionError: division by zero; correct"),
+        ("mine={deep: 1}", "augment.own.mine returned no features of the same shape"),
+        ("hum={loud: 1}", r"^augment.own.hum: TypeError: hum\(\) got an unexpected .*'loud'"),
+    ]:
+        augmenter = Augmenter(load_config("demo", [f"augment.own.{setting}"]), torch.device("cpu"))
+        with pytest.raises(InputError, match=said):
+            augmenter.disguise(torch.zeros(1, 3, 41), torch.full((1,), 3))
+    for options, said in [
+        ("{bands: 2}", f"features.kind=mine: {path}, line 10, in static: IndexError"),
+        ("{bands: 2, wide: 1}", r"static returned the shape \(800, 1\), not \(n_frames, 2\)"),
+        ("{wide: 1}", f"features.kind=mine: {path}, line 8, in <lambda>: KeyError: 'bands'"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            config = load_config("demo", ["features.kind=mine", f"features.options={options}"]).features
+            static_features(torch.zeros(800), config)
+
+
 def test_what_an_installed_package_names_is_found(tmp_path: Path, installed: None) -> None:
     config = load_config("demo", ["features.kind=bands", "corpus.kind=labs", f"corpus.root={tmp_path / 'labs'}"])
     assert config.features.static_dims == 32

@@ -220,7 +220,7 @@ class FeatureConfig(Section):
             return self.ceps
         if self.kind == "encoder":
             return self.encoder.size * len(self.encoder.chosen)
-        return int(plugins.find("features", self.kind).dims(self))
+        return int(plugins.guarded(f"features.kind={self.kind}", plugins.find("features", self.kind).dims)(self))
 
     @property
     def cmn_frames(self) -> tuple[int, int]:

@@ -7,6 +7,9 @@ config and no model can name code that is neither registered nor installed.
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
@@ -35,7 +38,7 @@ def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
         if not points:
             known = f"{', '.join(map(repr, own[:-1]))} or {own[-1]!r}, or " if own else ""
             raise ValueError(f"it should be {known}one that speechctc.register_{group} or an installed package adds")
-        registered[group, name] = points[0].load()
+        registered[group, name] = guarded(f"{group} {name!r:.60}", points[0].load)()
     return registered[group, name]
 
 
@@ -52,3 +55,30 @@ def need(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
     except ValueError as error:
         what = f"no {group} {name!r:.60} here: {error}"
         raise InputError(what, "install the package, or register it first") from None
+
+
+def guarded(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call of a user's code whose errors are an `InputError`; `what` is its place in the config."""
+
+    def guard(*args: Any, **settings: Any) -> Any:
+        with _blamed(what):
+            return call(*args, **settings)
+
+    return guard
+
+
+@contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Turn an error into an `InputError` that names the function and line of the user's; lack of memory stays."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if type(error).__name__.endswith("MemoryError") or "can't allocate memory" in str(error):
+            raise
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if "importlib" not in each.filename][2:]
+        own = [each for each in frames if each.filename == frames[0].filename]
+        place = f"{own[-1].filename}, line {own[-1].lineno}, in {own[-1].name}: " if own else ""
+        said = " ".join(str(error).split())
+        raise InputError(f"{what}: {place}{type(error).__name__}: {said}", "correct what is your own") from error

@@ -40,7 +40,9 @@ def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
     InputError
         There is no corpus of that kind.
     """
-    read = READERS.get(config.kind) or plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))
+    if (read := READERS.get(config.kind)) is None:
+        own = plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))
+        read = plugins.guarded(f"corpus.kind={config.kind}", own)
     corpus: Corpus = read(config, needed)
     if config.channel is None:
         return corpus

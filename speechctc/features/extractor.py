@@ -274,5 +274,21 @@ def extractor(config: FeatureConfig, device: str | None = None) -> FeatureExtrac
     """
     if config.kind == "encoder":
         return Encoder(config, device)
-    kind: type[FeatureExtractor] = KINDS.get(config.kind) or plugins.find("features", config.kind)
-    return kind(config)
+    return KINDS[config.kind](config) if config.kind in KINDS else _own(config)
+
+
+def _own(config: FeatureConfig) -> FeatureExtractor:
+    """Return the extractor of a user's kind of features; what goes wrong in it is an `InputError`."""
+    what = f"features.kind={config.kind}"
+    made: FeatureExtractor = plugins.guarded(what, plugins.find("features", config.kind))(config)
+    static = plugins.guarded(what, made.static)
+
+    def checked(samples: Rows) -> Rows:
+        rows: Rows = static(samples)
+        if np.shape(rows)[1:] != (config.static_dims,):
+            wrong = f"{what}: static returned the shape {np.shape(rows)}, not (n_frames, {config.static_dims})"
+            raise InputError(wrong, "let it return as many values a frame as dims says")
+        return rows
+
+    vars(made)["static"] = checked
+    return made

@@ -14,12 +14,14 @@ References
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config
 from speechctc.core import plugins
+from speechctc.core.errors import InputError
 from speechctc.ctc.problem import frames_needed
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import frame_mask, static_features
@@ -47,7 +49,10 @@ class Augmenter:
         self.features, self.stride, self.device = config.features, config.model.time_stride, device
         self.bands = extractor(config.features).bands
         extractor(config.features).check(config.augment)
-        self.own = [(plugins.need("augmentation", name), given) for name, given in config.augment.own.items()]
+        self.own = {
+            name: partial(plugins.guarded(f"augment.own.{name}", plugins.need("augmentation", name)), **given)
+            for name, given in config.augment.own.items()
+        }
         self.noise = self._white_noise() if self.config.noise_db is not None else None
 
     def most_frames(self, frames: int) -> int:
@@ -95,8 +100,11 @@ class Augmenter:
         if config.gain_db:
             gain = NEPER * config.gain_db * self._uniform(-1.0, 1.0, len(static))
             static = static + gain[:, None, None]
-        for change, given in self.own:
-            static = change(static.float(), frames, self.features, **given)
+        for name, change in self.own.items():
+            changed = change(static.float(), frames, self.features)
+            if not isinstance(changed, Tensor) or changed.shape != static.shape:
+                raise InputError(f"augment.own.{name} returned no features of the same shape", "let it return them")
+            static = changed
         return static
 
     def mask(self, features: Tensor, frames: Tensor) -> Tensor:
