@@ -38,7 +38,7 @@ def test_phones_that_a_language_has(language: str, some: str, others: str) -> No
 def test_a_language_that_espeak_does_not_speak() -> None:
     for language in ("tusom", "nds", "Low German"):
         with pytest.raises(
-            InputError, match=f"does not speak the language '{language}'; choose a related one, or give a dict"
+            InputError, match=f"does not speak the language '{language}'; choose a related one, or name its phones"
         ):
             phones_of_language(language)
     with pytest.raises(InputError, match="has no dictionary"):
