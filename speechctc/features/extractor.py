@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.schema import AugmentConfig, FeatureConfig
+from speechctc.bundled import bundled_folder
+from speechctc.config.schema import AugmentConfig, Config, FeatureConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 
@@ -106,20 +107,27 @@ class FeatureExtractor(ABC):
                 yield self.static(waiting)
                 waiting = waiting[frames * self.shift :]
 
-    def check(self, augment: AugmentConfig) -> None:
-        """Check that these features allow an augmentation.
+    def check(self, config: Config) -> None:
+        """Check that these features allow the augmentation of a config, and its bundled model to begin with.
 
         Raises
         ------
         InputError
             They are not log powers of bands, and it changes such; or one of a user's own is not there.
         """
-        for name in augment.own:
+        for name in config.augment.own:
             plugins.need("augmentation", name)
-        plain = AugmentConfig()
-        for key in () if self.bands else self.BANDS:
-            if getattr(augment, key) != getattr(plain, key):
-                raise InputError(f"augment.{key} is for log powers of bands, and features are not", "leave it out")
+        if self.bands:
+            return
+        given, plain = config.augment.model_dump(), AugmentConfig().model_dump()
+        cures = {f"augment.{key}": plain[key] for key in self.BANDS if given[key] != plain[key]}
+        first = config.train.init_from
+        if first is not None and bundled_folder(first) and not first.exists():
+            cures["train.init_from"] = None
+        if cures:
+            kind = f"features.kind={self.config.kind}: its values are no log powers of bands"
+            values = " ".join(f"{key}={'null' if value is None else f'{value:g}'}" for key, value in cures.items())
+            raise InputError(f"{kind}, for which {', '.join(cures)} are", f"set {values}")
 
 
 class LogMel(FeatureExtractor):

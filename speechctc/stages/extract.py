@@ -90,7 +90,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         another config, or a link in the place of a split.
     """
     began = time.monotonic()
-    extractor(config.features).check(config.augment)  # as training will, which comes hours later
+    extractor(config.features).check(config)  # as training will, which comes hours later
     corpus = read_corpus(config.corpus)
     if config.data.unlabelled is not None:
         corpus = with_unlabelled(corpus, config.data.unlabelled)

@@ -48,7 +48,7 @@ class Augmenter:
         self.config: AugmentConfig = config.augment
         self.features, self.stride, self.device = config.features, config.model.time_stride, device
         self.bands = extractor(config.features).bands
-        extractor(config.features).check(config.augment)
+        extractor(config.features).check(config)
         self.own = {
             name: partial(plugins.guarded(f"augment.own.{name}", plugins.need("augmentation", name)), **given)
             for name, given in config.augment.own.items()

@@ -122,5 +122,6 @@ def _refuse_others(config: Config, other: Config) -> None:
         changed = [key for key in ours if ours[key] != theirs[key] and key not in ("dropout", "init")]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])
-            fix = "give both the same settings; those of the bundled model are in --config finetune"
+            same = f"those of the bundled models' {section}: --config finetune"
+            fix = f"set train.init_from=null to begin with random weights, or give both the same settings ({same})"
             raise InputError(f"train.init_from={config.train.init_from}: another kind of net: {said}", fix)

@@ -88,5 +88,7 @@ def test_augmentation_of_bands_is_refused_and_that_of_time_is_not(config: Config
     fine = {**SETTINGS, "augment": {"speed": 0.1, "time_masks": 2}}
     Augmenter(parse_config(fine, "test"), torch.device("cpu"))
     for key, value in (("warp", 0.1), ("reverb", 0.5), ("band_masks", 1), ("noise_db", [5, 20]), ("gain_db", 3)):
-        with pytest.raises(InputError, match=f"augment.{key} is for log powers of bands"):
+        with pytest.raises(
+            InputError, match=f"no log powers of bands, for which augment.{key} are; set augment.{key}=(0|null)$"
+        ):
             Augmenter(parse_config({**SETTINGS, "augment": {key: value}}, "test"), torch.device("cpu"))

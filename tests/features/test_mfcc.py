@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -58,5 +60,19 @@ def test_more_coefficients_than_bands_and_masks_of_bands_are_refused() -> None:
     with pytest.raises(InputError, match="ceps 50 must not exceed mels 40"):
         load_config("demo", ["features.kind=mfcc", "features.ceps=50"])
     masked = load_config("demo", ["features.kind=mfcc", "augment.band_masks=1"])
-    with pytest.raises(InputError, match="augment.band_masks is for log powers of bands"):
-        extractor(masked.features).check(masked.augment)
+    with pytest.raises(InputError, match="for which augment.band_masks are; set augment.band_masks=0$"):
+        extractor(masked.features).check(masked)
+
+
+def test_the_settings_that_a_base_brings_for_bands_are_named_with_their_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("base: finetune\nfeatures: {kind: mfcc}\ntrain: {init_from: ipa}\n")
+    config = load_config("mine.yaml")
+    with pytest.raises(InputError, match=r"augment.warp, .*train.init_from are; set augment.warp=0 ") as refused:
+        extractor(config.features).check(config)
+    cured = load_config("mine.yaml", refused.value.fix.removeprefix("set ").split())
+    extractor(cured.features).check(cured)
+    assert cured.train.init_from is None and cured.augment.noise_db is None
+    assert cured.augment.time_masks == config.augment.time_masks > 0 and cured.augment.speed == config.augment.speed
