@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings, ids, left_out
+from speechctc.core import files
 from speechctc.core.errors import InputError, counted
 from speechctc.corpora.corpus import UNLABELLED, Corpus, Rejected, Utterance
 from speechctc.corpora.table import BadRow, FolderListings, checked, find_audio, stretch_of
@@ -24,6 +25,7 @@ EARLIEST = 10.0  # seconds after which a piece may end
 QUIET = 0.2  # seconds whose mean power is compared
 RATE = 8000  # Hz, to measure power
 EVER = (0.0, math.inf)
+SOURCE = "source.txt"  # beside the features: the folder or table of the recordings
 
 
 def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
@@ -58,6 +60,26 @@ def with_unlabelled(corpus: Corpus, source: Path) -> Corpus:
     splits = {**corpus.splits, UNLABELLED: tuple(pieces)}
     unusable = {**corpus.rejected, UNLABELLED: tuple(rejected)}
     return dataclasses.replace(corpus, splits=splits, rejected=unusable, notes=notes)
+
+
+def note_source(features: Path, source: Path) -> None:
+    """Note beside features of recordings without labels where these came from."""
+    files.write_text(features / UNLABELLED / SOURCE, f"{source}\n")
+
+
+def check_source(features: Path, source: Path) -> None:
+    """Check that features of recordings without labels are those of a folder or table, where that was noted.
+
+    Raises
+    ------
+    InputError
+        They are of another.
+    """
+    noted = features / UNLABELLED / SOURCE
+    made = Path(noted.read_text(encoding="utf-8").removesuffix("\n")) if noted.is_file() else source
+    if made != source and made.resolve() != source.resolve():
+        fix = f"run speechctc extract with it first, or give data.unlabelled={made}"
+        raise InputError(f"data.unlabelled={source}: the features in {noted.parent} are of {made}", fix)
 
 
 def _free(id: str, taken: set[str]) -> str:

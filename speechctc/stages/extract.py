@@ -26,7 +26,7 @@ from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import SPLITS, UNLABELLED, Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.unlabelled import with_unlabelled
+from speechctc.corpora.unlabelled import note_source, with_unlabelled
 from speechctc.doctor.finding import listed
 from speechctc.doctor.label_checks import check_counts
 from speechctc.features.extractor import extractor
@@ -102,10 +102,11 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
         corpus = realign(corpus, config, model, reporter)
     plans = _plans(corpus, phones, config)
     done, seconds = _make([plan for split in SPLITS for plan in plans[split]], config, reporter)
-    if UNLABELLED in plans:
+    if config.data.unlabelled is not None:
         screen = Screen(config, [*plans["dev"], *plans["test"]])
         more, heard = _make(plans[UNLABELLED], config, reporter, screen)
         done, seconds = done + more, seconds + heard
+        note_source(config.data.dir, config.data.unlabelled)
     _drop_stale({plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
     skipped = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]

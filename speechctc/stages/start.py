@@ -214,7 +214,7 @@ def _quoted(text: str | Path) -> str:
 
 def _free_name(folder: Path) -> Path:
     """Return a name for the config that no config, run or features folder here has."""
-    stem = "-".join(folder.resolve().name.split()) or "recordings"
+    stem = "-".join(Path(os.path.abspath(folder)).name.split()) or "recordings"
     for number in range(1, 1000):
         name = stem if number == 1 else f"{stem}-{number}"
         taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from speechctc import ctc
 from speechctc.audio.recordings import files_below
 from speechctc.config.schema import Config
+from speechctc.core.cores import attempt
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
@@ -23,7 +25,7 @@ from speechctc.corpora.transcripts import TIERS
 from speechctc.doctor.disk import check_disk
 from speechctc.doctor.label_checks import check_counts
 from speechctc.doctor.machine import check_threads
-from speechctc.features.shards import count_phones
+from speechctc.features.shards import count_phones, read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.extract import FILE
@@ -103,7 +105,11 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
 def _warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
     data, on_cpu = trainer.data, trainer.device.type == "cpu"
-    counts = {split: count_phones(data.shards[split], data.inventory.phones) for split in ("train", "dev")}
+    reading = partial(read_split, features=trainer.config.features.model_dump(mode="json"))
+    test = attempt(reading, trainer.config.data.dir / "test")
+    shards = {split: data.shards[split] for split in ("train", "dev")}
+    shards |= {} if isinstance(test, InputError) else {"test": test}
+    counts = {split: count_phones(each, data.inventory.phones) for split, each in shards.items()}
     found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if newer := _changed_labels(trainer.config):

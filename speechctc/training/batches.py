@@ -29,6 +29,7 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import UNLABELLED
+from speechctc.corpora.unlabelled import check_source
 from speechctc.ctc.problem import frames_needed
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Shard, read_split
@@ -449,6 +450,8 @@ class TrainingData:
         splits = ("train", "dev", *([UNLABELLED] if config.data.unlabelled else []))
         features = config.features.model_dump(mode="json")
         self.shards = {split: read_split(config.data.dir / split, features) for split in splits}
+        if config.data.unlabelled:
+            check_source(config.data.dir, config.data.unlabelled)
         recipe = self.shards["train"][0].recipe
         self.inventory = Inventory(recipe.phone_set, recipe.phones)
         self.folding = choose_folding(config.score.fold, self.inventory)

@@ -181,7 +181,10 @@ class Trainer:
             give_back_memory()
 
     def _between_steps(self, watch: LossWatch) -> bool:
-        """Save or stop if it is time, at the same step on all ranks; return whether the run is out of time."""
+        """Save or stop if it is time, at the same step on all ranks; return whether the run is out of time.
+
+        An epoch goes on to its first batch with labels, so that it has a loss.
+        """
         elapsed = self._elapsed_before + time.monotonic() - self._session_began
         due = time.monotonic() - self._saved_at >= 60 * self.config.train.save_minutes
         status, save, self.progress.elapsed = self.ranks.max([self.stop_status or 0, due, elapsed])
@@ -191,7 +194,7 @@ class Trainer:
         if save:
             self.progress.loss += watch.flush()
             self._save_last()
-        return self._out_of_time()
+        return self._out_of_time() and self.progress.phones > 0
 
     def _stop(self, status: int) -> None:
         self._save_last()

@@ -160,6 +160,15 @@ def test_timits_dialect_sentences_are_the_reason_that_is_promised(here: Path) ->
     assert "SA sentences left out (9)" in below
 
 
+def test_a_folder_that_a_link_names_keeps_the_name_that_was_given(here: Path) -> None:
+    for speaker in "AB":
+        for number in range(4):
+            record(Path("there"), f"{speaker}/r{number}", "a g ʃ a")
+    Path("linked").symlink_to("there", target_is_directory=True)
+    made = start(Path("linked"))
+    assert made.config == Path("linked.yaml") and 'run: "runs/linked"' in made.config.read_text(encoding="utf-8")
+
+
 def test_recordings_alone_lead_to_the_bundled_model(here: Path) -> None:
     record(Path("two words"), "x").with_suffix(".TextGrid").unlink()
     made = start(Path("two words"))

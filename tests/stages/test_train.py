@@ -24,12 +24,14 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
+from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
 from speechctc.training.batches import Batch
 from speechctc.training.run_state import Progress
 from speechctc.training.train_step import TrainStep
 from tests.command import script
 from tests.forked import Forked
+from tests.tones import write_config
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 
 
@@ -59,6 +61,19 @@ def test_labels_that_changed_after_extraction_are_named(extracted: Path, here: P
         train_net(config, later > 0, reporter)
     before, after = (sum("changed after extraction: " in each for each in r.said) for r in reporters)
     assert (before, after) == (0, 1)
+
+
+def test_phones_of_test_count_beside_those_of_dev(here: Path) -> None:
+    config = write_config(here, train=24, held_out=4)
+    table = here / "table1.jsonl"
+    table.write_text(table.read_text().replace("top", "low"))
+    extract(load_config(config), Recorder())
+    said = []
+    for run in ("with", "without"):
+        score_once(config, here / run, "train.epochs=1", recorder=(recorder := Recorder()))
+        said.append(any("neither in dev nor in test" in each and "top (" in each for each in recorder.said))
+        shutil.rmtree(here / "features" / "test", ignore_errors=True)
+    assert said == [False, True]
 
 
 def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, here: Path) -> None:

@@ -208,3 +208,25 @@ def test_music_and_another_language_are_said(
 def test_features_are_asked_for_where_they_lack(both: Path, here: Path, extracted: Path) -> None:
     with pytest.raises(InputError, match="unlabelled: no features there"):
         trainer_of(extracted, here / "r", f"data.unlabelled={both.parent}/more/audio")
+
+
+def test_recordings_other_than_the_extracted_ones_are_refused(
+    both: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(both.parent)
+    trainer_of(both, here / "r", "data.unlabelled=more/audio")  # the same, named in another way
+    with pytest.raises(InputError, match="=new.csv: the features in .*unlabelled are of .*more/audio; run .*extract"):
+        trainer_of(both, here / "r", "data.unlabelled=new.csv")
+
+
+def test_an_epoch_that_time_ends_has_a_loss(both: Path, here: Path) -> None:
+    settings = ("train.batch_size=1", "train.minutes=1e-9")
+    for seed in range(20):
+        one = trainer_of(both, here / f"r{seed}", *settings, f"train.seed={seed}")
+        one.progress.unlabelled, one.remaining = trainer.JOINED, one.data.members(one._epoch_seed())
+        first = one.plan().totals(one.data.train.split.label_counts)[:2]
+        if not first.any():  # the first batches have no labels
+            break
+    one.train()
+    (line,) = (json.loads(each) for each in (here / f"r{seed}" / "metrics.jsonl").read_text().splitlines())
+    assert line["loss"] > 0 and line["step"] > 2 and one.progress.epoch == 0
