@@ -26,6 +26,7 @@ PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silenc
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
+LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
 
 
 @dataclass
@@ -225,7 +226,8 @@ def hold_out(
     lost : float
         Share of the utterances of a name that may have labels that do not occur in what stays.
     languages : mapping of str to str, optional
-        The language of each name. One name of each language comes first, and one of each stays.
+        The language of each name. One name of each of several languages comes first, if need be with a share of
+        `LOST_FOR_LANGUAGE`, and one of each stays.
 
     Returns
     -------
@@ -238,13 +240,14 @@ def hold_out(
     of = languages or dict.fromkeys(sets, "")
     staying, served = Counter(of[name] for name in sets), set[str]()
     held: dict[str, None] = {}
-    for is_first, name in product((True, False), sorted(sets, key=shuffled)):
+    passes = [(True, lost), (True, max(lost, LOST_FOR_LANGUAGE))] if len({*of.values()}) > 1 else []
+    for (is_first, may_lose), name in product((*passes, (False, lost)), sorted(sets, key=shuffled)):
         if len(held) >= count:
             break
         if name in held or staying[of[name]] < 2 or (is_first and of[name] in served):
             continue
         alone = {label for label in own[name] if left[label] == 1}
-        if sum(not each.isdisjoint(alone) for each in sets[name]) <= lost * len(sets[name]):
+        if sum(not each.isdisjoint(alone) for each in sets[name]) <= may_lose * len(sets[name]):
             held[name] = None
             left.subtract(own[name])
             staying[of[name]] -= 1

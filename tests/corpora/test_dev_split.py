@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_each_language_of_several_speakers_is_in_dev_and_in_training(number: int
     assert {each.trait("language") for each in everyone if each.id not in held} == {"mt", "vi", "ka", "cy"}
     two, _ = choose_dev(everyone, 0.01)
     assert len(two) == (2 if speakers else 1)
+
+
+def test_a_rare_label_does_not_keep_a_language_from_dev() -> None:
+    texts = {
+        f"{language}{k}": ["ab"] * 6 + [f"a{k}" * (language == "ka")] for language in ("mt", "ka") for k in range(2)
+    }
+    everyone = [replace(each, traits=(("language", each.id[:2]),)) for each in labelled(texts)]
+    held, _ = choose_dev(everyone, 0.5)
+    assert {id[:2] for id in held} == {"mt", "ka"} and len(held) == 14
 
 
 def test_languages_without_dev_are_warned_of() -> None:
