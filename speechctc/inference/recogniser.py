@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.alignment.posteriors import Posteriors
 from speechctc.alignment.transcript import Items, Phrase, parse_phones
+from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
@@ -135,7 +136,13 @@ class Recogniser:
 
     @classmethod
     def read(cls, folder: Path, device: str = "auto") -> Recogniser:
-        """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings."""
+        """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings.
+
+        Raises
+        ------
+        InputError
+            As `load`; or the encoder of its features has moved or changed.
+        """
         chosen = recognition_device(device)
 
         def read(place: Path) -> Recogniser:
@@ -143,7 +150,10 @@ class Recogniser:
             goodness = Goodness.load(place, checkpoint.inventory.phones)
             return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place), goodness)
 
-        return files.read_folder(folder, read)
+        recogniser = files.read_folder(folder, read)
+        if recogniser.config.features.kind == "encoder":
+            find_encoder(recogniser.config.features.encoder)  # before the first recording
+        return recogniser
 
     def with_settings(self, settings: Sequence[str]) -> Recogniser:
         """Return a recogniser of the same model that decodes with these settings: ``"decode.beam=9"``."""

@@ -132,10 +132,15 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
 
     shutil.move(tmp_path / "encoder", tmp_path / "moved")  # where shards, runs and models still know it by its content
     encoders._loaded.clear()
-    gone = speechctc.load(trained.run, "cpu")
     with pytest.raises(InputError, match=f"the encoder of these features is not there any more; name .*{ELSEWHERE}="):
-        gone.decode(files[0])
-    monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path), str(tmp_path / "moved"))))
+        speechctc.load(trained.run, "cpu")
+    (tmp_path / "others").mkdir()
+    monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path / "others"), str(tmp_path / "none"))))
+    with pytest.raises(InputError, match=f"any more, nor in {tmp_path / 'others'}, {tmp_path / 'none'} or a folder "):
+        speechctc.load(trained.run, "cpu")
+    for place in (tmp_path, tmp_path / "moved"):  # a folder above it, or its own
+        monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path / "others"), str(place))))
+        gone = speechctc.load(trained.run, "cpu")
     assert gone.decode(files[0]).phones == model.decode(files[0]).phones
     settings[1] = f"features.encoder.folder={tmp_path / 'moved'}"
     speechctc.train(base, [*settings, "train.epochs=11"], resume=True, reporter=Recorder())
