@@ -6,12 +6,14 @@ continues where it stopped.
 
 from __future__ import annotations
 
+import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -116,7 +118,7 @@ def extract(config: Config, reporter: Reporter, model: Path | None = None) -> li
     counts = {split: count_phones(_shards(plans[split]), phones.phones) for split in SPLITS}
     report_phones(config.data.dir, phones, counts, reporter)
     if corpus.words:
-        reporter.note(write_pronunciations(config.data.dir, corpus))
+        reporter.note(write_pronunciations(config.data.dir, corpus, not isinstance(config.corpus.language, str)))
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
     speed = f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
@@ -278,21 +280,53 @@ def write_languages(folder: Path, corpus: Corpus) -> None:
     _write_table(folder / LANGUAGES, ("split", "id", "language"), rows, several)
 
 
-def write_pronunciations(folder: Path, corpus: Corpus) -> str:
+def write_pronunciations(folder: Path, corpus: Corpus, by_language: bool) -> str:
     """Write the words of a corpus with the pronunciations that its labels have, as a dictionary.
+
+    A file that a person changed is kept. One that an earlier extraction wrote, and that is of no use now, is removed.
+
+    Parameters
+    ----------
+    folder : Path
+    corpus : Corpus
+    by_language : bool
+        Words were read in the language of their row: each language gets a dictionary, as words may be in several.
 
     Returns
     -------
     str
         What was written, for the user.
     """
-    counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    for words in (corpus.words or {}).values():
-        counts.update((word_key(word.text), word.pronunciations[0]) for word in words)
+    counts: dict[str, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
+    languages = {each.id: each.trait("language") for each in corpus.utterances()} if by_language else {}
+    several = len(set(languages.values())) > 1
+    for id, words in (corpus.words or {}).items():
+        of_language = counts[languages.get(id, "") if several else ""]
+        of_language.update((word_key(word.text), word.pronunciations[0]) for word in words)
+    texts = {folder / _words_file(language): _dictionary(each) for language, each in counts.items()}
+    there = [path for path in folder.glob(WORDS_FILE.replace(".", "*.")) if path not in texts]
+    for path in set(there) - set(written.changed(there)):
+        path.unlink()
+    kept = written.changed(texts)
+    for path in texts.keys() - set(kept):
+        written.write_text(path, texts[path])
+    count = len({word for each in counts.values() for word, _ in each})
+    said = f"{count:,} different words with their pronunciations in {some(sorted(map(str, texts)), LISTED)}"
+    return (
+        said + "; kept as changed by hand (corpus.dictionary takes them): " * bool(kept) + some(sorted(map(str, kept)))
+    )
+
+
+def _words_file(language: str) -> str:
+    """Return the name of a language's dictionary."""
+    safe = re.sub(r"[^\w-]", lambda found: quote(found[0], safe=""), language)
+    return WORDS_FILE.replace(".", f"-{safe}.") if safe else WORDS_FILE
+
+
+def _dictionary(counts: Counter[tuple[str, tuple[str, ...]]]) -> str:
+    """Return words and pronunciations as the text of a dictionary, the more frequent pronunciation first."""
     ranked = sorted(counts, key=lambda each: (each[0], -counts[each], each[1]))
-    files.write_text(folder / WORDS_FILE, "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in ranked))
-    count = len({word for word, _ in ranked})
-    return f"{count:,} different words with their pronunciations in {folder / WORDS_FILE}"
+    return "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in ranked)
 
 
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
