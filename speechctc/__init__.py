@@ -199,6 +199,11 @@ def register_features(name: str, kind: type[FeatureExtractor]) -> None:
     kind : type
         A subclass of `speechctc.features.extractor.FeatureExtractor` with the methods ``dims`` and ``static``. The
         keys of ``features.options`` are its own.
+
+    Raises
+    ------
+    InputError
+        The package itself, or another class with other code, has that name.
     """
     _register("features", name, kind)
 
@@ -233,9 +238,12 @@ def register_augmentation(name: str, change: Callable[..., Tensor]) -> None:
 
 
 def _register(group: Literal["features", "corpus", "augmentation"], name: str, made: Any) -> None:
+    from speechctc.config.corpus_config import KEYS_OF_KIND
+    from speechctc.config.schema import KINDS, AugmentConfig
     from speechctc.core.plugins import register
 
-    register(group, name, made)
+    taken = {"features": KINDS, "corpus": KEYS_OF_KIND, "augmentation": AugmentConfig.model_fields}
+    register(group, name, made, taken[group])
 
 
 def _check_torch() -> None:

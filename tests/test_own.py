@@ -171,3 +171,84 @@ def test_what_an_installed_package_names_is_found(tmp_path: Path, installed: Non
     assert config.features.static_dims == 32
     write_labs(tmp_path / "labs")
     assert len(read_corpus(config.corpus).splits["train"]) > 0
+
+
+def spectrum(folder: Path, before: str = "", after: str = "") -> None:
+    """Register the guide's features in a Python that knows none, with a change of their file."""
+    plugins.registered.clear()
+    text = (OWN / "features.py").read_text()
+    assert before in text
+    (folder / "spectrum.py").write_text(text.replace(before, after) if before else text)
+    runpy.run_path(str(folder / "spectrum.py"))
+
+
+def test_changed_code_of_features_is_refused_and_a_changed_comment_is_not(tmp_path: Path) -> None:
+    base = write_config(tmp_path)
+    settings = ["features.kind=spectrum", "features.options.bands=20", "train.epochs=1"]
+    spectrum(tmp_path)
+    speechctc.extract(base, settings, Recorder())
+    run = speechctc.train(base, settings, reporter=Recorder()).run
+    longer = [*settings, "train.epochs=2"]
+    spectrum(tmp_path, "hanning", "hamming")
+    with pytest.raises(InputError, match="made with other code of features.kind=spectrum than it has now; use the c"):
+        speechctc.extract(base, settings, Recorder())
+    with pytest.raises(InputError, match="made with other code of features.kind=spectrum"):
+        speechctc.train(base, [*settings, f"run={tmp_path / 'other'}"], reporter=Recorder())
+    with pytest.raises(InputError, match="begun with another config: features.code="):
+        speechctc.train(base, longer, resume=True, reporter=Recorder())
+    for use in (speechctc.load, speechctc.evaluate):
+        with pytest.raises(InputError, match="^features.kind=spectrum: its code has changed since .*; use the code of"):
+            use(run)
+    spectrum(tmp_path, "        windows =", "        # the frames\n        windows =")
+    recorder = Recorder()
+    speechctc.extract(base, settings, recorder)
+    assert "nothing to do" in " ".join(recorder.said)
+    assert speechctc.load(run).config.features.code
+    speechctc.train(base, longer, resume=True, reporter=Recorder())
+
+
+def test_what_was_made_before_codes_were_kept_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = write_config(tmp_path)
+    settings = ["features.kind=spectrum", "features.options.bands=20", "train.epochs=1"]
+    spectrum(tmp_path)
+    with monkeypatch.context() as before:
+        before.setattr(plugins, "code_of", lambda group, name: "")
+        speechctc.extract(base, settings, Recorder())
+        run = speechctc.train(base, settings, reporter=Recorder()).run
+    assert speechctc.load(run).config.features.code
+    speechctc.train(base, [*settings, "train.epochs=2"], resume=True, reporter=Recorder())
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    spectrum(tmp_path)
+    kind = plugins.find("features", "spectrum")
+    speechctc.register_features("spectrum", kind)
+    runpy.run_path(str(tmp_path / "spectrum.py"))  # the same code, another class
+    (tmp_path / "spectrum.py").write_text((OWN / "features.py").read_text().replace("hanning", "hamming"))
+    with pytest.raises(InputError, match="^register_features: the name 'spectrum' is that of other code already; give"):
+        runpy.run_path(str(tmp_path / "spectrum.py"))
+    own: Any = speechctc
+    for group, name in (("features", "mel"), ("corpus", "table"), ("augmentation", "speed")):
+        with pytest.raises(InputError, match=f"^register_{group}: the name '{name}' is one of speechctc's own; give"):
+            getattr(own, f"register_{group}")(name, kind)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            ("return np.log", "return np.nan * np.log"),
+            "^u0-000: features.kind=spectrum: static returned values that are no finite numbers",
+        ),
+        (
+            ("return np.log", "return 1e6 * np.log"),
+            "^u0-000: a feature of .*e.07, which data.dtype=float16 cannot hold; set data.dtype=float32",
+        ),
+        ((".astype(", "[:-2].astype("), r"static returned \d+ frames of \d+ samples, and frames says \d+; let"),
+    ],
+)
+def test_features_that_no_net_can_use_name_the_utterance(tmp_path: Path, changed: tuple[str, str], said: str) -> None:
+    base = write_config(tmp_path)
+    spectrum(tmp_path, *changed)
+    with pytest.raises(InputError, match=said):
+        speechctc.extract(base, ["features.kind=spectrum", "features.options.bands=20"], Recorder())

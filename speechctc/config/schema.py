@@ -166,6 +166,7 @@ class FeatureConfig(Section):
     ceps: int = Field(13, ge=2, le=256, description="mfcc: number of coefficients, the energy counted, at most `mels`")
     encoder: EncoderConfig = EncoderConfig()
     options: dict[str, Any] = Field({}, description="settings of a kind of one's own")
+    code: str = Field("", description="content of the code of a kind of one's own; filled in")
     cmn_window_ms: tuple[_Milliseconds, _Milliseconds] | None = None
     """subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"""
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
@@ -195,6 +196,8 @@ class FeatureConfig(Section):
             deltas = self.deltas if "deltas" in self.model_fields_set else 0
             for name, value in (("encoder", encoder), ("window_ms", window), ("shift_ms", shift), ("deltas", deltas)):
                 object.__setattr__(self, name, value)  # a section is frozen; this fills it in, once
+        code = "" if self.kind in KINDS else self.code or plugins.code_of("features", self.kind)
+        object.__setattr__(self, "code", code)
         return self
 
     @model_validator(mode="after")

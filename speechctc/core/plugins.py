@@ -8,21 +8,43 @@ config and no model can name code that is neither registered nor installed.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from speechctc.core.errors import InputError
+from speechctc.core.own_code import content
 
 Group = Literal["features", "corpus", "augmentation"]
 
-registered: dict[tuple[Group, str], Any] = {}
+
+class Added(NamedTuple):
+    """What a user added, and the content of its code when it was."""
+
+    made: Any
+    code: str
 
 
-def register(group: Group, name: str, made: Any) -> None:
-    """Register something under the name that configs have for it; a later one of the same name replaces it."""
-    registered[group, name] = made
+registered: dict[tuple[Group, str], Added] = {}
+
+
+def register(group: Group, name: str, made: Any, taken: Iterable[str]) -> None:
+    """Register something under the name that configs have for it; `taken` are the names of the package itself.
+
+    Raises
+    ------
+    InputError
+        The package, or something with other code, has that name.
+    """
+    called = f"register_{group}: the name {name!r:.60}"
+    if name in taken:
+        raise InputError(f"{called} is one of speechctc's own", "give it another name")
+    before, new = registered.get((group, name)), Added(made, content(made))
+    if before is not None and before.made is not made and before.code != new.code:
+        fix = "give one of them another name; if you have changed the code, start Python anew"
+        raise InputError(f"{called} is that of other code already", fix)
+    registered[group, name] = new
 
 
 def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
@@ -38,8 +60,15 @@ def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
         if not points:
             known = f"{', '.join(map(repr, own[:-1]))} or {own[-1]!r}, or " if own else ""
             raise ValueError(f"it should be {known}one that speechctc.register_{group} or an installed package adds")
-        registered[group, name] = guarded(f"{group} {name!r:.60}", points[0].load)()
-    return registered[group, name]
+        made = guarded(f"{group} {name!r:.60}", points[0].load)()
+        registered[group, name] = Added(made, content(made))
+    return registered[group, name].made
+
+
+def code_of(group: Group, name: str) -> str:
+    """Return the content of the code that has a name, which `find` finds."""
+    find(group, name)
+    return registered[group, name].code
 
 
 def need(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:

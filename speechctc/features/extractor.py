@@ -288,6 +288,9 @@ def extractor(config: FeatureConfig, device: str | None = None) -> FeatureExtrac
 def _own(config: FeatureConfig) -> FeatureExtractor:
     """Return the extractor of a user's kind of features; what goes wrong in it is an `InputError`."""
     what = f"features.kind={config.kind}"
+    if config.code not in ("", plugins.code_of("features", config.kind)):
+        fix = "use the code of then, or extract and train again, without features.code if the config has it"
+        raise InputError(f"{what}: its code has changed since the features or the model were made", fix)
     made: FeatureExtractor = plugins.guarded(what, plugins.find("features", config.kind))(config)
     static = plugins.guarded(what, made.static)
 
@@ -296,6 +299,12 @@ def _own(config: FeatureConfig) -> FeatureExtractor:
         if np.shape(rows)[1:] != (config.static_dims,):
             wrong = f"{what}: static returned the shape {np.shape(rows)}, not (n_frames, {config.static_dims})"
             raise InputError(wrong, "let it return as many values a frame as dims says")
+        if len(rows) != (promised := made.frames(len(samples))):
+            wrong = f"{what}: static returned {len(rows)} frames of {len(samples)} samples, and frames says {promised}"
+            raise InputError(wrong, "let both agree: return as many, or overwrite frames")
+        if not np.isfinite(rows).all():
+            wrong = f"{what}: static returned values that are no finite numbers (nan or inf)"
+            raise InputError(wrong, "let it return finite numbers, for silence too")
         return rows
 
     vars(made)["static"] = checked

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.sound_file import channels_differ
@@ -43,7 +44,16 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.extract_work import Screen, ShardPlan, beside, extracted, nothing_left, plan_split, source_digest
+from speechctc.stages.extract_work import (
+    Job,
+    Screen,
+    ShardPlan,
+    beside,
+    extracted,
+    nothing_left,
+    plan_split,
+    source_digest,
+)
 from speechctc.stages.realign import realign
 
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
@@ -178,6 +188,7 @@ def _make(
                     continue
                 static, moments, duration = result
                 seconds += duration
+                _refuse_too_large(job, static, config)
                 if screen is not None and (problem := screen.problem(job, static)):
                     skipped.append((job.utterance.id, problem))
                     continue
@@ -187,6 +198,13 @@ def _make(
             recipe = plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
             write_shard(plan.path, made, skipped, recipe, getattr(torch, config.data.dtype))
     return len(jobs), seconds
+
+
+def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> None:
+    """Raise an `InputError` for values that ``data.dtype`` cannot hold, as features of a user's own may have."""
+    if not (most := np.abs(static).max()) <= np.finfo(config.data.dtype).max:
+        what = f"{job.utterance.id}: a feature of {most:.3g}, which data.dtype={config.data.dtype} cannot hold"
+        raise InputError(what, "set data.dtype=float32, or give smaller values, as their logarithm")
 
 
 def _forecast(frames: int, config: Config) -> str:

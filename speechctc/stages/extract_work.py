@@ -126,7 +126,12 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
         samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
     except InputError as error:
         return error.what
-    static = static_features(torch.from_numpy(samples), config)
+    try:
+        static = static_features(torch.from_numpy(samples), config)
+    except InputError as error:
+        if config.code:  # of the user's own code: the recording may tell why
+            raise InputError(f"{job.utterance.id}: {error.what}", error.fix) from None
+        raise
     if len(static) == 0:
         return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
     return static.numpy(), Moments.of(static, config), seconds

@@ -237,6 +237,7 @@ class Run:
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
         """Refuse another config; return which of the settings that may change did, as a line."""
         new, old = _flat(config.to_dict()), _flat(with_defaults(Config, stored))
+        old["features.code"] = old.get("features.code") or new["features.code"]  # an older run has none
         differ = [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]
         if changed := [key for key in differ if not _is_of(key, MAY_CHANGE)]:
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
