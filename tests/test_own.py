@@ -194,7 +194,7 @@ def test_changed_code_of_features_is_refused_and_a_changed_comment_is_not(tmp_pa
         speechctc.extract(base, settings, Recorder())
     with pytest.raises(InputError, match="made with other code of features.kind=spectrum"):
         speechctc.train(base, [*settings, f"run={tmp_path / 'other'}"], reporter=Recorder())
-    with pytest.raises(InputError, match="begun with another config: features.code="):
+    with pytest.raises(InputError, match="begun with other code of features.kind=spectrum; use"):
         speechctc.train(base, longer, resume=True, reporter=Recorder())
     for use in (speechctc.load, speechctc.evaluate):
         with pytest.raises(InputError, match="^features.kind=spectrum: its code has changed since .*; use the code of"):
