@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -60,18 +61,30 @@ def run_jobs(prove_cuda: ModuleType, out: Path, jobs: list[object], monkeypatch:
     return failed
 
 
+def out_of_time_after(line: str, log: Path, prove_cuda: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time pass for jobs until one has written a line, and then 100 s at once."""
+
+    def clock() -> float:
+        return 100.0 if re.search(f"^{line}$", log.read_text(), re.MULTILINE) else 0.0
+
+    log.parent.mkdir(exist_ok=True)
+    log.touch()
+    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
+    monkeypatch.setattr(prove_cuda, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+
+
 def test_what_fails_or_hangs_or_floods_costs_no_other_job(
     prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what comes back is a few small files in one folder."""
-    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
     flood = "while True: print(1000 * 'x')"
     jobs = [
         prove_cuda.python("bad", ["-c", "print('why'); raise SystemExit(3)"], 60),
-        prove_cuda.python("hangs", ["-c", "import time; print('begun', flush=True); time.sleep(99)"], 6),
+        prove_cuda.python("hangs", ["-c", "import time; print('begun', flush=True); time.sleep(300)"], 60),
         prove_cuda.python("floods", ["-c", flood], 60),
         prove_cuda.python("good", ["-c", "print('well done')"], 60),
     ]
+    out_of_time_after("begun", tmp_path / "right" / "log.txt", prove_cuda, monkeypatch)
     assert run_jobs(prove_cuda, tmp_path / "right", jobs, monkeypatch) == 3
     assert [job.status for job in jobs] == ["failed (3)", "out of time", "wrote too much", "passed"]
     found = json.loads((tmp_path / "right" / "results.json").read_text())["jobs"]
@@ -94,8 +107,8 @@ def test_a_job_out_of_time_leaves_no_process_behind(
     prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in another session either, where torchrun puts those that it starts."""
-    monkeypatch.setitem(prove_cuda.SLOWER, "cpu", 1)
-    job = prove_cuda.python("leaves a child", ["-c", CHILDREN], 8)
+    job = prove_cuda.python("leaves a child", ["-c", CHILDREN], 60)
+    out_of_time_after("[0-9]+", tmp_path / "log.txt", prove_cuda, monkeypatch)
     assert run_jobs(prove_cuda, tmp_path, [job], monkeypatch) == 1
     child = Path("/proc") / job.last
     assert job.last.isdecimal() and (not child.exists() or ") Z " in (child / "stat").read_text())
