@@ -108,7 +108,8 @@ def load_recogniser(
     or a language, if one is given. `read` reads the model in place of `Recogniser.read`.
     """
     from speechctc.inference.recogniser import ONLY, Recogniser
-    from speechctc.inference.variants import find_wanted, restrict, with_language_models
+    from speechctc.inference.variants import restrict, with_language_models
+    from speechctc.inference.wanted import find_wanted
 
     folder, line = _find(model, or_bundled)
     recogniser = with_language_models(

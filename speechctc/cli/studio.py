@@ -29,7 +29,7 @@ def studio_command(
 
     wanted = None
     if inventory or language:
-        from speechctc.inference.variants import find_wanted
+        from speechctc.inference.wanted import find_wanted
 
         wanted = find_wanted(inventory, language)
     serve(folder, at, model, port, browser, show, say, wanted)

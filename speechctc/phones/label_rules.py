@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -185,6 +186,17 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
         elif choice == "split":
             (before if kind == "stress" else after).append(_alone(signs))
     return tuple(nfc(part) for part in (*before, kept, *after) if part)
+
+
+def without_marks(label: str) -> str:
+    """Return a label without tone, stress, length and other diacritics; ``""`` where it has nothing else."""
+    return "".join(apply_marks(label, dict.fromkeys(KINDS, "strip")))
+
+
+@cache
+def bare(label: str) -> str:
+    """Return a label without its marks, in one notation."""
+    return plain(without_marks(label))
 
 
 def rare_by_tone(counts: Mapping[str, int], fewest: int) -> list[str]:

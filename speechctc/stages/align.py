@@ -38,10 +38,10 @@ from speechctc.inference.output import (
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
-from speechctc.inference.variants import bare
 from speechctc.phones.articulation import is_diphthong, sounds_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.label_rules import bare
 from speechctc.phones.labels import TIES
 from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer

@@ -18,7 +18,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, numbered, survey
 from speechctc.metrics.per import known_speakers
 from speechctc.pages.page import render_text
-from speechctc.phones.label_rules import KINDS, apply_marks
+from speechctc.phones.label_rules import without_marks
 from speechctc.phones.matching import match_phones
 from speechctc.training.epoch_plan import BESIDE
 
@@ -160,8 +160,7 @@ def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
 
     A phone is known by name or by the table of notations; its length, tone and diacritics are left aside.
     """
-    strip = dict.fromkeys(KINDS, "strip")
-    labels = {(apply_marks(phone, strip) or (phone,))[0] for phone in phones}
+    labels = {without_marks(phone) or phone for phone in phones}
     known = {}
     for name, model in MODELS.items():
         about = model.folder / "checkpoint.json"

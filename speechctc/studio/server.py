@@ -47,7 +47,7 @@ from speechctc.studio.microphone import Microphone, recover
 from speechctc.studio.studio import Studio
 
 if TYPE_CHECKING:
-    from speechctc.inference.variants import Wanted
+    from speechctc.inference.wanted import Wanted
 
 PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]

@@ -18,7 +18,7 @@ from speechctc.studio.journal import DIGITS, TOUCH, Phone, Splice
 from speechctc.studio.training import Training
 
 if TYPE_CHECKING:
-    from speechctc.inference.variants import Wanted
+    from speechctc.inference.wanted import Wanted
 
 WAIT = 600.0  # seconds that a request waits for the model
 LONGEST = 60.0  # seconds that are aligned at a time

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from speechctc.inference.result import Recognition
     from speechctc.inference.streaming import Stream
     from speechctc.inference.unsure import Doubt
-    from speechctc.inference.variants import Wanted
+    from speechctc.inference.wanted import Wanted
 
 ALTERNATIVES = 5  # other phones to name for each phone
 REMEDY = "take the tick from N-gram, and recognise again"

@@ -37,7 +37,7 @@ from speechctc.features.shards import read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.variants import read_inventory
+from speechctc.inference.wanted import read_inventory
 from speechctc.lm.load import load_lm
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint

@@ -9,7 +9,8 @@ import pytest
 
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.variants import Wanted, find_wanted, read_inventory, restrict
+from speechctc.inference.variants import restrict
+from speechctc.inference.wanted import Wanted, find_wanted, read_inventory
 from speechctc.lm.model import NgramModel, PartModel
 from speechctc.model.numpy_net import log_softmax
 from tests.command import Command, one_line_error

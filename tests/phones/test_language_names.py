@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.variants import find_wanted
+from speechctc.inference.wanted import find_wanted
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.languages import find_voice, said_of, voice_called
 from speechctc.phones.pronouncer import Pronouncer

@@ -7,7 +7,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from speechctc.inference.variants import Wanted
+from speechctc.inference.wanted import Wanted
 from speechctc.studio.worker import serve
 
 

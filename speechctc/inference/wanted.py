@@ -1,0 +1,182 @@
+"""The phones that a person wants to be heard: a list as people type it, a table, or a language of eSpeak NG."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from speechctc.core.errors import InputError, some
+from speechctc.core.progress import Reporter
+from speechctc.corpora.table_rows import ENDING, read_cells
+from speechctc.model import checkpoint
+from speechctc.phones.articulation import Sound, sounds_of
+from speechctc.phones.espeak import phones_of_language, voices
+from speechctc.phones.inventory import SILENCES
+from speechctc.phones.label_rules import apply_marks, divide_phone, segment_ipa
+from speechctc.phones.labels import TIES, nfc
+from speechctc.phones.languages import LISTED, find_voice, said_of
+from speechctc.phones.matching import match_phones
+from speechctc.phones.notations import from_xsampa
+
+COUNTS = "phones.tsv"  # the phones of a corpus, beside its features
+_COMMENT_LINE = re.compile(r"^ *#(?![,;\t]).*\n?", re.MULTILINE)  # a column may be called #
+_REMARK = re.compile(r"(?<!\S)#.*|\([^()\n]*\s[^()\n]*\)")
+_RAISED = {"h": "ʰ", "ɦ": "ʱ", "w": "ʷ", "j": "ʲ"}  # what a letter after a consonant is often meant as
+
+
+class Wanted(NamedTuple):
+    """The phones that may be heard, and where they are from, in words."""
+
+    source: str
+    phones: tuple[str, ...]
+
+
+def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | None:
+    """Return the phones that a command line asks for; None where it does not.
+
+    Parameters
+    ----------
+    inventory : str, optional
+        A file of labels with white space between them, or of a table with a column of phones; the folder of a corpus's
+        features, of a run or of a checkpoint; or the labels themselves, with spaces between them.
+    language : str, optional
+        A language of eSpeak NG; see `speechctc.phones.espeak.phones_of_language`.
+
+    Raises
+    ------
+    InputError
+        Both are given, there is no such place or language, or no phones are in it.
+    """
+    if language is not None:
+        if inventory is not None:
+            raise InputError("--inventory and --language both name phones", "give one of them")
+        voice = find_voice(language, voices(), LISTED)
+        code = f" ({voice.languages[0]})" if said_of(language, voice) else ""
+        return Wanted(f"--language {language}{code}", phones_of_language(language))
+    if inventory is None:
+        return None
+    path, labels = Path(inventory), _labels(inventory)
+    if not labels:
+        raise InputError("--inventory is empty", "name a file, or phones with spaces between them")
+    if path.is_file():
+        return Wanted(inventory, read_inventory(path))
+    if path.is_dir():
+        own = path / COUNTS
+        return Wanted(inventory, read_inventory(own) if own.is_file() else _phones_of_model(path))
+    if len(labels) < 2 and not sounds_of(labels[0]):
+        raise InputError(f"--inventory {inventory}: no such file", "name a file, or phones with spaces between them")
+    return Wanted("--inventory", labels)
+
+
+def read_inventory(path: Path) -> tuple[str, ...]:
+    """Read the phones of an inventory: labels with spaces or commas between them, or the column of phones of a table.
+
+    Of an Excel table without such a column the first is read. What comes after ``#`` is left out, and remarks of
+    several words in brackets.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is empty.
+    """
+    is_sheet = path.suffix.lower() == ENDING
+    text = _COMMENT_LINE.sub("", read_cells(path, ("phones",)).text)
+    first, *rows = text.splitlines() or [""]
+    sign = max("\t;,", key=first.count)
+    names = [name.strip().lower() for name in first.split(sign)]
+    column = next((k for k, name in enumerate(names) if name in ("phone", "phones")), None)
+    if column is not None and (len(names) > 1 or all(len(row.split()) < 2 for row in rows)):
+        text = "\n".join(fields[column] for row in rows if len(fields := row.split(sign)) > column)
+    elif is_sheet:
+        text = "\n".join(row.split(sign)[0] for row in (first, *rows))
+    phones = _labels(_REMARK.sub("", text))
+    if not phones:
+        raise InputError(f"{path}: no phones in it", "write the labels with spaces between them")
+    return phones
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    """Return labels that white space, commas or semicolons separate, each once."""
+    return tuple(dict.fromkeys(map(nfc, re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))))) if text.strip() else ()
+
+
+def _phones_of_model(folder: Path) -> tuple[str, ...]:
+    try:
+        return checkpoint.read_inventory(checkpoint.find_checkpoint(folder)).phones
+    except InputError as error:
+        what = f"--inventory {folder}: holds no {COUNTS} of extracted features, and no model ({error.what})"
+        raise InputError(what, error.fix) from None
+
+
+def likely_meant(phone: str) -> str:
+    """Return what two letters may be meant as that are seldom one phone and have no tie bar; else ``""``."""
+    parts = [*segment_ipa(phone)]
+    if len(parts) != 2 or not sounds_of(phone) or any(tie in phone for tie in TIES):
+        return ""
+    first, second = parts
+    if second in _RAISED:
+        return first + _RAISED[second]
+    if first == second:
+        return f"{first} or {first}ː"
+    return "" if _are_one(*sounds_of(phone)) else f"{first} {second}"
+
+
+def _are_one(a: Sound, b: Sound) -> bool:
+    """Return whether two sounds are often one phone: an affricate, prenasalised, glottalised, doubly articulated."""
+    if a.vowel or b.vowel:
+        return False
+    if 10 in (a.place, b.place) or 7 in (a.closeness, b.closeness):  # of the glottis, or a click
+        return True
+    if (a.place, b.place) == (7, 0):  # as kp, gb and ŋm
+        return a.closeness == b.closeness
+    with_the_tongues_tip = 2 <= a.place <= 6 and 2 <= b.place <= 6
+    is_near = abs(a.place - b.place) <= 1 or with_the_tongues_tip
+    return is_near and not b.rhotic and (a.closeness > b.closeness or a.nasal)
+
+
+def _of_lists(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> list[str]:
+    """Return labels without slashes and brackets around them, and without remarks and marks of prosody alone."""
+    taken, left = [], []
+    for label in wanted.phones:
+        bare_label = label if label in own or label in SILENCES else re.sub(r"^[/\[]+|[/\]]+$", "", label)
+        inner = re.fullmatch(r"\((.+)\)", bare_label)
+        if bare_label in own or not (inner or _is_mark(bare_label)):
+            taken.append(bare_label)
+        elif inner and sounds_of(inner[1]):
+            taken.append(inner[1])
+        else:
+            left.append(label)
+    if left:
+        reporter.note(f"{wanted.source}: left out, as this model writes none of them by themselves: {some(left, 20)}")
+    return [label for label in taken if label]
+
+
+def _is_mark(label: str) -> bool:
+    """Return whether a label consists of tones, stress or length, without a letter."""
+    return bool(label) and not apply_marks(label.replace("◌", ""), dict.fromkeys(("tone", "stress", "length"), "strip"))
+
+
+def phones_wanted(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> tuple[str, ...]:
+    """Return the phones of an inventory; of diphthongs that the model does not have, the vowels."""
+    labels = _of_lists(wanted, own, reporter)
+    whole = {phone for phone, match in match_phones(labels, own).items() if match.how != "nearness"}
+    parts = tuple(
+        part
+        for phone in labels
+        for part in ((phone,) if phone in whole else divide_phone(phone, diphthongs=True, affricates=False))
+    )
+    if unknown := [part for part in parts if part not in whole and not sounds_of(part)]:
+        what = f"{wanted.source}: neither IPA nor labels of the model: {some(unknown, 10)}"
+        meant = [f"{' or '.join(readings)} ({part})" for part in unknown if (readings := _readings(part))]
+        advice = f"did you mean {some(meant, 10)}? " if meant else ""
+        raise InputError(what, f"{advice}the model's: {' '.join(own)}")
+    return tuple(dict.fromkeys(parts))
+
+
+def _readings(label: str) -> list[str]:
+    """Return phones in IPA that may be meant: in small letters, of X-SAMPA, with a raised last letter."""
+    raised = label[:-1] + _RAISED.get(label[-1], label[-1])
+    found = label.lower(), raised, "" if label.isdecimal() else from_xsampa(label) or ""
+    return [text for text in dict.fromkeys(found) if sounds_of(text)]
