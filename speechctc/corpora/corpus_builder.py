@@ -17,6 +17,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
+from speechctc.phones.notations import mixed_notations
 from speechctc.phones.pronouncer import Notation
 
 if TYPE_CHECKING:
@@ -183,10 +184,12 @@ class CorpusBuilder:
 
 
 def doubtful_labels(counts: Counter[str]) -> list[str]:
-    """Return warnings of labels that may be mistakes: several spellings, strings of phones, pauses, unclear speech."""
+    """Return warnings of labels that may be mistakes: spellings, notations, strings of phones, pauses, unclear speech."""
     warnings = []
     if groups := spellings(counts):
         warnings.append(said("spellings", groups=some(groups)))
+    if pairs := notation_pairs(counts):
+        warnings.append(said("notations", pairs=some(pairs)))
     if are_strings(counts):
         warnings.append(said("strings", labels=counted(counts, 3)))
     for kind, there, names in not_phones(counts):
@@ -198,6 +201,11 @@ def spellings(counts: Counter[str]) -> list[str]:
     """Return the labels that may be one phone in several spellings, with their counts, a text for each phone."""
     groups = spelling_variants(counts)
     return [" and ".join(f"{with_code_points(label)} ({counts[label]})" for label in group) for group in groups]
+
+
+def notation_pairs(counts: Counter[str]) -> list[str]:
+    """Return the labels in ARPABET or X-SAMPA beside those of the same sound in IPA, with their counts."""
+    return [f"{label} ({counts[label]}) and {sound} ({counts[sound]})" for label, sound in mixed_notations(counts)]
 
 
 def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:

@@ -7,17 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from speechctc.config.schema import Config
-from speechctc.core.errors import some
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, spellings
+from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, notation_pairs, spellings
 from speechctc.doctor.finding import Finding, Severity, finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
-from speechctc.phones.articulation import sounds_of
 from speechctc.phones.inventory import FOUND, frames_needed
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
-from speechctc.phones.matching import is_arpabet
 
 RARE = 5  # a phone with fewer occurrences in training is hardly learned
 COMMON = 0.4  # share of all labels, from which one label is suspicious
@@ -87,7 +84,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         total = sum(counts.values(), Counter[str]())
-        found += [*listed("spellings", spellings(total)), *_strings(total), *_notations(everything)]
+        found += [*listed("spellings", spellings(total)), *listed("notations", notation_pairs(total)), *_strings(total)]
         for name, there, names in not_phones(total):
             kind = "pauses" if name == "pauses" else "unclear"
             where = _with_counts(sorted(there), total)
@@ -133,16 +130,6 @@ def _strings(counts: Counter[str]) -> list[Finding]:
         return []
     where = _with_counts((label for label, _ in counts.most_common()), counts)
     return [finding("strings", where, all=counts.total())]
-
-
-def _notations(utterances: Sequence[Utterance]) -> list[Finding]:
-    """Find a corpus in which some utterances are labelled in ARPABET and others in IPA."""
-    arpabet = [each.id for each in utterances if is_arpabet(each.phones)]
-    ipa = [each.id for each in utterances if any(not p.isascii() and sounds_of(p) for p in each.phones)]
-    if not arpabet or not ipa:
-        return []
-    where = (f"ARPABET: {some(arpabet)}", f"IPA: {some(ipa)}")
-    return [finding("notations", where, arpabet=len(arpabet), ipa=len(ipa))]
 
 
 def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:

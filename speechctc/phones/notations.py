@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -12,11 +12,12 @@ from speechctc.core.errors import InputError, some
 from speechctc.phones.articulation import plain
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61
 from speechctc.phones.label_rules import read_map
-from speechctc.phones.labels import nfc
+from speechctc.phones.labels import nfc, spelling_key
 from speechctc.phones.matching import ipa, is_arpabet
 
 Notation = Literal["ipa", "xsampa", "arpabet"]
 CHOICES = ("own", "ipa", "xsampa", "arpabet")
+MIXED = 3  # labels that also stand in IPA, from which a corpus has two notations
 TABLE = Path(__file__).with_name("xsampa.tsv")
 _ONLY_XSAMPA = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@{}&?\\`"%_~=:<>^')
 
@@ -67,6 +68,30 @@ def notation_of(phones: Sequence[str]) -> Notation:
     labels = [phone for phone in phones if phone not in SILENCES]
     ascii_only = all(phone.isascii() for phone in labels)
     return "xsampa" if ascii_only and any(_ONLY_XSAMPA.intersection(phone) for phone in labels) else "ipa"
+
+
+def mixed_notations(labels: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the labels in ARPABET or X-SAMPA whose sound has a label in IPA too, each with the one in IPA.
+
+    A corpus in two notations has many of them. Where there are fewer than three, nothing is returned: a language may
+    have ``ng`` beside ``ŋ``.
+    """
+    of_shape = {spelling_key(label): label for label in sorted(set(labels))}
+    pairs = []
+    for label in of_shape.values():
+        others = [other for sound in _as_ipa(label) if (other := of_shape.get(spelling_key(sound), label)) != label]
+        pairs += [(label, other) for other in others[:1]]
+    return pairs if len(pairs) >= MIXED else []
+
+
+def _as_ipa(label: str) -> tuple[str, ...]:
+    """Return the spellings in IPA of a label that is no IPA; nothing where it may be IPA as it stands."""
+    if label in SILENCES or not label.isascii():
+        return ()
+    if len(label) > 1 and is_arpabet([label]):
+        return ipa(label, arpabet=True)
+    sound = from_xsampa(label) if _ONLY_XSAMPA.intersection(label) else None
+    return () if sound is None else (sound,)
 
 
 def to_xsampa(label: str) -> str | None:

@@ -113,6 +113,16 @@ def test_dictionaries_by_language(recordings: Path) -> None:
     assert "nothing can read missing in tus" in corpus.rejected["train"][0].reason
 
 
+def test_a_dictionary_in_another_notation_is_said(recordings: Path) -> None:
+    (recordings / "de.dict").write_text("tisch\tt I S\nschönes\tS 2: n @ s\nbett\tb E t\n", encoding="utf-8")
+    words = ("tisch bett schönes", "fisch nett beide", "tisch rennen")
+    rows = [f"{k}\t{letter}.wav\tde\t{text}" for k, (letter, text) in enumerate(zip("abc", words, strict=True), 1)]
+    assert not any("two notations" in warning for warning in read(table(recordings, *rows)).warnings)
+    warnings = read(table(recordings, *rows), dictionary={"de": recordings / "de.dict"}).warnings
+    (said,) = [warning for warning in warnings if "two notations" in warning]
+    assert "@ (1) and ə (2), E (1) and ɛ (2), I (2) and ɪ (1), S (3) and ʃ (1)" in said
+
+
 def test_codes_and_names_of_one_language_are_one(recordings: Path) -> None:
     (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
     names = ("ITA", "it", "Italian", "it", "hu", "hu-HU", "tus")

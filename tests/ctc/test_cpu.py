@@ -98,7 +98,7 @@ def test_after_a_fork(case: Case, two_threads: None) -> None:
     child = context.Process(target=_in_child, args=(results, case))
     child.start()
     try:
-        assert results.get(timeout=30) == expected
+        assert results.get(timeout=600) == expected
     finally:
         child.kill()
         child.join()

@@ -249,7 +249,7 @@ FAULTS: dict[str, tuple[Callable[[Tones], None], str, str]] = {
     "a phone that is never scored": (_only_train, "one-split", "hidden (6)"),
     "a phone that is never trained": (_only_dev, "left-out", "unheard"),
     "two spellings": (_spelling, "spellings", "U+0261"),
-    "two notations": (_notations, "notations", "ARPABET: noted"),
+    "two notations": (_notations, "notations", "iy ("),
     "strings of IPA as phones": (_strings, "strings", "ʃaka ("),
     "pauses as phones": (_pause, "pauses", "<pause> (7)"),
     "unclear speech as a phone": (_unclear, "unclear", "xxx (7)"),

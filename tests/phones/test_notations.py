@@ -10,7 +10,7 @@ from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.phones.labels import nfc
-from speechctc.phones.notations import choose_symbols, from_xsampa, notation_of, to_xsampa
+from speechctc.phones.notations import choose_symbols, from_xsampa, mixed_notations, notation_of, to_xsampa
 
 KNOWN = {  # from Wells (1995)
     "p": "p", "ʈ": "t`", "ɟ": "J\\", "ɢ": "G\\", "ʔ": "?", "ɱ": "F", "ŋ": "N", "ʙ": "B\\", "ɾ": "4", "ɸ": "p\\",
@@ -73,3 +73,23 @@ def test_a_table_of_the_user_replaces_all(tmp_path: Path) -> None:
         choose_symbols(("sh",), str(table))
     with pytest.raises(InputError, match="--symbols klingon: no such file; choose one of own, ipa"):
         choose_symbols(("sh",), "klingon")
+
+
+@pytest.mark.parametrize(
+    ("labels", "pairs"),
+    [
+        ("a E @ S t ɛ ə ʃ", "@ ə, E ɛ, S ʃ"),
+        ("t_S A: n@ tʃ ɑː a: O ɔ", "A: ɑː, O ɔ, t_S tʃ"),  # a: and aː are two spellings, of which others tell
+        ("AE1 ih0 SH t æ ɪ ʃ", "AE1 æ, SH ʃ, ih0 ɪ"),
+        ("ng nd E ŋ ɛ", ""),  # prenasalised stops, an archiphoneme: two are no notation
+        ("sil h# pau SIL", ""),
+    ],
+)
+def test_labels_in_two_notations_are_found(labels: str, pairs: str) -> None:
+    assert ", ".join(map(" ".join, mixed_notations(labels.split()))) == pairs
+
+
+def test_one_notation_is_not_taken_for_two() -> None:
+    chart = [*SOUNDS, *(f"{symbol}{mark}" for symbol in SOUNDS for mark in ("ʰ", "ʲ", "ː", "̃"))]
+    for labels in (CMU39, TIMIT61, chart, [to_xsampa(symbol) or "sil" for symbol in chart]):
+        assert mixed_notations(labels) == []
