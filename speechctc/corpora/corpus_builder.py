@@ -184,7 +184,7 @@ class CorpusBuilder:
 
 
 def doubtful_labels(counts: Counter[str]) -> list[str]:
-    """Return warnings of labels that may be mistakes: spellings, notations, strings of phones, pauses, unclear speech."""
+    """Return warnings of labels that may be mistakes: spellings, notations, strings, pauses, unclear speech."""
     warnings = []
     if groups := spellings(counts):
         warnings.append(said("spellings", groups=some(groups)))
