@@ -19,6 +19,7 @@ from speechctc.ctc import nvrtc
 from tests.command import SCRIPTS, script
 from tests.ctc.test_kernel_compile import needs_nvrtc
 from tests.forked import Forked, Together
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKED = ("pydantic", "pydantic_core", "rapidfuzz", "soundfile")
@@ -119,11 +120,9 @@ def test_a_run_that_is_told_to_stop_writes_what_it_knows(tmp_path: Path) -> None
     command = [sys.executable, str(SCRIPTS / "prove_cuda"), "right", "--device", "cpu", "--out", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name != "SPEECHCTC_CUBINS"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-    end = time.monotonic() + 240
-    while not (tmp_path / "log.txt").exists() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for((tmp_path / "log.txt").exists)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=240)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 143 and "stopped" in said
     assert json.loads((tmp_path / "results.json").read_text())["jobs"][0]["status"] == "stopped"
 

@@ -47,7 +47,7 @@ def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     process = start(runtime, tiny_model)
     yield runtime
     process.send_signal(signal.SIGTERM)
-    process.wait(60)
+    process.wait(600)
     assert not list(runtime.rglob("*.json"))
 
 
@@ -171,7 +171,7 @@ def test_refuses_strangers(served: Path, service: Path) -> None:
 )
 def test_a_web_page_or_a_guess_is_told_nothing(served: Path, service: Path, said: bytes) -> None:
     about = json.loads((service / "speechctc" / "service.json").read_text())
-    with socket.create_connection(("127.0.0.1", about["port"]), timeout=60) as stranger:
+    with socket.create_connection(("127.0.0.1", about["port"]), timeout=600) as stranger:
         heard = stranger.recv(4096)  # first: what has come may be lost when the service closes
         with suppress(OSError):  # what was said is not all read, or the service has closed
             stranger.sendall(said)
@@ -301,10 +301,10 @@ def test_begins_and_ends(alone: Path, here: Path, speechctc: Command, tiny_model
     refused = speechctc("decode", "--listen", "--model", tiny_model)
     assert "running already" in one_line_error(refused) and place.read_text() == content
     first.kill()
-    first.wait(60)
+    first.wait(600)
     assert place.exists()
     assert "it was ended" in one_line_error(speechctc("decode", "a.wav", "--via-service"))
     second = start(alone, tiny_model)
     assert place.read_text() != content
     second.send_signal(signal.SIGINT)
-    assert second.wait(60) == 0 and "Traceback" not in second.log.read_text() and not place.exists()
+    assert second.wait(600) == 0 and "Traceback" not in second.log.read_text() and not place.exists()

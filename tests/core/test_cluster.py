@@ -4,9 +4,8 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from speechctc.stages.extract_work import Job, extracted
 from tests.forked import Forked
 from tests.tones import write_config
 from tests.train_helpers import Recorder
+from tests.waiting import wait_for
 
 pytest.importorskip("distributed")
 SCHEDULER, WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
@@ -67,6 +67,14 @@ def lacking(folder: Path, module: str, *arguments: str) -> Iterator[subprocess.P
             started.kill()
 
 
+def answers(port: int) -> bool:
+    """Return whether somebody listens at a port of this machine."""
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    return False
+
+
 @contextmanager
 def scheduler(folder: Path) -> Iterator[str]:
     """Start a scheduler; yield its address when it answers."""
@@ -74,14 +82,7 @@ def scheduler(folder: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with process(folder, SCHEDULER, "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"):
-        deadline = time.monotonic() + 600
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_for(lambda: answers(port))
         yield f"tcp://127.0.0.1:{port}"
 
 

@@ -10,6 +10,7 @@ import torch
 
 from speechctc.core.workers import WorkerEnded, WorkFailed, in_processes
 from tests.forked import Forked
+from tests.waiting import wait_for
 
 
 def square(number: int) -> int:
@@ -119,13 +120,8 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(WAITING, encoding="utf-8")
     (noted := tmp_path / "noted").mkdir()
     parent = Forked("parent", noted, cwd=tmp_path, log=tmp_path / "said")
-    deadline = time.monotonic() + 600
-    while len(os.listdir(noted)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: len(os.listdir(noted)) == 2)
     parent.kill()
     parent.wait()
     pids = os.listdir(noted)
-    assert len(pids) == 2
-    while any(map(is_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_alive, pids))
+    wait_for(lambda: not any(map(is_alive, pids)))

@@ -63,7 +63,7 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 def test_work_is_shared(case: Case, two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    both_here = threading.Barrier(2, timeout=60)  # a single thread would wait for the other in vain
+    both_here = threading.Barrier(2, timeout=600)  # a single thread would wait for the other in vain
     solve = entry.compiled_entry(torch.float32)
 
     def look(address: int) -> None:

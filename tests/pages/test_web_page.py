@@ -24,6 +24,7 @@ from speechctc.stages.export_web import export_web
 from tests.browser import OTHERS, browser, console, other_browser, serious_faults, set_screen, wait_until
 from tests.tiny_model import sing, write_song
 from tests.tones import PHONES, RATE
+from tests.waiting import wait_for
 
 SONG = [PHONES[k % len(PHONES)] for k in range(12)]
 DONE = "document.querySelectorAll('.recording .tools:not([hidden])').length === arguments[0]"
@@ -132,12 +133,9 @@ def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, tmp_path: Path)
     wait_until(driver, "document.querySelector('audio').currentTime > arguments[0]", start + 0.05)
     assert cells[5].get_attribute("aria-label").startswith(f"{expected.phones[5]}, {start:.2f} to ")
     names = [tmp_path / f"a song.{ending}" for ending in ("TextGrid", "csv", "eaf")]
-    for name, ending in zip(names, ("TextGrid", "CSV", "ELAN"), strict=True):
+    for ending in ("TextGrid", "CSV", "ELAN"):
         driver.find_element("xpath", f"//button[text()='Save {ending}']").click()
-        for _ in range(600):
-            if name.exists() and name.stat().st_size:
-                break
-            threading.Event().wait(0.05)
+    wait_for(lambda: all(name.exists() and name.stat().st_size for name in names))
     loaded = driver.execute_script("return performance.getEntriesByType('resource').map((each) => each.name)")
     assert all(name.startswith("blob:") for name in loaded), loaded
     tier = read_textgrid(tmp_path / "a song.TextGrid", "phones")

@@ -33,6 +33,7 @@ from tests.command import script
 from tests.forked import Forked
 from tests.tones import write_config
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
+from tests.waiting import wait_for
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
@@ -123,10 +124,7 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
     process = Forked(
         "speechctc", "train", "--config", extracted, "--run", "r", "train.epochs=5000", cwd=here, log=here / "said"
     )
-    for _ in range(600):
-        if (here / "r" / "metrics.jsonl").exists():
-            break
-        time.sleep(0.1)
+    wait_for((here / "r" / "metrics.jsonl").exists)
     process.send_signal(number)
     assert process.wait(600) == 128 + number
     said = (here / "said").read_text()

@@ -54,7 +54,7 @@ class Server:
     def end(self) -> int:
         """End the process as Ctrl-C does; return its exit status."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(60)
+        return self.process.wait(600)
 
     def close(self) -> None:
         """End the process if it still runs."""

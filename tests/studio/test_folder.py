@@ -53,7 +53,7 @@ def test_two_requests_at_once_get_the_sound_whose_decoded_copy_stays(
     both = threading.Barrier(2)
 
     def slow(path: Path) -> Sound:
-        both.wait(60)
+        both.wait(600)
         return Sound(path)
 
     monkeypatch.setattr("speechctc.studio.folder.Sound", slow)

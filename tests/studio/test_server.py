@@ -35,6 +35,7 @@ from speechctc.studio.server import PAGE, fragment, open_privately
 from speechctc.studio.studio import Studio
 from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
 from tests.tiny_model import write_song
+from tests.waiting import wait_for
 
 TILE = {"window": 0.005, "highest": 5500, "range": 50}
 ASKED = {"level": 1, "number": 0, "phone": 0, "start": 0, "stop": 0.1, "columns": 9, **TILE}
@@ -64,11 +65,7 @@ def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path, monkey
 
 def until(studio: Studio, name: str, state: str) -> None:
     """Wait until a recording has a state."""
-    for _ in range(600):
-        if next(row for row in studio.folder.rows() if row["name"] == name)["state"] == state:
-            return
-        time.sleep(0.05)
-    raise AssertionError(studio.overview())
+    wait_for(lambda: next(row for row in studio.folder.rows() if row["name"] == name)["state"] == state)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +291,7 @@ def test_recognising_without_the_ngram_and_doubts_about_the_language(
         assert not seen["model"]["ngram"] and seen["notes"] == []
         assert {phone.label for phone in studio.folder.document("new.wav").phones} == {"aa"}
         client.post("/api/recognise", json={"names": ["new.wav"]})
-        while not studio.recognitions.note:
-            time.sleep(0.01)
+        wait_for(lambda: studio.recognitions.note)
         assert {phone.label for phone in studio.folder.document("new.wav").phones} == {"b"}
         assert "another language" in studio.recognitions.note and "tick" not in studio.recognitions.note
 
@@ -485,7 +481,6 @@ def test_what_was_recognised_in_a_replaced_recording_is_not_kept(tmp_path: Path,
 
         studio.engine.ask = replaced  # type: ignore[method-assign, assignment]
         client.post("/api/recognise", json={"names": ["a.wav"]})
-        while not studio.recognitions.problems:
-            time.sleep(0.01)
+        wait_for(lambda: studio.recognitions.problems)
         assert "replaced while it was recognised" in studio.recognitions.problems["a.wav"]
         assert not studio.folder.document("a.wav", again=True).phones

@@ -195,7 +195,7 @@ def test_the_next_chunk_is_read_while_the_net_works(split: Split, monkeypatch: p
     for number, chunk in enumerate(plan.shares[0]):
         next(batches)  # the net has a batch of this chunk, and asks for no other until the next chunk is there
         last = number + 1 == len(plan.shares[0])
-        assert last or reads[number + 1].wait(60)
+        assert last or reads[number + 1].wait(600)
         assert len(list(itertools.islice(batches, len(chunk.batches) - 1))) == len(chunk.batches) - 1
 
 

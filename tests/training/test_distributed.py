@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
 from tests.forked import Together
 from tests.train_helpers import run_once, trainer_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed engine")
 SETTINGS = ("model.dropout=0.0", "train.optimizer=sgd", "train.lr=0.05", "train.batch_size=4")
@@ -113,10 +113,7 @@ def test_one_process_goes_on_where_two_were_stopped(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = start(extracted, "r", "train.epochs=3000", "train.save_minutes=0.0001")
-    for _ in range(600):
-        if (here / "r" / "metrics.jsonl").exists():
-            break
-        time.sleep(0.1)
+    wait_for((here / "r" / "metrics.jsonl").exists)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=600)
     assert (here / "r" / "last").exists(), said
