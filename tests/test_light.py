@@ -199,6 +199,7 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1), "pool": 1}, {"energy": False}),
     ({"convs": (4, 4), "dense": (8, 9), "activation": "silu", "norm": "layer", "dense_span": 3}, {}),
+    ({"convs": (4,), "dense": (8, 8, 6), "context": 3, "context_span": 41, "time_stride": 2, "residual": True}, {}),
     ({"convs": (3,), "dense": (8, 8), "pieces": 5, "norm": "layer", "residual": True, "dense_span": (1, 5)}, {}),
 ]
 

@@ -263,6 +263,10 @@ class ModelConfig(Section):
     dense: tuple[_Width, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
     dense_span: int | tuple[int, ...] = 1
     """neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"""
+    context: int = Field(0, ge=0, le=1024)
+    """values that tell of the frames around, and scale and shift the input of dense layers; 0: none"""
+    context_span: int = Field(301, ge=1)
+    """output frames of which these values tell, the present one in the middle; odd"""
     dropout: float | tuple[float, ...] = 0.3
     """share of a hidden layer's output set to 0 in training; or a list, one for each layer"""
     norm: Literal["none", "layer"] = "none"
@@ -281,8 +285,10 @@ class ModelConfig(Section):
                 raise ValueError(f"model.{name} is a list of {len(values)} for {layers} layers")
         if not all(0 <= rate < 1 for rate in self.dropout_rates):
             raise ValueError("model.dropout must be at least 0 and below 1")
-        if not all(span > 0 and span % 2 for span in self.dense_spans):
-            raise ValueError("model.dense_span must be odd and at least 1")
+        if not all(span > 0 and span % 2 for span in (*self.dense_spans, self.context_span)):
+            raise ValueError("model.dense_span and model.context_span must be odd and at least 1")
+        if self.context and len(self.dense) < 2:
+            raise ValueError("model.context needs two dense layers or more")
         return self
 
     @property

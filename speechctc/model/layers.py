@@ -42,6 +42,30 @@ class LayerPlan(NamedTuple):
     dropout: float
 
 
+class ContextPlan(NamedTuple):
+    """Tells the dense layers of the frames around each: the voice, the room, the microphone.
+
+    The mean of the first dense layer's output over the frames around, as in squeeze and excitation (J. Hu, L. Shen and
+    G. Sun, "Squeeze-and-excitation networks", CVPR 2018, section 3), becomes a few values, and these a factor and a
+    shift for each input of the layers above.
+
+    Attributes
+    ----------
+    inputs : int
+        Units of the first dense layer.
+    values : int
+    span : int
+        Output frames of the mean, odd.
+    layers : tuple of int
+        Inputs of each layer above.
+    """
+
+    inputs: int
+    values: int
+    span: int
+    layers: tuple[int, ...]
+
+
 class NetPlan(NamedTuple):
     """The layers of a net.
 
@@ -57,6 +81,7 @@ class NetPlan(NamedTuple):
         Inputs of the output layer that are normalised, 0 or all.
     inputs : int
         Of the output layer.
+    context : ContextPlan or None
     has_bands : bool
         The values of a frame are of neighbouring bands, and the convolutions cover several, as they cover frames.
         Otherwise each value is a channel of its own.
@@ -68,6 +93,7 @@ class NetPlan(NamedTuple):
     dense: tuple[LayerPlan, ...]
     normed: int
     inputs: int
+    context: ContextPlan | None = None
     has_bands: bool = True
 
 
@@ -115,7 +141,9 @@ def plan(config: ModelConfig, channels: int, dims: int, has_bands: bool = True, 
     )
     # The sum over residual layers has no fixed scale: it is normalised before the output layer.
     normed = inputs[-1] if is_normed and config.residual else 0
-    return NetPlan(layers if layers > 1 else 0, convs, pool, dense, normed, inputs[-1], has_bands)
+    above = tuple(layer.inputs for layer in dense[1:])
+    context = ContextPlan(dense[0].outputs, config.context, config.context_span, above) if config.context else None
+    return NetPlan(layers if layers > 1 else 0, convs, pool, dense, normed, inputs[-1], context, has_bands)
 
 
 def plan_of(model: ModelConfig, features: FeatureConfig) -> NetPlan:
@@ -136,6 +164,12 @@ def weight_shapes(config: Config, classes: int) -> dict[str, tuple[int, ...]]:
             shapes |= {f"{layer.name}.norm.{kind}": (layer.normed,) for kind in ("weight", "bias")}
         if config.model.activation == "prelu":
             shapes[f"{layer.name}.activation.weight"] = (layer.outputs,)
+    if context := net.context:
+        shapes |= {f"context.norm.{kind}": (context.inputs,) for kind in ("weight", "bias")}
+        shapes |= {"context.down.weight": (context.values, context.inputs), "context.down.bias": (context.values,)}
+        for number, inputs in enumerate(context.layers):
+            name = f"context.up.{number}"
+            shapes |= {f"{name}.weight": (2 * inputs, context.values), f"{name}.bias": (2 * inputs,)}
     if net.normed:
         shapes |= {f"norm.{kind}": (net.normed,) for kind in ("weight", "bias")}
     return shapes | {"output.weight": (classes, net.inputs, 1, 1), "output.bias": (classes,)}
@@ -157,4 +191,4 @@ def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     for layer in (*net.convs, *net.dense):
         field += (layer.kernel[1] - 1) * step
         step *= layer.stride
-    return field
+    return field + (step * (net.context.span - 1) if net.context else 0)

@@ -14,7 +14,7 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from torch.nn import functional
 from speechctc.config.schema import Config, ModelConfig
 from speechctc.features.extractor import Rows
 from speechctc.features.filterbank import frame_mask, net_input_after_cmn
-from speechctc.model.layers import LayerPlan, NetPlan, output_frames
+from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, output_frames
 from speechctc.model.maxout import Maxout
 
 # Standard deviation of the first biases of the first normalised layer.
@@ -64,6 +64,7 @@ class ConvCTCNet(nn.Module):
         self.convs = nn.ModuleList(Layer(each, config) for each in net.convs)
         self.pool = nn.MaxPool2d((net.pool, 1)) if net.pool > 1 else nn.Identity()
         self.dense = nn.ModuleList(Layer(each, config) for each in net.dense)
+        self.context = Context(net.context) if net.context else None
         self.norm = ChannelNorm(net.normed) if net.normed else None
         self.output = nn.Conv2d(net.inputs, classes, 1)
         _initialise(self.output, config.init, gain=1.0)
@@ -94,8 +95,13 @@ class ConvCTCNet(nn.Module):
                 x = self.pool(x)
                 mask = frame_mask(torch.as_tensor(output_frames(frames, self.config)), x.shape[3])[:, None, None, :]
         x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
-        for dense in self.dense:
+        changes = None
+        for number, dense in enumerate(self.dense):
+            if changes is not None:
+                x = changes(number - 1, x)
             x = dense(x, mask)
+            if number == 0 and self.context is not None:
+                changes = self.context(x, mask)
         logits: Tensor = self.output(x if self.norm is None else self.norm(x))
         return logits.squeeze(2).transpose(1, 2), torch.as_tensor(output_frames(frames, self.config))
 
@@ -132,6 +138,49 @@ class Layer(nn.Module):
             y = self.norm(y)
         y = self.dropout(self.activation(y))
         return y + x if self.residual else y
+
+
+class Context(nn.Module):
+    """Scales and shifts the input of dense layers by what is heard around each frame; at first by nothing."""
+
+    def __init__(self, plan: ContextPlan) -> None:
+        super().__init__()
+        self.reach = plan.span // 2
+        self.norm = nn.LayerNorm(plan.inputs)
+        self.down = nn.Linear(plan.inputs, plan.values)
+        self.up = nn.ModuleList(nn.Linear(plan.values, 2 * inputs) for inputs in plan.layers)
+        for each in self.up.parameters():
+            nn.init.zeros_(each)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Callable[[int, Tensor], Tensor]:
+        """Return a function that changes the input of a layer, by its number.
+
+        Parameters
+        ----------
+        x : Tensor, shape = (n_batch, n_units, 1, frames)
+        mask : Tensor of bool, shape = (n_batch, 1, 1, frames)
+            Only frames where it is true are heard.
+        """
+        heard = torch.cat([x * mask, mask.to(x.dtype)], dim=1).squeeze(2)
+        sums = around(heard, self.reach)
+        values = torch.relu(self.down(self.norm((sums[:, :-1] / sums[:, -1:].clamp(min=1)).transpose(1, 2))))
+
+        def change(number: int, x: Tensor) -> Tensor:
+            factor, shift = self.up[number](values).transpose(1, 2).unsqueeze(2).chunk(2, dim=1)
+            changed: Tensor = x * (1 + factor) + shift
+            return changed
+
+        return change
+
+
+def around(x: Tensor, half: int) -> Tensor:
+    """Return sums over `half` frames before and after each, and itself; (n_batch, n, frames), float32 or wider."""
+    frames = x.shape[2]
+    sums = functional.pad(x.double().cumsum(2), (1, 0))
+    at = torch.arange(frames, device=x.device)
+    return (sums[:, :, (at + half + 1).clamp(max=frames)] - sums[:, :, (at - half).clamp(min=0)]).to(
+        torch.promote_types(x.dtype, torch.float32)
+    )
 
 
 class ChannelNorm(nn.LayerNorm):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from speechctc.config.schema import Config
 from speechctc.core.cores import threads_of_one
 from speechctc.features.one_recording import net_input
-from speechctc.model.layers import LayerPlan, plan_of
+from speechctc.model.layers import ContextPlan, LayerPlan, plan_of
 
 Rows = NDArray[np.float32]
 Weights = Mapping[str, Rows]
@@ -49,6 +49,7 @@ class NumpyNet:
         self._pool, self._has_bands = net.pool, net.has_bands
         self._mix = weights["mix"] if net.mixed else None
         self._convs, self._dense = ([_Layer(each, kind, weights) for each in part] for part in (net.convs, net.dense))
+        self._context = _Context(net.context, weights) if net.context else None
         self._norm = _Norm("norm", weights) if net.normed else None
         self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
 
@@ -68,8 +69,13 @@ class NumpyNet:
                 bands = x.shape[1] // pool
                 x = x[:, : bands * pool].reshape(len(x), bands, pool, -1).max(2)
         x = x.transpose(0, 2, 1).reshape(len(x), 1, -1)
-        for dense in self._dense:
+        changes = None
+        for number, dense in enumerate(self._dense):
+            if changes is not None:
+                x = changes(number - 1, x)
             x = dense(x, each)
+            if number == 0 and self._context is not None:
+                changes = self._context(x)
         logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
         logits += bias
         return logits
@@ -95,6 +101,32 @@ class _Norm:
         centred *= self.weight
         centred += self.bias
         return centred
+
+
+class _Context:
+    """As `speechctc.model.net.Context`, of (n_frames, 1, maps)."""
+
+    def __init__(self, plan: ContextPlan, weights: Weights) -> None:
+        self._half, self._norm = plan.span // 2, _Norm("context.norm", weights)
+        names = ("down", *(f"up.{k}" for k in range(len(plan.layers))))
+        pairs = [(weights[f"context.{name}.weight"].T, weights[f"context.{name}.bias"]) for name in names]
+        self._down, self._up = pairs[0], pairs[1:]
+
+    def __call__(self, x: Rows) -> Callable[[int, Rows], Rows]:
+        at = np.arange(len(x))
+        first, end = np.maximum(at - self._half, 0), np.minimum(at + self._half + 1, len(x))
+        sums = np.concatenate([np.zeros((1, x.shape[2])), x[:, 0].cumsum(0, dtype=np.float64)])
+        means = ((sums[end] - sums[first]) / (end - first)[:, None]).astype(np.float32)
+        weight, bias = self._down
+        values = np.maximum(self._norm(means) @ weight + bias, 0)
+
+        def change(number: int, x: Rows) -> Rows:
+            weight, bias = self._up[number]
+            factor, shift = np.split((values @ weight + bias)[:, None], 2, axis=2)
+            changed: Rows = x * (1 + factor) + shift
+            return changed
+
+        return change
 
 
 class _Layer:

@@ -116,10 +116,14 @@ def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
 
 
 def _refuse_others(config: Config, other: Config) -> None:
-    """Refuse a net of other layers, or one that was trained to read other features."""
+    """Refuse a net of other layers, or one that was trained to read other features.
+
+    A net without `model.context` may go on with it, since it changes nothing at first.
+    """
     for section in ("model", "features"):
         ours, theirs = (getattr(each, section).model_dump(exclude={"encoder": {"folder"}}) for each in (config, other))
-        changed = [key for key in ours if ours[key] != theirs[key] and key not in ("dropout", "init")]
+        free = ("dropout", "init", *(("context", "context_span") if theirs.get("context") == 0 else ()))
+        changed = [key for key in ours if ours[key] != theirs[key] and key not in free]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])
             same = f"those of the bundled models' {section}: --config finetune"

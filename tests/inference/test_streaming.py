@@ -37,6 +37,7 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4,), "dense": (8,), "time_stride": 4, "kernel": (1, 7)}, {"deltas": 3, "delta_window": 9}),
     ({"convs": (4, 4), "dense": (8,), "activation": "prelu", "kernel": (5, 1)}, {"shift_ms": 12.5, "energy": False}),
     ({"convs": (4, 4), "dense": (8,), "time_stride": 2, "dense_span": 3}, {"cmn_window_ms": (330, 170), "deltas": 1}),
+    ({"convs": (4,), "dense": (8, 8), "context": 3, "context_span": 15, "time_stride": 2}, {"deltas": 1}),
 ]
 
 
@@ -67,6 +68,9 @@ class Whole:
         self.model = ModelConfig(**{"dropout": 0.0, **model})
         # In float64, so that what differs is not rounding.
         self.net = ConvCTCNet(self.model, plan_of(self.model, self.features), 7).double().eval()
+        for name, value in self.net.named_parameters():
+            if name.startswith("context.up."):  # it begins with zeros, which change nothing
+                torch.nn.init.normal_(value, 0, 0.5)
         some = static_features(torch.from_numpy(noise(40_000, 5)), self.features)
         self.mean, self.std = Moments.of(some, self.features).normalisation()
 

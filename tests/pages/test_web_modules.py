@@ -115,6 +115,7 @@ def assert_alike(recogniser: Recogniser, samples: Any, rows: Any, phones: list[d
         {"model": {"dense_span": [3, 5]}, "features": {"cmn_window_ms": [900, 400], "window": "blackman", "deltas": 1}},
         {"features": {"sample_rate": 8000, "window": "hanning", "preemphasis": 0, "low_hz": 100, "high_hz": -200}},
         {"features": {"window": "rectangular", "delta_window": 3}, "decode": {"min_modulation_db": 0}},
+        {"model": {"dense": [20, 20, 12], "context": 5, "context_span": 81, "time_stride": 2, "residual": True}},
         {"decode": {"search": "beam", "beam": 5}, "model": {"time_stride": 2}},
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -81,6 +82,22 @@ def test_another_kind_of_net_is_refused(extracted: Path, here: Path, other: str)
         InputError, match=f"another kind of net: {other.partition('=')[0]}=.* there.*; set train.init_from=null"
     ):
         first_net(config, replace(source).inventory, here / "a", Reporter(quiet=True))
+
+
+def test_a_net_goes_on_with_a_context_and_not_without(extracted: Path, here: Path) -> None:
+    """The context changes nothing at first, and is trained."""
+    model = ("model.dense=[12,12]", "model.context=3", "model.context_span=21")
+    run_once(extracted, here / "b", "train.epochs=1", model[0])
+    source = load_checkpoint(here / "b" / "last")
+    settings = (*model, f"train.init_from={here / 'b'}")
+    net = first_net(load_config(extracted, settings), source.inventory, here / "b", Recorder())
+    features, frames = torch.randn(1, 3, source.config.features.static_dims, 50), torch.tensor([50])
+    assert torch.equal(net.eval()(features, frames)[0], source.net.eval()(features, frames)[0])
+    run_once(extracted, here / "c", "train.epochs=1", *settings)
+    learned = load_checkpoint(here / "c" / "last")
+    assert float(np.abs(learned.weights["context.up.0.weight"]).max()) > 0
+    with pytest.raises(InputError, match=r"another kind of net: model\.context=3 there, 0 here"):
+        load_pretrained(source.net, source.config, source.inventory, learned)
 
 
 def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> None:

@@ -41,6 +41,7 @@ export class Net {
     const flat = (number) => (_, span, channel, channels) =>
       span * channels + (number ? channel : (channel % bands) * maps + Math.floor(channel / bands));
     this.dense = dense.map((_, k) => this.layer(`dense.${k}`, null, flat(k)));
+    this.context = this.config.context ? this.around() : null;
     this.output = this.layer("output", null, flat(dense.length), "");
     this.norm = this.scale("norm");
     this.classes = this.output.outputs;
@@ -52,10 +53,15 @@ export class Net {
     return weight && { weight: weight.values, bias: this.tensor(`${name}.bias`).values };
   }
 
+  around() {
+    const layer = (name) => this.layer(`context.${name}`, null, (_, __, channel) => channel, "");
+    return { norm: this.scale("context.norm"), down: layer("down"), up: this.dense.slice(1).map((_, k) => layer(`up.${k}`)) };
+  }
+
   // Packs the weights of a layer; `place` tells which term of the sum a weight belongs to.
   layer(name, kernel, place, part = ".conv") {
     const { shape, values } = this.tensor(`${name}${part}.weight`);
-    const [outputs, channels, height, width] = shape, each = channels * height * width;
+    const [outputs, channels, height = 1, width = 1] = shape, each = channels * height * width;
     const from = new Uint32Array(each);
     for (let channel = 0, k = 0; channel < channels; channel += 1) {
       for (let row = 0; row < height; row += 1) {
@@ -87,7 +93,12 @@ export class Net {
       if (!k && this.config.pool > 1) state = pooled(state, this.config.pool);
     });
     let values = state.values;
-    for (const layer of this.dense) values = this.denselyApplied(values, count, layer);
+    let heard = null;
+    this.dense.forEach((layer, k) => {
+      if (heard) values = this.changed(values, heard, this.context.up[k - 1]);
+      values = this.denselyApplied(values, count, layer);
+      if (!k && this.context) heard = this.heardAround(values, count);
+    });
     if (this.norm) values = normalised(values, values.length / count, this.norm);
     const logits = this.product(values, count, this.output, (out, t, result) => {
       for (let k = 0; k < this.classes; k += 1) result[t * this.classes + k] = out[t * this.output.packed.columns + k];
@@ -150,14 +161,37 @@ export class Net {
     return residual ? add(result, values) : result;
   }
 
+  // What is heard around each frame, as a few values: of the mean over context_span frames, fewer at the ends.
+  heardAround(values, frames) {
+    const width = values.length / frames, half = Math.floor(this.config.context_span / 2), { norm, down } = this.context;
+    const sums = new Float64Array(values.length + width), means = new Float32Array(values.length);
+    for (let k = 0; k < values.length; k += 1) sums[k + width] = sums[k] + values[k];
+    for (let t = 0; t < frames; t += 1) {
+      const first = Math.max(t - half, 0), end = Math.min(t + half + 1, frames);
+      for (let k = 0; k < width; k += 1) means[t * width + k] = (sums[end * width + k] - sums[first * width + k]) / (end - first);
+    }
+    return this.product(normalised(means, width, norm), frames, down, (out, t, made) => {
+      for (let k = 0; k < down.outputs; k += 1) made[t * down.outputs + k] = Math.max(out[t * down.packed.columns + k], 0);
+    });
+  }
+
+  // Scales and shifts the inputs of a layer by what is heard around them.
+  changed(values, heard, up) {
+    const width = up.outputs / 2;
+    return this.product(heard, values.length / width, up, (out, t, made) => {
+      const factor = t * up.packed.columns, shift = factor + width;
+      for (let k = 0, at = t * width; k < width; k += 1, at += 1) made[at] = values[at] * (1 + out[factor + k]) + out[shift + k];
+    }, width);
+  }
+
   // Multiplies frames, with those around them, by the weights of a layer; `finish` makes its units of each frame.
-  product(values, frames, layer, finish) {
+  product(values, frames, layer, finish, units = layer.units) {
     const { matrices } = this, { channels, span, packed } = layer, around = Math.floor(span / 2) * channels;
     const size = (frames + span + ROWS) * channels, a = matrices.take(size);
     const c = matrices.take(upTo(frames, ROWS) * packed.columns), padded = matrices.view(a, size).fill(0);
     padded.set(values, around);
     matrices.product(a, channels, packed, c, frames);
-    const out = matrices.view(c, frames * packed.columns), result = new Float32Array(frames * layer.units);
+    const out = matrices.view(c, frames * packed.columns), result = new Float32Array(frames * units);
     for (let t = 0; t < frames; t += 1) finish(out, t, result);
     matrices.release(this.room);
     return result;
@@ -195,7 +229,8 @@ function normalised(values, width, { weight, bias }) {
 
 // How many static frames one output frame depends on.
 function receptiveField(model, features, spans) {
-  const wide = model.kernel[1] - 1, later = (model.convs.length - 1) * wide + spans.reduce((sum, span) => sum + span - 1, 0);
+  const around = model.context ? model.context_span - 1 : 0;
+  const wide = model.kernel[1] - 1, later = around + (model.convs.length - 1) * wide + spans.reduce((sum, span) => sum + span - 1, 0);
   return 1 + wide + later * model.time_stride + features.deltas * (features.delta_window - 1);
 }
 
