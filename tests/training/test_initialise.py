@@ -145,7 +145,8 @@ def test_another_corpus_of_the_model_begun_with_is_said(extracted: Path, here: P
     ("config", "settings", "fits"),
     [
         ("finetune", [], True),
-        ("start", ["model.dense=[240, 240, 240, 240, 240, 240, 240, 240, 240]"], True),
+        ("start", ["model.dense=[240, 240, 240, 240, 240, 240, 240, 240, 240]", "model.context=64"], True),
+        ("start", ["model.dense=[240, 240, 240, 240, 240, 240, 240, 240, 240]"], False),
         ("start", [], False),
         ("small-data", [], False),
     ],
