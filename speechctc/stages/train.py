@@ -113,8 +113,8 @@ def _warn(trainer: Trainer) -> None:
     found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if newer := _changed_labels(trainer.config):
-        what = f"changed after extraction: {some(newer, 3)}; the net learns the labels of before"
-        trainer.reporter.warn(f"{what}; for the new ones run speechctc extract first")
+        what = f"newer than the features: {some(newer, 3)}; the net learns the labels of before"
+        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first")
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
 

@@ -60,7 +60,7 @@ def test_labels_that_changed_after_extraction_are_named(extracted: Path, here: P
         made = (config.data.dir / "phones.tsv").stat().st_mtime
         os.utime(table, (made + later, made + later))
         train_net(config, later > 0, reporter)
-    before, after = (sum("changed after extraction: " in each for each in r.said) for r in reporters)
+    before, after = (sum("newer than the features: " in each for each in r.said) for r in reporters)
     assert (before, after) == (0, 1)
 
 
