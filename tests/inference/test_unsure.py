@@ -61,7 +61,10 @@ def test_the_limits_are_those_that_were_measured() -> None:
     """No group of English is doubted, and 37 other languages are; by the best path all but Irish."""
     file = Path(__file__).parent.parent.parent / "benchmarks" / "foreign.csv"
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    limits = (("confidence n-gram", LEAST, set()), ("confidence best path", LEAST_WITHOUT, {"ga"}))
+    limits: tuple[tuple[str, float, set[str]], ...] = (
+        ("confidence n-gram", LEAST, set()),
+        ("confidence best path", LEAST_WITHOUT, {"ga"}),
+    )
     for column, least, missed in limits:
         english = [float(row[column]) >= least for row in rows if row["language"] == "en"]
         others = {row["language"]: float(row[column]) >= least for row in rows if row["language"] != "en"}
