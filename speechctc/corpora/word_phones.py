@@ -161,11 +161,13 @@ class WordPhones:
         of words that eSpeak NG reads in another language, are then written as the nearest of these.
         """
         by_language: dict[str, list[str]] = {}
-        for language, text in () if self._named else texts:
+        for language, text in texts:
             by_language.setdefault(language, []).append(text)
         for language, own in by_language.items():
             try:
-                self._in(language).learn(own)
+                self._in(language).pronouncer.look(own)
+                if not self._named:
+                    self._in(language).learn(own)
             except InputError:  # reported for each utterance
                 if isinstance(self._language, str):
                     raise

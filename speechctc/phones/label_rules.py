@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import SOUNDS, plain
+from speechctc.phones.articulation import SOUNDS, plain, sounds_of
 from speechctc.phones.labels import TIES, nfc
 from speechctc.phones.matching import is_arpabet
 
@@ -35,6 +35,8 @@ _BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not ph
 _WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
 _CEDILLA = "\u0327"  # ç is a letter
 _VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
+_ALSO_SPELLING = frozenset("æçðøħŋœəɛɔɓɗǀǁǂǃβθχ")  # signs of IPA that words of some languages are spelled with
+_ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | set(_STRESS + "ː˥˦˧˨˩ʰʷʲˠˤ")
 _ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
 
 
@@ -262,6 +264,23 @@ def segment_ipa(text: str) -> Iterator[str]:
 def _belongs(sign: str) -> bool:
     """Return whether a sign belongs to the letter before it."""
     return sign in TIES + _CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()
+
+
+def symbols_of_word(word: str) -> tuple[str, ...]:
+    """Return the symbols of a word in IPA, without stress; none where one is not on the chart."""
+    symbols = tuple(filter(None, (symbol.strip(_STRESS) for symbol in segment_ipa(word.strip("/")))))
+    return symbols if all(map(sounds_of, symbols)) else ()
+
+
+def is_surely_ipa(word: str) -> bool:
+    """Return whether a word is in IPA, and has a letter or sign that hardly any language is spelled with."""
+    return not _ONLY_IPA.isdisjoint(word) and symbols_of_word(word) != ()
+
+
+def are_ipa_words(words: Collection[str]) -> bool:
+    """Return whether different words are in IPA: nearly all can be, and of every ten one surely is."""
+    can_be = sum(symbols_of_word(word) != () for word in words)
+    return can_be > 0.95 * len(words) and sum(map(is_surely_ipa, words)) > 0.1 * len(words)
 
 
 def are_strings(counts: Mapping[str, int]) -> bool:

@@ -6,11 +6,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from speechctc.core.errors import InputError, some
 from speechctc.core.text_files import read_text
 from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
-from speechctc.phones.label_rules import divide_phone
+from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
 from speechctc.phones.labels import TABLES, nfc, pairs
 from speechctc.phones.matching import Match, ipa, is_arpabet, match_phones
 
@@ -208,6 +208,17 @@ class Notation:
         return [(part, matches[part]) for part in parts] if set(parts) <= set(matches) else []
 
 
+def _joined(symbols: Sequence[str]) -> tuple[str, ...]:
+    """Return symbols of English with its diphthongs and affricates as one: they are phones of its set."""
+    made: list[str] = []
+    for symbol in symbols:
+        if made and made[-1] + symbol in _CMU:
+            made[-1] += symbol
+        else:
+            made.append(symbol)
+    return tuple(made)
+
+
 def cmu_sources(phones: Sequence[str]) -> list[tuple[str, int]]:
     """Return the phones of CMU's set for phones in IPA, each with the index of the one that it is for.
 
@@ -258,6 +269,8 @@ class Pronouncer:
     ("US", not "NASA"), and that as a word follows; without eSpeak NG, the letters that the dictionary reads come last.
     Where all is in capitals, they mean nothing: words are read as in lower case.
 
+    A word in IPA that the dictionary lacks is its own pronunciation: eSpeak NG would spell it letter by letter.
+
     Parameters
     ----------
     dictionary : Path, optional
@@ -275,6 +288,8 @@ class Pronouncer:
     native : Counter of str
         How often each phone occurred in words that eSpeak NG read in the language itself; those of a dictionary in
         IPA are in it, and with one in ARPABET none is.
+    is_for_ipa : bool
+        All words that can be IPA are; see `speechctc.phones.label_rules.are_ipa_words`. Else those that surely are.
 
     Raises
     ------
@@ -303,6 +318,11 @@ class Pronouncer:
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
         self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
+        self.is_for_ipa, self._ipa = False, dict[str, Word]()
+
+    def look(self, texts: Iterable[str]) -> None:
+        """Look at the texts that will be read, whether their words are in IPA."""
+        self.is_for_ipa = are_ipa_words({_bare(token) for text in texts for token in text.split()})
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG reads all of a text in other languages, as its script is another.
@@ -310,6 +330,8 @@ class Pronouncer:
         A text with a word of the dictionary is not.
         """
         if self._reader is None or in_own_script(text, self.language) or not any(map(str.isalpha, text)):
+            return False
+        if any(map(self._in_ipa, text.split())):
             return False
         if self._dictionary and any(word_key(_bare(token)) in self._dictionary.words for token in text.split()):
             return False
@@ -326,7 +348,10 @@ class Pronouncer:
         tokens = [self._all_cyrillic(token) for token in tokens]
         shouted = len(tokens) > 1 and " ".join(tokens).isupper()
         if self._dictionary is None:
-            return self._read_in_context(tokens, shouted)
+            parts = groupby(tokens, key=lambda token: self._in_ipa(token) is None)
+            read = self._read_in_context
+            words = (read([*part], shouted) if is_spelled else map(self._in_ipa, part) for is_spelled, part in parts)
+            return [word for part in words for word in part if word]
         return [word for token in tokens for word in self._look_up(token, self._dictionary.words, shouted)]
 
     @property
@@ -366,6 +391,8 @@ class Pronouncer:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
             what = f"{len(near)} phone{'s' * (len(near) > 1)} of words that the phone set lacks"
             notes.append(f"{what}, written as the nearest: {pairs}")
+        if self._ipa:
+            notes.append(f"words in IPA, read as they are written: {len(self._ipa)} ({some(list(self._ipa), 3)})")
         if self._mixed:
             shown = some([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
             what = f"{len(self._mixed)} word{'s' if len(self._mixed) > 1 else ''}: {shown}"
@@ -423,6 +450,9 @@ class Pronouncer:
                 self._counts["listed"] += 1
                 yield Word(name, tuple(dict.fromkeys(reading for reading in written if reading)))
                 return
+        if word := self._in_ipa(token):
+            yield word
+            return
         parts = [part for part in re.split("[-\u2010\u2011\u2013/_]", token) if _bare(part)]
         if len(parts) > 1:
             for part in parts:
@@ -432,6 +462,17 @@ class Pronouncer:
             yield Word(name, (reading,))
         elif _is_word(token):
             yield Word(name, ())
+
+    def _in_ipa(self, token: str) -> Word | None:
+        """Return a word in IPA, its symbols as its pronunciation; None for other words."""
+        name = _bare(token)
+        if name not in self._ipa and name and (self.is_for_ipa or is_surely_ipa(name)):
+            symbols = symbols_of_word(name)
+            symbols = _joined(symbols) if self.language.partition("-")[0] == "en" else symbols
+            self.native.update(symbols)
+            if symbols:
+                self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.write(symbols)])))
+        return self._ipa.get(name)
 
     def _read_alone(self, token: str) -> tuple[str, ...] | None:
         """Return how eSpeak NG reads a token by itself; None where it cannot."""

@@ -183,6 +183,8 @@ def align(
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
     seen = _Seen([], [], see)
+    if placing.pronouncer:
+        placing.pronouncer.look(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
     placings = {"": placing}
     prepared = ((task, *_prepared(task, recogniser.inventory, placings)) for task in tasks)
@@ -199,6 +201,10 @@ def align(
     return status or (MISFITS if seen.misfits else 0)
 
 
+def _texts(tasks: Sequence[Task]) -> list[str]:
+    return [" ".join(each.transcript.labels) for each in tasks if isinstance(each.transcript, Transcript)]
+
+
 def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) -> tuple[Placing, PhrasesOrError]:
     """Return how to place a transcript, by its language, and what; placings that are made are added."""
     first = placings[""]
@@ -209,6 +215,8 @@ def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) ->
         except InputError as error:
             return first, InputError(f"{task.recording.path}: {error.what}", error.fix)
     placing = placings.get(language, first)
+    if placing.pronouncer and first.pronouncer:
+        placing.pronouncer.is_for_ipa = first.pronouncer.is_for_ipa
     return placing, _phrases(task, inventory, placing)
 
 

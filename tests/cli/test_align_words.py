@@ -234,3 +234,14 @@ def test_rows_that_no_recording_of_a_folder_has_are_named(speechctc: Command, he
     done = speechctc("align", "rec", "--transcripts", "t.tsv")
     assert done.status == 0 and "t.tsv: rows that fit no recording: z, y\n" in done.err, done.err
     assert "fit no recording" not in speechctc("align", "rec/a.wav", "--transcripts", "t.tsv").err
+
+
+def test_words_in_ipa_are_their_own_pronunciation(speechctc: Command, here: Path) -> None:
+    for name, words in {"a": "kʰan ʔuɬ xupi", "b": "xupi"}.items():
+        write_song(here / f"{name}.wav", "low mid high low mid high top low mid high".split())
+        (here / f"{name}.txt").write_text(words, encoding="utf-8")
+    said = speechctc(
+        "align", ".", "--model", "ipa", "--words", ".", "--language", "en-us", "--format", "textgrid", "--out", "placed"
+    )
+    assert "words in IPA, read as they are written: 3 (kʰan, ʔuɬ, xupi)" in said.err
+    assert [phone.label for phone in read_textgrid(here / "placed/b.TextGrid", "phones")] == list("xupi")

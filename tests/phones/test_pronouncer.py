@@ -238,3 +238,27 @@ def test_mixed_words_of_a_dictionary_are_found_in_it(tmp_path: Path) -> None:
     listed, meant = pronouncer.read("çак çын")
     assert listed == ("çак", (("m", "a", "m"),)) and meant == ("ҫын", (("p", "a"),))
     assert pronouncer.notes()[-1].endswith("that they look like, in 1 word: çын as ҫын")
+
+
+@pytest.mark.parametrize(
+    ("language", "phones", "text", "expected"),
+    [
+        ("en-us", CMU, "the ʃaɪn, /ˈwɔːtɚ/", "dh ah sh ay n w ao t er"),
+        ("th", None, "kʰaw˥˩", "kʰ a w˥˩"),
+        ("az", None, "əlifba", "æ l i f b a"),  # letters of alphabets, its own and of languages that borrow a voice
+        ("sw", None, "Yolŋu ɔkɛ ɓata", "j o l n u o k e b a t a"),
+        ("is", None, "það æða", "θ aː ð aɪː ð a"),
+    ],
+)
+def test_words_in_ipa_are_not_spelled_by_their_letters(
+    language: str, phones: Inventory | None, text: str, expected: str
+) -> None:
+    assert " ".join(spoken(language, text, phones).values()) == expected
+
+
+def test_where_words_are_in_ipa_those_of_plain_letters_are_too(tmp_path: Path) -> None:
+    (dictionary := tmp_path / "words.dict").write_text("kat\tk a t s\n", encoding="utf-8")
+    for pronouncer in (Pronouncer(None, "en-us"), Pronouncer(dictionary, None)):
+        pronouncer.look(["xupi kʰan", "mama ɯ"])
+        assert [word.pronunciations for word in pronouncer.read("xupi")] == [(("x", "u", "p", "i"),)]
+        assert pronouncer.notes() == ["words in IPA, read as they are written: 1 (xupi)"]
