@@ -39,7 +39,7 @@ THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOM
 NO_DEVICE = 100  # CUDA's CUDA_ERROR_NO_DEVICE
 IN_CONTAINER = "if the host has one, start with docker --gpus all, podman --device nvidia.com/gpu=all or apptainer --nv"
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
-INSTALL = "install speechctc again, or run scripts/install; docs/guide/training.md names the versions"
+INSTALL = "install speechctc again, or run scripts/install; docs/guide/install.md names the versions"
 
 
 def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
