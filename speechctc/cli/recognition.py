@@ -117,7 +117,7 @@ def align_command(
 ) -> None:
     """Find the times of known phones or words in recordings.
 
-    In phones and words, * stands for any stretch of sound, (a|b c) for alternatives, (a|) for what may be missing. If
+    In phones and words, * stands for any piece of sound, (a|b c) for alternatives, (a|) for what may be missing. If
     the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
@@ -129,9 +129,8 @@ def score_phones_command(**given: Any) -> None:
     """Say how well each phone of a transcript was said.
 
     Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1: the share of the
-    phones of right speech that fit as badly or worse. Beside it stands what was most probably said
-    instead: another phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that
-    of align.
+    phones of right speech that fit as badly or worse. A second column has what was most probably said instead: another
+    phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that of align.
     """
     _align(SimpleNamespace(**given, inventory=None), scored=True)
 
