@@ -275,7 +275,7 @@ def score_texts(
         if isinstance(lm, NgramModel) and lm.missing:
             reporter.warn(f"{path}: has no probability for {len(lm.missing)} phones: {listed(lm.missing)}")
         for text in texts:
-            labels = encode(text.name, text.utterances, lm.inventory)
+            labels = encode(text.name, _in_set(text, lm.inventory, reporter).utterances, lm.inventory)
             found.append(perplexity(lm, str(path), text.name, labels))
     return found
 

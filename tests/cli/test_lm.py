@@ -36,6 +36,14 @@ def test_an_ngram_of_a_text_and_its_perplexities(speechctc: Command, text: Path)
     assert f"{rows[1]['perplexity']:.2f}" in done.out.splitlines()[2]
 
 
+def test_perplexity_maps_phones_that_the_model_lacks_as_training_does(speechctc: Command, here: Path) -> None:
+    (here / "own.txt").write_text("k a t a\n" * 4)
+    (here / "narrow.txt").write_text("kʰ a t a\n", encoding="utf-8")
+    speechctc("lm", "train", "--text", "own.txt", "--out", "a.arpa")
+    done = speechctc("lm", "perplexity", "--lm", "a.arpa", "--text", "narrow.txt")
+    assert done.status == 0 and "written as the nearest: kʰ as k (1)" in done.err, done.err
+
+
 def test_a_corpus_gives_its_training_labels_and_its_phones(speechctc: Command, tiny_model: Path, here: Path) -> None:
     (here / "c.yaml").write_text("corpus: {kind: table}\n")
     tables = [f"corpus.tables.{k}={path}" for k, path in _tables(tiny_model).items()]
