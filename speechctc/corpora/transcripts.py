@@ -29,6 +29,7 @@ from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import FolderListings, spelling_of
 from speechctc.corpora.table_rows import Row, read_table
+from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.labels import nfc
 
 TEXTS = (".lab", ".txt")
@@ -195,14 +196,15 @@ def beside_each(
 def in_folder(
     folder: Path, recordings: Sequence[Recording], choice: Choice, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
-    """Read transcripts with the names of the recordings from a folder, or from the same subfolders of it."""
+    """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
     endings, siblings = _endings(choice), siblings or Siblings()
     spelled: defaultdict[str, set[str]] = defaultdict(set)
     for each in recordings:
         spelled[each.path.stem.lower()].add(each.path.stem)
     found = []
     for each in recordings:
-        places = [folder / each.name.parent / each.path.name, folder / each.path.name]
+        last = Path(os.path.abspath(each.path)).parent.name
+        places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
         others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         near = [] if file else next((near for place in places if (near := siblings.near(place, endings))), [])
@@ -342,6 +344,8 @@ def _damaged(table: Path, rows: Sequence[Row], labels: Labels) -> dict[Row, Inpu
         if each.problem or _labels_of(each, labels) is None
     }
     if bad and len(bad) == len(rows):
+        if labels == "phones" and any(each.words for each in rows):
+            raise InputError(f"{table}: has words and no phones", "give it with --words")
         raise bad[rows[0]]
     return bad
 
@@ -455,6 +459,10 @@ def find_tasks(
     """
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
+    if table := next((each for each in arguments if each.is_file() and looks_like_table(each)), None):
+        raise InputError(
+            f"{table}: a table, not a recording", "name it after --words, or --transcripts if it has phones"
+        )
     if given is not None and not os.path.exists(given):
         option = "--transcripts" if choice.labels == "phones" else "--words"
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"

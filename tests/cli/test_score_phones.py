@@ -251,3 +251,18 @@ def test_no_result_is_written_over_what_is_read(speechctc: Command, here: Path) 
     line = one_line_error(speechctc("decode", "a.wav", "--format", "textgrid", "--out", "a.wav", "--overwrite"))
     assert "this command reads it" in line and (here / "a.wav").read_bytes() == sound
     assert "text in CSV" in one_line_error(speechctc("measure", "a.wav", "--out", "a.TextGrid"))
+
+
+def test_words_are_found_in_the_folders_of_speakers_and_tables_are_named(speechctc: Command, here: Path) -> None:
+    for name in "AB":
+        (folder := here / "all" / name).mkdir(parents=True)
+        write_words(str(folder / "a.wav"), ["hum"])
+        (folder / "a.txt").write_text("hum")
+    done = speechctc("score-phones", "all/A", "all/B", "--words", "all", "--dictionary", "d.dict", "--format", "csv")
+    assert done.status == 0 and done.out.count(",mid,") == 4, done.err
+    (here / "w.tsv").write_text("id\taudio\twords\na\tall/A/a.wav\thum\n")
+    assert "w.tsv: a table, not a recording; name it after --words" in one_line_error(
+        speechctc("score-phones", "w.tsv")
+    )
+    said = one_line_error(speechctc("score-phones", "--transcripts", "w.tsv"))
+    assert said == "speechctc: w.tsv: has words and no phones; give it with --words"
