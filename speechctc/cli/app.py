@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "start": training.start_command,
     "doctor": scoring.doctor_command,
     "check-labels": scoring.check_labels_command,
+    "mark-checked": scoring.mark_checked_command,
     "extract": training.extract_command,
     "train": training.train_command,
     "plot": scoring.plot_command,

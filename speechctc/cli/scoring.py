@@ -211,6 +211,24 @@ def measure_command(
         raise typer.Exit(status)
 
 
+def mark_checked_command(drafts: list[Path]) -> None:
+    """Say that drafts of decode are right as they are.
+
+    From now on their labels count as corrected: start trains on them, and no command writes over them.
+    """
+    from speechctc.audio.recordings import files_below
+    from speechctc.core import written
+    from speechctc.corpora.transcripts import TIERS
+
+    found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]
+    if missing := next((file for file in found if not file.exists()), None):
+        raise InputError(f"{missing}: no such file", "name drafts, or folders of them")
+    files = [file for file in found if file.suffix.lower() in TIERS]
+    own = set(written.changed(files))
+    written.check(file for file in files if file not in own)
+    show(f"files that count as checked: {len(files) - len(own)}, and {len(own)} that a person made or changed before")
+
+
 def check_labels_command(
     config: str,
     settings: list[str] | None = None,

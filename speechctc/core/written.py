@@ -2,7 +2,9 @@
 
 Each folder of results has a small hidden file, `RECORD`, with a line for every file written there: its SHA-256 and its
 name, as ``sha256sum`` prints them. The line is appended before the file gets its name, so that a run that is killed
-leaves no file that looks like a person's. Several processes can append to the same record.
+leaves no file that looks like a person's; and once more after it took the place of another. So a file is ours if it is
+as one of the last two lines of its name says: an older version, put back, is a person's. So is one that `check` marked.
+Several processes can append to the same record.
 
 No link is followed when writing: a folder that a stranger made may hold links to any file of the user's. A folder that
 the user names may be a link, and so may the folders above it. Below it, neither a file to write nor a folder to write
@@ -11,6 +13,7 @@ into may be one.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -28,6 +31,7 @@ from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
 FOLDERS = 64  # whose records stay in memory
+CHECKED = "checked"  # in place of a digest
 NAMED = 3  # files that an error names; the others are counted
 
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -35,8 +39,11 @@ _MAKE = "remove it, or name another place"
 
 
 def changed(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that exist with other content than speechctc wrote; links are among them."""
-    records: dict[Path, set[tuple[str, bytes]]] = {}
+    """Return the files that exist with other content than speechctc wrote; links are among them.
+
+    Text that another program saved in UTF-16 or with other line ends has the same content.
+    """
+    records: dict[Path, Digests] = {}
     found = []
     for path in paths:
         if path.is_symlink():
@@ -45,15 +52,22 @@ def changed(paths: Iterable[Path]) -> list[Path]:
             continue
         if path.parent not in records:
             records[path.parent] = _read_record(path.parent)
-        if path.is_dir() or (_digest(path), _name(path)) not in records[path.parent]:
+        own = records[path.parent].get(_name(path), ())
+        if path.is_dir() or not own or (_digest(path) not in own and _digest_of_text(path) not in own):
             found.append(path)
     return found
 
 
+def check(paths: Iterable[Path]) -> None:
+    """Record that a person found files right: from now on they are the person's."""
+    for path in paths:
+        _append(path, CHECKED, 2)
+
+
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
     """Return the files that the record of their folder does not name: whether speechctc wrote them is not known."""
-    names = cache(lambda folder: {name for _, name in _read_record(folder)})
-    return [path for path in paths if _name(path) not in names(path.parent)]
+    records = cache(_read_record)
+    return [path for path in paths if _name(path) not in records(path.parent)]
 
 
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
@@ -160,13 +174,24 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
         kept = next(name for name in names if not os.path.lexists(name))
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
-    line = _digest(draft).encode() + b"  " + _name(path) + b"\n"
+    digest, is_new = _digest(draft), not os.path.lexists(path)
+    _append(path, digest)
+    files.put_in_place(draft, path)
+    if not is_new:
+        _append(path, digest)
+
+
+def _append(path: Path, digest: str, times: int = 1) -> None:
+    """Append the line of a file to the record of its folder."""
     record = open_plain(path.with_name(RECORD), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        files.append(record, line)  # half a line would make the file look like a person's
+        line = digest.encode() + b"  " + _name(path) + b"\n"
+        files.append(record, line * times)  # half a line would make the file look like a person's
     finally:
         os.close(record)
-    files.put_in_place(draft, path)
+
+
+Digests = dict[bytes, tuple[str, ...]]  # by the name of a file, what its last two lines say
 
 
 class _Record(NamedTuple):
@@ -175,42 +200,43 @@ class _Record(NamedTuple):
     file: tuple[int, int]
     end: int  # of the last whole line
     last: bytes  # that line: another record in its place has another
-    pairs: set[tuple[str, bytes]]
+    digests: Digests
 
 
 _records: dict[str, _Record] = {}
 
 
-def _read_record(folder: Path) -> set[tuple[str, bytes]]:
+def _read_record(folder: Path) -> Digests:
     key = os.path.abspath(folder)
     known = _records.pop(key, None)
     try:
         if (folder / RECORD).is_symlink() or not (folder / RECORD).is_file():  # it may be a stranger's, or a pipe
-            return set()
+            return {}
         with open(folder / RECORD, "rb") as file:
             status = os.fstat(file.fileno())
             its = (status.st_dev, status.st_ino)
             if known is not None and known.file == its:
                 file.seek(known.end - len(known.last))
             if known is None or known.file != its or file.read(len(known.last)) != known.last:
-                known = _Record(its, 0, b"", set())
+                known = _Record(its, 0, b"", {})
             file.seek(known.end)
             whole, end, rest = file.read().rpartition(b"\n")
     except OSError:
-        return set()
-    pairs, last = known.pairs, whole[whole.rfind(b"\n") + 1 :] + end or known.last
-    pairs.update(_pairs(whole.split(b"\n")))
+        return {}
+    digests, last = known.digests, whole[whole.rfind(b"\n") + 1 :] + end or known.last
+    _add(digests, whole.split(b"\n"))
     while len(_records) >= FOLDERS:
         _records.pop(next(iter(_records)), None)
-    _records[key] = _Record(its, known.end + len(whole + end), last, pairs)
-    return {*pairs, *_pairs([rest])} if rest else pairs
+    _records[key] = _Record(its, known.end + len(whole + end), last, digests)
+    return _add(digests.copy(), [rest]) if rest else digests
 
 
-def _pairs(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
+def _add(digests: Digests, lines: list[bytes]) -> Digests:
     for line in lines:
         digest, _, name = line.partition(b"  ")
         if name:
-            yield digest.decode("ascii", "replace"), name
+            digests[name] = (*digests.get(name, ())[-1:], digest.decode("ascii", "replace"))
+    return digests
 
 
 def _name(path: Path) -> bytes:
@@ -224,6 +250,16 @@ def _digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _digest_of_text(path: Path) -> str:
+    """Return the digest of a text as speechctc writes it: in UTF-8, with plain line ends; ``""`` of other files."""
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE) else "utf-8-sig")
+    except UnicodeDecodeError:
+        return ""
+    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()
 
 
 def refuse_odd(path: Path) -> None:

@@ -326,6 +326,7 @@ class ResultWriter:
         self.writer = writer or WRITERS[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
+        self.made = 0  # files in a folder
         self._hints = 0
 
     def to_stream(self, aligned: bool, advance: Advance) -> None:
@@ -349,6 +350,7 @@ class ResultWriter:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
                         written.write_bytes(file, WRITERS[form].content(name, result, file), self.options.overwrite)
+                        self.made += 1
             except InputError as error:
                 self.failures.append((recording.path, str(error)))
             except OSError as error:
@@ -401,6 +403,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
         else:
             writer.to_stream(aligned, advance)
     reporter.warn(*writer.notes, *counted_alike(writer.failures))
+    if writer.made:
+        reporter.note(f"wrote {writer.made:,} file{'s' * (writer.made > 1)} into {options.folder}")
     return 0 if not writer.failures else 2 if len(writer.failures) == total else 1
 
 

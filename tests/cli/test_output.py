@@ -131,6 +131,7 @@ def test_recordings_of_one_name_stay_apart(speechctc: Command, here: Path) -> No
     assert [row.split()[:2] for row in rows] == [[id, "1"] for id in ("x/a", "y/a", "b.flac", "b.ogg", "c_d")]
     done = speechctc("decode", "z", "--format", "textgrid", "--out", "grids")
     assert done.status == 0 and "2 recordings keep their endings (b.flac.TextGrid)" in done.err
+    assert done.err.splitlines()[-1] == "wrote 3 files into grids"
     assert sorted(path.name for path in Path("grids").glob("*.*")) == [
         ".speechctc-written",
         "b.flac.TextGrid",
@@ -433,3 +434,14 @@ def test_a_closed_output_is_an_error_in_a_line() -> None:
     done = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" config >&-', sys.executable, code], stderr=subprocess.PIPE)
     assert done.returncode == 2 and done.stderr.startswith(b"speechctc: standard output is closed; ")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_draft_that_is_right_is_marked_so_and_kept(speechctc: Command, here: Path) -> None:
+    for name in "ab":
+        write_song(here / f"{name}.wav", ["low"])
+    again = ("decode", "a.wav", "b.wav", "--format", "textgrid", "--out", ".")
+    assert speechctc(*again).status == 0
+    assert "checked: 1, and 0 that" in speechctc("mark-checked", "a.TextGrid").out
+    assert "a.TextGrid: exists and was made or changed by hand" in one_line_error(speechctc(*again))
+    assert "checked: 1, and 1 that" in speechctc("mark-checked", ".").out
+    assert "no.TextGrid: no such file" in one_line_error(speechctc("mark-checked", "no.TextGrid"))

@@ -28,6 +28,27 @@ def test_what_was_written_is_replaced_and_what_was_changed_is_kept(tmp_path: Pat
     assert file.read_text() == "three"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "utf-8"])
+def test_what_was_saved_again_without_a_change_is_not_changed(tmp_path: Path, encoding: str) -> None:
+    written.write_text(file := tmp_path / "a.TextGrid", "ʃ\n")
+    for text, is_changed in (("ʃ\r\n", False), ("s\r\n", True)):
+        mark = "\ufeff" if encoding == "utf-16-be" else ""
+        file.write_bytes((mark + text).encode(encoding))
+        assert written.changed([file]) == [file] * is_changed
+
+
+def test_a_draft_that_was_checked_or_put_back_is_a_persons(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    for text in ("old", "new"):
+        written.write_text(file, text)
+        written.write_text(other, text)
+    file.write_text("old")
+    written.check([other])
+    assert written.changed([file, other]) == [file, other] and written.unrecorded([file, other]) == []
+    written.write_text(other, "new", overwrite=True)
+    assert written.changed([other]) == []
+
+
 def test_a_file_of_another_name_or_without_a_record_is_a_persons(tmp_path: Path) -> None:
     written.write_text(tmp_path / "a.txt", "phones")
     (tmp_path / "b.txt").write_text("phones")
