@@ -104,6 +104,7 @@ def test_what_recognises_works_without_torch(tiny_model: Path, here: Path) -> No
     assert "Traceback" not in err, err
     assert out.count("low top mid") >= 1 and (here / "grids").exists() and (here / "lm.arpa").exists()
     assert "not installed: recognition does without" in out
+    assert "Training needs torch" in out and "speechctc evaluate --model" in out and "speechctc train" not in out
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.corpora.textgrid import eaf_files
-from speechctc.corpora.tier_utterances import NOBODY
+from speechctc.corpora.tier_utterances import NOBODY, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.espeak import foreign_script, in_own_script, voices
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
@@ -447,7 +447,7 @@ def describe(survey: Survey) -> str:
         "what": said(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
         "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
-        "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in split],
+        "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in without_drafts(split)],
         "named": sorted({utterance.speaker for utterance in utterances} - {""}),
         "without": sum(not utterance.speaker for utterance in utterances),
         "how": "named by tiers" if tiered else "from the column speaker" if kind == "table" else "one folder each",

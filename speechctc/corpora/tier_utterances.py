@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,7 @@ PAD = 0.25  # longest silence that an utterance keeps before its first and after
 LEAST = 0.05  # shortest silence in which a long utterance is cut, s
 
 NOBODY = "as speechctc decode wrote it, nobody has corrected it"
+CURE = "speechctc mark-checked names those that are right; corpus.uncorrected=true takes all as correct"
 # What a warning of such files begins with.
 UNCORRECTED = "left out, because they are as speechctc decode wrote them and nobody has corrected them"
 
@@ -405,8 +406,7 @@ class TierReader:
                 is_draft = not written.changed([labelled.file])
                 (self._uncorrected if is_draft else self._edited).append(labelled.file)
                 if is_draft and not self._config.uncorrected:
-                    fix = "corpus.uncorrected=true takes such labels as correct"
-                    raise InputError(f"{labelled.file}: {NOBODY}", fix)
+                    raise InputError(f"{labelled.file}: {NOBODY}", CURE)
             self._files.append((labelled, split))
         except InputError as error:
             self.builder.rejected[split].append(Rejected(id, str(error)))
@@ -437,12 +437,17 @@ class TierReader:
             is_misnamed = any(": no tier " in reason for reason in reasons)  # the tier, and drafts say nothing of that
             reasons.sort(key=lambda reason: (NOBODY in reason) == is_misnamed)
             raise InputError(what, reasons[0] if reasons else fix)
-        left_out = f"{UNCORRECTED} (corpus.uncorrected=true takes their labels as correct)"
+        left_out = f"{UNCORRECTED} ({CURE})"
         drafts = [Path(file.name) for file in self._uncorrected]
         builder.warn_of(drafts, said("drafts") if self._config.uncorrected else left_out)
         builder.warn_of([Path(file.name) for file in written.unrecorded(self._edited)], said("no record"))
         report_tiers(self._found, builder, self._config)
         return builder.to_corpus(self._config.dev_share, not builder.utterances["dev"], self._words)
+
+
+def without_drafts(rejected: Iterable[Rejected]) -> list[Rejected]:
+    """Return what was rejected without drafts that nobody corrected, which one warning counts."""
+    return [each for each in rejected if NOBODY not in each.reason]
 
 
 def is_decoded(tiers: Sequence[Tier]) -> bool:

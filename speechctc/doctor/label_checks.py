@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, notation_pairs, spellings
+from speechctc.corpora.tier_utterances import without_drafts
 from speechctc.doctor.finding import Finding, Severity, finding, listed
 from speechctc.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 from speechctc.features.extractor import extractor
@@ -28,7 +29,7 @@ Member = tuple[str, Utterance]
 
 def check_splits(corpus: Corpus, sounds: Sounds) -> list[Finding]:
     """Check how the utterances are divided, and what the reader of the corpus said of them."""
-    rejected = (f"{each.id}: {each.reason}" for part in corpus.rejected.values() for each in part)
+    rejected = (f"{each.id}: {each.reason}" for part in corpus.rejected.values() for each in without_drafts(part))
     found = [*listed("left-out", rejected), *_warned(corpus), *_speakers(corpus)]
     return found + _duplicates(corpus, sounds)
 

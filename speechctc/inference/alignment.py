@@ -84,7 +84,7 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
     needed = frames_needed(labels)
     if needed > frames:
         repeats = needed - len(labels)
-        apart = f" and {repeats} blanks between repeated ones" if repeats else ""
+        apart = f" and {repeats} blank{'s' * (repeats > 1)} between repeated ones" if repeats else ""
         what = f"{len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}"
         fix = "check that these phones belong to this recording, or align with a model of a smaller model.time_stride"
         raise InputError(f"{file}: {what}", fix)

@@ -101,7 +101,7 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
             heard = [sounds.get(Place.of(each)) for each in part]
             seconds = sum(sound.seconds for sound in heard if isinstance(sound, Heard))
             speakers = {each.speaker for each in part} - {""}
-            who = f", {len(speakers)} speakers" if speakers else ""
+            who = f", {len(speakers)} speaker{'s' * (len(speakers) > 1)}" if speakers else ""
             labels = sum(len(each.phones) for each in part)
             facts[split] = f"{len(part):,} utterances, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
     read = [sound for sound in sounds.values() if isinstance(sound, Heard)]

@@ -30,6 +30,7 @@ from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, said
 from speechctc.corpora.corpus_builder import choose_dev
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.tier_utterances import without_drafts
 from speechctc.doctor.finding import listed
 from speechctc.doctor.label_checks import check_counts
 from speechctc.features.extractor import extractor
@@ -235,7 +236,7 @@ def _shards(plans: Sequence[ShardPlan]) -> list[Shard]:
 
 def _summarise(split: str, plans: Sequence[ShardPlan], corpus: Corpus) -> SplitSummary:
     shards = _shards(plans)
-    rejected = [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
+    rejected = [(entry.id, entry.reason) for entry in without_drafts(corpus.rejected.get(split, ()))]
     return SplitSummary(
         split=split,
         utterances=sum(len(shard.ids) for shard in shards),

@@ -7,13 +7,14 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from speechctc.bundled import MODELS
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
-from speechctc.core.errors import InputError
+from speechctc.core.errors import NEEDS_TORCH, InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
 from speechctc.metrics.per import known_speakers
@@ -54,9 +55,9 @@ class Start:
         None if there is nothing to train on.
     commands : tuple of str
     case : str
-        What start.txt tells apart: ``"config"``; or why there is none: ``"unlabelled"``, the labels are ``"words"`` of
-        no known language or ``"drafts"`` of `speechctc decode`, there is only ``"test"`` or ``"no dev"``, a table to
-        ``"mend"``, or ``"transcripts"`` that are not read.
+        What start.txt tells apart: ``"config"``, or ``"light"`` where torch is not installed; or why there is none:
+        ``"unlabelled"``, the labels are ``"words"`` of no known language or ``"drafts"`` of `speechctc decode`, there
+        is only ``"test"`` or ``"no dev"``, a table to ``"mend"``, or ``"transcripts"`` that are not read.
     """
 
     description: str
@@ -66,7 +67,7 @@ class Start:
 
     def to_text(self) -> str:
         """Return the report."""
-        return render_text("start.txt", vars(self)).rstrip()
+        return render_text("start.txt", vars(self) | {"torch": NEEDS_TORCH}).rstrip()
 
 
 def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -> Start:
@@ -96,8 +97,8 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         todo = [again if found.to_test is None else _evaluation(found.to_test)]
         if found.case in ("unlabelled", "transcripts"):
             language, name = str(found.given.get("language", "en")), shlex.quote(str(folder))
-            model = "" if language.lower().startswith("en") else "--model ipa "
-            todo.insert(0, f"speechctc decode {name} {model}--format textgrid --out {name}")
+            model = "english" if language.lower().startswith("en") else "ipa"
+            todo.insert(0, f"speechctc decode {name} --model {model} --format textgrid --out {name}")
         return Start(describe(found), None, tuple(todo), found.case)
     splits = found.corpus.splits
     if not splits["dev"]:
@@ -113,6 +114,8 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         f"speechctc evaluate --model {run} --split {split}",
     )
     description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
+    if find_spec("torch") is None:
+        return Start(description, config, (_evaluation(found.config),), "light")
     return Start(description, config, commands)
 
 
@@ -166,7 +169,7 @@ def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
         known[name] = sum(match.how != "nearness" for match in match_phones(sorted(labels), own).values())
     best, *others = sorted(known, key=lambda name: -known[name])
     less = ", ".join(f"{name} {known[name]}" for name in others)
-    return best, f"it knows {known[best]} of the {len(labels)} phones here, marks aside; {less}"
+    return best, f"of {len(labels)} phones without their marks it knows {known[best]}; {less}"
 
 
 def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
