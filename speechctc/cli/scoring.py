@@ -221,9 +221,10 @@ def mark_checked_command(drafts: list[Path]) -> None:
     from speechctc.corpora.transcripts import TIERS
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]
-    if missing := next((file for file in found if not file.exists()), None):
-        raise InputError(f"{missing}: no such file", "name drafts, or folders of them")
-    files = [file for file in found if file.suffix.lower() in TIERS]
+    files = [file for file in found if file.suffix.lower() in TIERS and file.is_file()]
+    if other := next((each for each in drafts if not each.is_dir() and each not in files), None):
+        what = "no TextGrid or file of ELAN" if other.exists() else "no such file"
+        raise InputError(f"{other}: {what}", "name drafts, or folders of them")
     own = set(written.changed(files))
     written.check(file for file in files if file not in own)
     show(f"files that count as checked: {len(files) - len(own)}, and {len(own)} that a person made or changed before")

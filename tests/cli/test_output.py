@@ -444,4 +444,5 @@ def test_a_draft_that_is_right_is_marked_so_and_kept(speechctc: Command, here: P
     assert "checked: 1, and 0 that" in speechctc("mark-checked", "a.TextGrid").out
     assert "a.TextGrid: exists and was made or changed by hand" in one_line_error(speechctc(*again))
     assert "checked: 1, and 1 that" in speechctc("mark-checked", ".").out
-    assert "no.TextGrid: no such file" in one_line_error(speechctc("mark-checked", "no.TextGrid"))
+    for name, what in {"no.TextGrid": "no such file", "a.wav": "no TextGrid or file of ELAN"}.items():
+        assert f"{name}: {what}; name drafts" in one_line_error(speechctc("mark-checked", name))
