@@ -32,6 +32,7 @@ UNIFORM, CERTAIN = 0.95, 0.02  # of the entropy of a uniform output
 WORSE = 1.15  # times the lowest dev loss
 ABOVE = 1.1  # times the loss of a constant answer
 SLOW = 0.05  # share by which the loss of a healthy net falls in an early epoch, where it is above that
+THROWN = 10.0  # times the loss of a constant answer; the first batch of a random net has 3 to 10
 SMALL = 0.1  # nats a phone; of a loss below, a rise says nothing
 
 
@@ -95,9 +96,9 @@ def _blanks(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
 
 
 def _stuck(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
-    """Tell a loss above that of a constant answer, unless it still falls fast, as after large first steps."""
+    """Tell a loss above that of a constant answer, unless it still falls fast from what a random net may have."""
     for before, now in zip(epochs, epochs[1:], strict=False):
-        fast = now["loss"] < (1 - SLOW) * before["loss"] and now["step"] < YOUNG
+        fast = now["loss"] < min((1 - SLOW) * before["loss"], THROWN * net.constant) and now["step"] < YOUNG
         if not fast and min(now["loss"], now["dev_loss"]) > ABOVE * net.constant:
             return alarm("stuck", epoch=now["epoch"], loss=now["loss"], dev_loss=now["dev_loss"], constant=net.constant)
     return None
