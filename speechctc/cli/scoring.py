@@ -32,8 +32,8 @@ def evaluate_command(
     the reference, divided by the number of reference phones, by all protocols that apply. Also prints the calibration
     error: the mean distance between the confidences and the share of phones that are right.
 
-    The corpus may be another one, and only a test: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA are compared
-    with ARPABET by tables, and the other way round; --symbols writes the phones recognised as your own table says.
+    Settings name another corpus, which needs only a test split: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA
+    are compared with ARPABET by tables, and ARPABET with IPA; --symbols gives a table of your own.
     """
     from speechctc.stages.evaluate import score
     from speechctc.stages.report import FILE, write_report
@@ -84,10 +84,10 @@ def calibrate_command(
 ) -> None:
     """Make the confidences of a model probabilities.
 
-    Also corrects its boundaries. After this, of the phones with confidence 0.8 about 80 % are right, and all boundaries
-    are moved by the median error of the model's boundaries. It also learns how the phones of right speech score, for
-    score-phones. All is estimated on dev, which is never trained on, and saved in the model's folder; for a bundled
-    model, in a copy of it, such as english/, in the working directory.
+    After this about 80 % of the phones with confidence 0.8 are right. It also learns the median error of the model's
+    boundaries, which are then moved by it, and how phones of right speech score, for score-phones. It learns on dev,
+    which is never trained on, and saves the result in the model's folder; for a bundled model, in a copy of it, such
+    as english/, in the working directory.
     """
     from speechctc.stages.calibrate import calibrate
 
@@ -99,9 +99,9 @@ def train_boundaries_command(
 ) -> None:
     """Teach a model where phones begin and end.
 
-    A small net learns it from a corpus with times (corpus.kind=timit, textgrid, elan, or speech made by eSpeak NG) and
-    is saved in the model's folder, where align finds it; for a bundled model, in a copy of it, such as english/, in
-    the working directory. On dev the boundaries are compared with those before.
+    A small net learns it from a corpus with times (corpus.kind=timit, textgrid, elan, or speech made by eSpeak NG). If
+    the boundaries of dev are not worse than before, it is saved in the model's folder, where align finds it; for a
+    bundled model, in a copy of it, such as english/, in the working directory.
     """
     from speechctc.stages.train_boundaries import train_boundaries
 
