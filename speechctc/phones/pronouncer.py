@@ -322,7 +322,7 @@ class Pronouncer:
 
     def look(self, texts: Iterable[str]) -> None:
         """Look at the texts that will be read, whether their words are in IPA."""
-        self.is_for_ipa = are_ipa_words({_bare(token) for text in texts for token in text.split()})
+        self.is_for_ipa = are_ipa_words({_bare(token) for text in texts for token in text.split() if _is_word(token)})
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG reads all of a text in other languages, as its script is another.

@@ -259,6 +259,6 @@ def test_words_in_ipa_are_not_spelled_by_their_letters(
 def test_where_words_are_in_ipa_those_of_plain_letters_are_too(tmp_path: Path) -> None:
     (dictionary := tmp_path / "words.dict").write_text("kat\tk a t s\n", encoding="utf-8")
     for pronouncer in (Pronouncer(None, "en-us"), Pronouncer(dictionary, None)):
-        pronouncer.look(["xupi kʰan", "mama ɯ"])
+        pronouncer.look(["xupi * kʰan", "mama ɯ"])
         assert [word.pronunciations for word in pronouncer.read("xupi")] == [(("x", "u", "p", "i"),)]
         assert pronouncer.notes() == ["words in IPA, read as they are written: 1 (xupi)"]
