@@ -40,6 +40,10 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
     """
     torch.manual_seed(config.train.seed)
     net = build_net(config, inventory)
+    if model is None and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
+        # The sum over residual layers grows: random outputs are sure and wrong, and where the blank is improbable, a
+        # phone may take its place for good. Zeros as in H. Zhang et al., "Fixup initialization", ICLR 2019, section 3.
+        torch.nn.init.zeros_(net.output.weight)
     if model is not None:
         folder = find_pretrained(model, reporter)
         source = load_checkpoint(folder)

@@ -49,6 +49,15 @@ def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path
     assert torch.equal(net.output.weight[:3], source.net.output.weight[:3])
 
 
+@pytest.mark.parametrize(("setting", "is_uniform"), [("none", True), ("layer", False)])
+def test_a_residual_net_without_normalisation_begins_with_equal_outputs(
+    extracted: Path, here: Path, setting: str, is_uniform: bool
+) -> None:
+    settings = ("model.residual=true", "model.convs=[8,8,8]", f"model.norm={setting}")
+    learner = trainer_of(extracted, here / "a", *settings).learner
+    assert bool((learner.net.output.weight == 0).all()) == is_uniform
+
+
 def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
     settings = ("train.epochs=4", "train.lr=0.01")
     learned = score_once(extracted, here / "a", *settings)
