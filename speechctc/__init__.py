@@ -76,7 +76,7 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     >>> model.decode(np.zeros(16000), 16000)
     <Recognition of 'samples', 1.00 s, 0 phones: >
     """
-    from speechctc.bundled import bundled_folder
+    from speechctc.core.bundled import bundled_folder
     from speechctc.inference.recogniser import Recogniser  # late: it loads numpy
     from speechctc.model.checkpoint import find_checkpoint
 

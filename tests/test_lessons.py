@@ -13,9 +13,9 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.schema import FeatureConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.ctc import ctc_loss
-from speechctc.decoding.search import collapse
 from speechctc.features.filterbank import Moments, derivatives, net_input, static_features
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
+from speechctc.lm.search import collapse
 from speechctc.metrics.per import edit_counts
 from speechctc.training.epoch_plan import Limits, plan_epoch
 

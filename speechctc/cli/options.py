@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from speechctc.bundled import NAMES
 from speechctc.cli.streams import new_reporter, show
+from speechctc.core.bundled import NAMES
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:

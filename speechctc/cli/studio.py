@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speechctc.bundled import bundled_folder
 from speechctc.cli.streams import say, show
+from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, optional, with_extra
 
 

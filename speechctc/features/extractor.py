@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.bundled import bundled_folder
 from speechctc.config.schema import AugmentConfig, Config, FeatureConfig
 from speechctc.core import plugins
+from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError
 
 # Kaldi's filter bank expects samples at 16-bit scale; in [-1, 1] quiet frames would fall below its floor.

@@ -1,1 +1,1 @@
-"""Use a trained model: decode, align, write results."""
+"""Use a trained model: decode, align, score phones, write results."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import ANY, Items, Phrase, Unit, fewest_phones, is_plain, units_of
 from speechctc.core.errors import InputError, some
+from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import OMITTED, WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
+from speechctc.inference.transcript import ANY, Items, Phrase, Unit, fewest_phones, is_plain, units_of
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, frames_needed
 from speechctc.phones.label_rules import apply_marks, divide_phone
 from speechctc.phones.matching import match_phones
 
 if TYPE_CHECKING:
-    from speechctc.alignment.placement import Placement, Stretch
     from speechctc.inference.goodness import Judge
+    from speechctc.inference.placement import Placement, Stretch
 
 Refine = Callable[[Sequence[Segment], Span], list[Segment]]  # returns phones with other times, within a span
 BEYOND = 0.1  # seconds by which a phrase may end after the recording: times of other programs are rounded
@@ -118,11 +118,11 @@ def recognition(
     segmenter : Segmenter
         New; finds the boundaries.
     find_misfits, silences
-        As for `speechctc.alignment.placement.place`.
+        As for `speechctc.inference.placement.place`.
     refine : callable
         Refines the boundaries.
     watch : callable, optional
-        As for `speechctc.alignment.placement.place`.
+        As for `speechctc.inference.placement.place`.
     start : float, optional
         When the part begins that the posteriors are of, seconds; None: they are of the whole recording.
     judge : callable, optional
@@ -142,7 +142,7 @@ def recognition(
         plain = units_of(items) if is_plain(items) else ()
         labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
         check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
-    from speechctc.alignment.placement import place  # late: it loads numba
+    from speechctc.inference.placement import place  # late: it loads numba
 
     placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
     if placed.score == -math.inf:

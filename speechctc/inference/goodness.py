@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.posteriors import Posteriors
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
+from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
 
 if TYPE_CHECKING:
-    from speechctc.alignment.placement import Placement
+    from speechctc.inference.placement import Placement
 
 FILE = "goodness.json"
 FORMAT = 1

@@ -12,9 +12,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.boundary_model import BoundaryModel
-from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import Items, Phrase, parse_phones
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -23,13 +20,16 @@ from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import Heard, check_phones, of_phrases, recognition
+from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness, Judge
+from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.refinement import refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, ActivityGate, Forward, Logits, Rows, Stream
+from speechctc.inference.transcript import Items, Phrase, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings
@@ -473,7 +473,7 @@ class Recogniser:
         items : Items
             The transcript.
         find_misfits, silences, watch
-            As for `speechctc.alignment.placement.place`; silences by name. `watch` is also told what the net has heard.
+            As for `speechctc.inference.placement.place`; silences by name. `watch` is also told what the net has heard.
         heard : Heard, optional
             Labels that are not the model's, and the phones that they are heard as.
         phrases : sequence of Phrase, optional

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
+from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
 from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import WHOLE, Segment, Span
 from speechctc.phones.matching import is_arpabet

@@ -10,13 +10,13 @@ import numpy as np
 
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
+from speechctc.inference.load_lm import load_lm, relative
 from speechctc.inference.recogniser import ONLY, Recogniser
 from speechctc.inference.wanted import Wanted, likely_meant, phones_wanted
-from speechctc.lm.load import load_lm, relative
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel, NgramModel, PartModel
 from speechctc.lm.tuned import lm_settings
 from speechctc.model import checkpoint
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 from speechctc.phones.texts import listed

@@ -1,1 +1,1 @@
-"""Language models of phones: back-off n-grams, ARPA files, and recurrent nets."""
+"""Language models of phones: n-grams, ARPA files, recurrent nets; greedy and beam search."""

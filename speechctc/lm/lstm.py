@@ -33,7 +33,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.model import ABOUT, Sequences
-from speechctc.ngram.ngram import Integers, Reals
+from speechctc.lm.ngram import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
 
 SCORED = 16_384  # events in a batch that is scored, padding included

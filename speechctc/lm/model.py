@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from speechctc.core import files
-from speechctc.ngram.automaton import END, PhoneLM
-from speechctc.ngram.ngram import Reals
+from speechctc.lm.automaton import END, PhoneLM
+from speechctc.lm.ngram import Reals
 from speechctc.phones.inventory import Inventory
 
 Sequences = Sequence[Sequence[int]]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from speechctc.config.schema import Config
-from speechctc.decoding.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel
-from speechctc.ngram.automaton import PhoneLM
+from speechctc.lm.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
 from speechctc.phones.inventory import BLANK
 
 LONGEST = 30.0

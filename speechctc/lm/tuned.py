@@ -10,8 +10,8 @@ from typing import Any
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel
-from speechctc.ngram.automaton import PhoneLM
 
 FILE = "tuned.json"
 CHECK = "digest"  # digest of the rest of the file, which reveals changes made by hand

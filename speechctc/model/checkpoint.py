@@ -26,14 +26,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 from safetensors import SafetensorError
 
 from speechctc import __version__
-from speechctc.bundled import MODELS, NAMES, bundled_folder
 from speechctc.config.load import parse_config, without_removed
 from speechctc.config.schema import Config
 from speechctc.core import files
+from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
+from speechctc.lm.automaton import PhoneLM
 from speechctc.model.layers import plan_of, weight_shapes
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory, check_labels
 
 if TYPE_CHECKING:

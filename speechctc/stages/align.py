@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speechctc.alignment.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.audio.recordings import Recording, ids
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted_alike, some
@@ -38,6 +37,7 @@ from speechctc.inference.output import (
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
+from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.phones.articulation import is_one_phone
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory

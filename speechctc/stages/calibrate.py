@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.alignment.transcript import phone_units
 from speechctc.core import files
 from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
@@ -18,6 +17,7 @@ from speechctc.inference.calibration import Calibration, cross_validated, expect
 from speechctc.inference.goodness import Evidence, Goodness, collector
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
+from speechctc.inference.transcript import phone_units
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
 from speechctc.stages.used_model import own_folder, write_learned

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from speechctc import __version__
-from speechctc.alignment import boundary_model as boundaries
-from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import NO_RUN, Config
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
+from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
+from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.load_lm import load_lm, relative
 from speechctc.lm import tuned
-from speechctc.lm.load import load_lm, relative
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
     FREQUENCIES,

@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 from speechctc import __version__
-from speechctc.bundled import MODELS
 from speechctc.core import written
+from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.features.extractor import LogMel, extractor

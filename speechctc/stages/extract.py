@@ -31,8 +31,6 @@ from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus
 from speechctc.corpora.corpus_builder import choose_dev
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import without_drafts
-from speechctc.doctor.finding import listed
-from speechctc.doctor.label_checks import check_counts
 from speechctc.features.extractor import extractor
 from speechctc.features.shards import (
     OTHER_FOLDER,
@@ -45,6 +43,8 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.pronouncer import word_key
+from speechctc.stages.doctor.finding import listed
+from speechctc.stages.doctor.label_checks import check_counts
 from speechctc.stages.extract_work import (
     Job,
     ShardPlan,

@@ -13,18 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from speechctc.bundled import bundled_folder
 from speechctc.config.schema import Config
+from speechctc.core.bundled import bundled_folder
 from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, columns, counted, some
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table
-from speechctc.lm.load import load_lm
+from speechctc.inference.load_lm import load_lm
+from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, sample
+from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
-from speechctc.ngram.arpa import write_arpa
-from speechctc.ngram.ngram import estimate
 from speechctc.phones.articulation import is_one_phone
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.matching import is_arpabet
@@ -232,7 +232,7 @@ def check_free(out: Path) -> None:
 def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, threshold: float = 0.0) -> str:
     """Estimate an n-gram, prune it, write it as an ARPA file, and return a line about it.
 
-    `threshold` is that of `speechctc.ngram.ngram.prune`.
+    `threshold` is that of `speechctc.lm.ngram.prune`.
 
     Raises
     ------

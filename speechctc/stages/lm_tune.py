@@ -21,15 +21,15 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.decoding.search import Rows, best_labels, collapse
 from speechctc.inference.output import check_folder
 from speechctc.inference.recogniser import Recogniser
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel, Sequences
+from speechctc.lm.ngram import Reals
 from speechctc.lm.rescore import Ranker, choose_search
+from speechctc.lm.search import Rows, best_labels, collapse
 from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tuned
 from speechctc.metrics.per import edit_counts, few_of, known_speakers
-from speechctc.ngram.automaton import PhoneLM
-from speechctc.ngram.ngram import Reals
 from speechctc.pages.figures import encoded, is_available, new_figure
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.bundled import MODELS
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import files
+from speechctc.core.bundled import MODELS
 from speechctc.core.errors import NEEDS_TORCH, InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey

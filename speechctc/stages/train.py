@@ -23,12 +23,12 @@ from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.corpora.transcripts import TIERS
-from speechctc.doctor.disk import check_disk
-from speechctc.doctor.label_checks import check_counts
-from speechctc.doctor.machine import check_threads
 from speechctc.features.shards import count_phones, read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
+from speechctc.stages.doctor.disk import check_disk
+from speechctc.stages.doctor.label_checks import check_counts
+from speechctc.stages.doctor.machine import check_threads
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks, process_group

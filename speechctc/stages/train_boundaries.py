@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from speechctc.alignment.boundary_model import FILE, SHIFT_MS, BoundaryModel, has_closures, joined, spelled, spread_for
-from speechctc.alignment.boundary_training import BoundaryNet, Example, examples_of, step_count, train
 from speechctc.audio import sound_file
 from speechctc.config.load import with_settings
 from speechctc.core import files
@@ -19,6 +17,8 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
+from speechctc.inference.boundary_model import FILE, SHIFT_MS, BoundaryModel, has_closures, joined, spelled, spread_for
+from speechctc.inference.boundary_training import BoundaryNet, Example, examples_of, step_count, train
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint

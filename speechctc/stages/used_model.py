@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from speechctc.bundled import MODELS, bundled_folder
 from speechctc.core import files
+from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.errors import InputError, printable, shortened
 from speechctc.core.progress import Reporter
 from speechctc.model import checkpoint

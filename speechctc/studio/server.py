@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
-from speechctc.bundled import bundled_folder
+from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, of_disk
 from speechctc.core.files import zip_entry
 from speechctc.inference.formats import CSV, WRITERS, Layout, RecordingName

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import phone_units
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import check_fit, recognition
+from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
+from speechctc.inference.transcript import phone_units
 from speechctc.model.numpy_net import log_softmax
 from speechctc.studio.sound import Sound, version
 

@@ -14,15 +14,15 @@ from torch import Tensor
 from speechctc.config.schema import ModelConfig
 from speechctc.core.cores import ordered, threads
 from speechctc.ctc import ctc_loss
-from speechctc.decoding.search import Rows, best_labels
 from speechctc.features.filterbank import frame_mask
 from speechctc.inference.streaming import ActivityGate
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.rescore import choose_search
+from speechctc.lm.search import Rows, best_labels
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.layers import output_frames
 from speechctc.model.maxout import PieceWins, counted_wins
 from speechctc.model.numpy_net import log_softmax
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch, Loader, TrainingData
 from speechctc.training.train_step import TrainStep

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from speechctc.bundled import MODELS, bundled_folder
 from speechctc.config.schema import Config
+from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.errors import InputError, some
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint

@@ -11,10 +11,10 @@ from typing import cast
 import numpy as np
 import pytest
 
-from speechctc.alignment.boundary_model import FILE, BoundaryModel
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
+from speechctc.inference.boundary_model import FILE, BoundaryModel
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import summary
 from speechctc.stages import train_boundaries as stage

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from speechctc.alignment.boundary_model import BoundaryModel
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import read_phn
 from speechctc.audio.eaf import find_media, read_eaf
@@ -34,11 +33,12 @@ from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
 from speechctc.ctc import ctc_loss, posteriors
 from speechctc.features.shards import read_split
+from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
+from speechctc.inference.load_lm import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.wanted import read_inventory
-from speechctc.lm.load import load_lm
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.articulation import sounds_of

@@ -16,8 +16,6 @@ import soundfile
 import torch
 import yaml
 
-from speechctc.alignment.boundary_model import BoundaryModel
-from speechctc.alignment.boundary_training import BoundaryNet
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.config.load import parse_config
@@ -25,12 +23,14 @@ from speechctc.config.schema import Config
 from speechctc.core.progress import Reporter
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
+from speechctc.inference.boundary_model import BoundaryModel
+from speechctc.inference.boundary_training import BoundaryNet
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import RANKS, Goodness
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
 from speechctc.model.checkpoint import Checkpoint, arrays_of, build_net, save_checkpoint
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks
@@ -38,7 +38,7 @@ from speechctc.training.run_state import ResumeState, run_record
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Trainer
 from tests.audio.test_textgrids import SHORT
-from tests.ngram.arpa_texts import SRILM
+from tests.lm.arpa_texts import SRILM
 
 Files = dict[str, bytes]
 """An input: the contents of files, by their names; a name may have folders in it."""

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from speechctc.alignment.placement import Placement, place
-from speechctc.alignment.posteriors import Posteriors
-from speechctc.alignment.transcript import AnyStretch, Unit, phone_units
-from speechctc.bundled import MODELS
+from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.goodness import RANKS, Evidence, Goodness, evidence, judge_of
+from speechctc.inference.placement import Placement, place
+from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.transcript import AnyStretch, Unit, phone_units
 from speechctc.model.checkpoint import read_checkpoint
 
 PHONES = ("a", "b", "c", "d")

@@ -8,11 +8,11 @@ from statistics import fmean
 
 import pytest
 
-from speechctc.alignment.transcript import phone_units
 from speechctc.inference.alignment import Hearing
 from speechctc.inference.goodness import judge_of
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import PhoneScore, Segment
+from speechctc.inference.transcript import phone_units
 from speechctc.phones.inventory import Inventory, named_inventory
 from speechctc.stages.align import choose_placing
 from tests.stages.test_scored_corpus import ARPABET, IPA, renamed

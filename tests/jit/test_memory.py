@@ -118,7 +118,7 @@ def test_a_lattice_beyond_all_memory() -> None:
     "script",
     [
         """
-from speechctc.alignment.boundary_model import Lattice, marginals
+from speechctc.inference.boundary_model import Lattice, marginals
 def lattice(frames, states):
     scores = np.zeros((frames, states))
     low, high = np.zeros(states, np.int64), np.full(states, frames)
@@ -129,7 +129,7 @@ fails(lambda: marginals(large).total, 20_000_000)
 fails(lambda: marginals(large).total, 80_000_000)
 """,
         """
-from speechctc.decoding.beam import Tokens, _compiled
+from speechctc.lm.beam import Tokens, _compiled
 rows, tables = np.zeros((9, 3)), (np.zeros((1, 3), np.float32), np.zeros((1, 3), np.int32))
 def go(frames):
     tokens = Tokens.at_start(4, 3, 40)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import NgramModel, sample
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.lm_texts import perplexity, table
 

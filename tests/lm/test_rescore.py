@@ -11,13 +11,13 @@ import torch
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
-from speechctc.decoding.search import GreedySearch, LmSearch, best_labels, collapse
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.rescore import LONGEST, Ranker, RankingSearch, choose_search, method
-from speechctc.ngram.automaton import PhoneLM
+from speechctc.lm.search import GreedySearch, LmSearch, best_labels, collapse
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.lm_tune import Remembered
-from tests.decoding.test_search import learned, posteriors
+from tests.lm.test_search import learned, posteriors
 
 CLASSES = 4
 

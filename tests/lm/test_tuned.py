@@ -14,8 +14,8 @@ import pytest
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.stages import lm_tune
 from speechctc.stages.lm_tune import (
     Point,

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from speechctc.bundled import MODELS
+from speechctc.core.bundled import MODELS
 from speechctc.metrics import feature_errors
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
 from speechctc.phones.articulation import FAR, distance

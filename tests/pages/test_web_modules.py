@@ -19,15 +19,15 @@ from speechctc.audio.eaf import read_eaf
 from speechctc.audio.resampling import resample
 from speechctc.config.load import parse_config
 from speechctc.core.tensor_file import save_tensors
-from speechctc.decoding.search import LmSearch
 from speechctc.features.filterbank import Moments, static_features
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.formats import CSV, RecordingName
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.search import LmSearch
 from speechctc.model.checkpoint import Checkpoint, build_net, fill_checkpoint
-from speechctc.ngram.automaton import PhoneLM
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 from speechctc.phones.inventory import inventory_of
 from speechctc.stages.export_web import about_model

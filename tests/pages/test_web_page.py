@@ -309,7 +309,7 @@ def test_the_microphone(page: Path, recogniser: Recogniser, tmp_path: Path) -> N
 @pytest.mark.shared
 @pytest.mark.parametrize("model", ["english", "ipa"])
 def test_real_speech_has_the_phones_of_python(shared_data: Path, tmp_path: Path, model: str) -> None:
-    from speechctc.bundled import MODELS
+    from speechctc.core.bundled import MODELS
 
     export_web(MODELS[model].folder, tmp_path / "page", reporter=Reporter(quiet=True))
     assert (tmp_path / "page" / "index.html").stat().st_size < 25e6

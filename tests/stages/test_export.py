@@ -15,23 +15,23 @@ import soundfile
 from typer.testing import CliRunner
 
 import speechctc
-from speechctc.bundled import MODELS, NAMES
 from speechctc.cli.app import app
 from speechctc.config.load import load_config
 from speechctc.core import files
+from speechctc.core.bundled import MODELS, NAMES
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.load_lm import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.variants import with_lms
 from speechctc.lm import tuned
-from speechctc.lm.load import load_lm
+from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import NgramModel
+from speechctc.lm.ngram import estimate
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
-from speechctc.ngram.arpa import write_arpa
-from speechctc.ngram.ngram import estimate
 from speechctc.stages import export as stage
 from speechctc.stages.export import export
 from tests.train_helpers import run_once

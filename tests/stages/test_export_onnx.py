@@ -11,9 +11,9 @@ import torch
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
-from speechctc.decoding.search import GreedySearch, best_labels
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import net_input
+from speechctc.lm.search import GreedySearch, best_labels
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint
 from speechctc.stages import export_onnx
 from speechctc.stages.export import export

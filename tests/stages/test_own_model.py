@@ -9,7 +9,7 @@ import pytest
 import speechctc as package
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.bundled import MODELS
+from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.bundled import MODELS
 from speechctc.config.load import load_config
+from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, load_checkpoint, save_checkpoint

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from speechctc.alignment.boundary_training import one_cycle
 from speechctc.config.schema import FinetuneConfig, TrainConfig
 from speechctc.core import optimizers
 from speechctc.core.optimizers import SGD, AdamW, Optimizer
+from speechctc.inference.boundary_training import one_cycle
 from speechctc.training.optimise import build_optimizer, stages
 from tests.forked import Forked
 
@@ -75,8 +75,8 @@ from tests.train_helpers import run_once
 run_once(Path(sys.argv[1]), Path("r"), "train.epochs=1")
 from tests.lm.test_lstm import training
 training(Path("lm"), epochs=1).train()
-from speechctc.alignment.boundary_training import BoundaryNet, examples_of, train
-from tests.alignment.test_boundary_model import RATE, np, song
+from speechctc.inference.boundary_training import BoundaryNet, examples_of, train
+from tests.inference.test_boundary_model import RATE, np, song
 samples, *labels = song(4, np.random.default_rng(0))
 train(BoundaryNet(), [*examples_of(samples, RATE, *labels, False)])
 assert not {"torch._dynamo", "sympy"} & set(sys.modules)

@@ -1,1 +1,0 @@
-"""Where the phones and words of a transcript lie in a recording, and where the two do not fit."""

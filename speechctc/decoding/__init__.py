@@ -1,1 +1,0 @@
-"""Find phone sequences in posteriors: greedy, or a beam search with an n-gram of phones."""

@@ -1,0 +1,596 @@
+"""A boundary model: places the boundaries between known phones in a stretch of sound, from rough times of them.
+
+Kept beside a recogniser's weights as ``boundaries.safetensors``. The boundaries of all phones are placed together, so
+they cannot cross, and every phone lasts at least one frame of 5 ms. A net scores phones, as vectors of features, in
+frames, and boundaries between two at frames; the frames are divided among states in a row by a
+linear-chain conditional random field [1]_, forward-backward in float64.
+
+References
+----------
+.. [1] J. Lafferty, A. McCallum and F. Pereira, "Conditional random fields", ICML 2001, section 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from speechctc.config.schema import FeatureConfig
+from speechctc.core.errors import InputError
+from speechctc.core.files import readable
+from speechctc.core.tensor_file import load_weights, save_tensors
+from speechctc.features.extractor import extractor
+from speechctc.features.one_recording import sliding_cmn
+from speechctc.jit.cache import with_cache
+from speechctc.phones.articulation import Sound, sounds_of
+from speechctc.phones.inventory import SILENCES
+from speechctc.phones.matching import ipa, is_arpabet
+
+MELS = 32
+SHIFT_MS = 5.0
+WINDOW_MS = 16.0
+CENTER_MS = 1500.0  # how far before and after a frame the mean reaches that is subtracted from it
+# Seconds of sound before and after a frame that it depends on: those of the mean, and of the weights in it.
+CONTEXT = 2.5
+SCALE = 3.0  # nats; the deviation of log energies is of this size
+CHANNELS, RANK = 48, 24
+
+Floats = NDArray[np.float64]
+
+Vectors = NDArray[np.float32]
+Weights = Mapping[str, Vectors]
+Times = tuple[tuple[float, float], ...]
+
+SILENCE = "sil"
+UNRELEASED = "\u031a"  # the mark of a closure without release, in IPA; TIMIT's `tcl` is `t̚`
+_STOP = 6.0  # closeness of the mouth from which a consonant is a stop
+_MARKS = 4
+_EACH = 12  # numbers for a sound
+DIMS = _MARKS + 2 * _EACH + 1
+
+
+def feature_config(rate: int) -> FeatureConfig:
+    """Return the analysis of the net's input, for samples at `rate`, Hz."""
+    return FeatureConfig(
+        sample_rate=rate,
+        window_ms=WINDOW_MS,
+        shift_ms=SHIFT_MS,
+        mels=MELS,
+        energy=False,
+        deltas=0,
+        cmn_window_ms=(CENTER_MS, CENTER_MS),
+    )
+
+
+def frames_of(samples: NDArray[np.float32], rate: int, context: tuple[float, float] = (0.0, 0.0)) -> Vectors:
+    """Return log mel energies less their sliding mean, shape (n_frames, MELS), of samples in [-1, 1].
+
+    Parameters
+    ----------
+    samples : ndarray, shape = (n,), float32
+    rate : int
+        Hz.
+    context : (float, float)
+        Seconds at the start and at the end whose frames count for the mean only, and are not returned.
+    """
+    config = feature_config(rate)
+    frames = sliding_cmn(extractor(config).static(samples), config) / np.float32(SCALE)
+    before, after = (round(seconds / step_of(rate)) for seconds in context)
+    return frames[before : len(frames) - after]
+
+
+def step_of(rate: int) -> float:
+    """Return the seconds from one frame to the next of samples at `rate`, Hz."""
+    return extractor(feature_config(rate)).shift / rate
+
+
+def time_of(frame: Floats | NDArray[np.int64]) -> Floats:
+    """Return when a state begins whose first frame this is, seconds: half way from the middle of the frame before."""
+    times: Floats = np.asarray((frame - 0.5) * (SHIFT_MS / 1000) + WINDOW_MS / 2000, np.float64)
+    return times
+
+
+def frame_of(seconds: float) -> int:
+    """Return the first frame whose middle is after a time."""
+    return max(round((seconds - WINDOW_MS / 2000) / (SHIFT_MS / 1000) + 0.5), 0)
+
+
+def weight_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight of the net."""
+    layers: dict[str, tuple[int, ...]] = {
+        f"convs.{k}": (CHANNELS, width, 5) for k, width in enumerate((MELS, CHANNELS, CHANNELS))
+    }
+    layers |= {"inside": (RANK, CHANNELS, 1), "change": (RANK, CHANNELS, 3)}
+    layers |= {"phone.0": (32, DIMS), "phone.2": (RANK + 1, 32), "pair.0": (48, 2 * DIMS), "pair.2": (RANK + 1, 48)}
+    biases = {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+    return {**{f"{name}.weight": shape for name, shape in layers.items()}, **biases}
+
+
+def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
+    """Return the scores of a `speechctc.inference.boundary_model.Lattice`, each (n_frames, n_states).
+
+    Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
+    given as a vector, so there are no weights of any phone set. `boundary_training.BoundaryNet` is what is trained.
+
+    Parameters
+    ----------
+    weights : mapping of str to ndarray
+        Of `weight_shapes`.
+    frames : ndarray, shape = (n_frames, MELS)
+    vectors : ndarray, shape = (n_states, DIMS)
+        Of the phones in order.
+    """
+    hidden = frames
+    for k in range(3):
+        above = np.maximum(_convolved(hidden, weights, f"convs.{k}", 2**k), 0)
+        hidden = hidden + above if k else above
+    inside, change = (_convolved(hidden, weights, name, 1) for name in ("inside", "change"))
+    phones = _perceptron(vectors, weights, "phone")
+    pairs = [_perceptron(np.concatenate([later(vectors, by), vectors], 1), weights, "pair") for by in (1, 2)]
+    first, second = (change @ pair[:, :-1].T + pair[:, -1] for pair in pairs)
+    return inside @ phones[:, :-1].T + phones[:, -1], first, second
+
+
+def _convolved(x: Vectors, weights: Weights, name: str, dilation: int) -> Vectors:
+    weight, result = weights[f"{name}.weight"], np.tile(weights[f"{name}.bias"], (len(x), 1))
+    reach = weight.shape[2] // 2 * dilation
+    padded = np.pad(x, ((reach, reach), (0, 0)))
+    for k in range(weight.shape[2]):
+        result += padded[k * dilation : k * dilation + len(x)] @ weight[:, :, k].T
+    return result
+
+
+def _perceptron(x: Vectors, weights: Weights, name: str) -> Vectors:
+    hidden = np.maximum(x @ weights[f"{name}.0.weight"].T + weights[f"{name}.0.bias"], 0)
+    result: Vectors = hidden @ weights[f"{name}.2.weight"].T + weights[f"{name}.2.bias"]
+    return result
+
+
+def later(vectors: Vectors, by: int) -> Vectors:
+    """Return the vectors moved to later places; the first are repeated, and no arc uses them."""
+    return np.concatenate([vectors[:by], vectors[:-by]])[: len(vectors)]
+
+
+def spelled(phones: Sequence[str], arpabet: bool) -> tuple[str, ...]:
+    """Return labels in IPA, and every silence as `SILENCE`; labels that are neither stay as they are."""
+    return tuple(SILENCE if phone in SILENCES else ipa(phone, arpabet)[0] for phone in phones)
+
+
+def has_closures(phones: Sequence[str]) -> bool:
+    """Return whether a phone set tells the closure of a stop from its release, as TIMIT's does."""
+    return any(UNRELEASED in phone for phone in spelled(phones, is_arpabet(phones)))
+
+
+def joined(phones: Sequence[str], times: Times) -> tuple[tuple[str, ...], Times]:
+    """Return phones in IPA, with each closure and the stop after it as one phone, from the closure's start.
+
+    A closure without a release becomes the stop.
+    """
+    labels: list[str] = []
+    spans: list[tuple[float, float]] = []
+    open_until = None
+    for phone, (start, end) in zip(phones, times, strict=True):
+        if open_until == start and _is_stop(phone):
+            labels[-1], spans[-1] = phone, (spans[-1][0], end)
+            open_until = None
+            continue
+        open_until = end if UNRELEASED in phone else None
+        labels.append(phone.replace(UNRELEASED, ""))
+        spans.append((start, end))
+    return tuple(labels), tuple(spans)
+
+
+def phone_vectors(phones: Sequence[str], closures: bool) -> Vectors:
+    """Return a vector for each phone.
+
+    Parameters
+    ----------
+    phones : sequence of str
+        In IPA, as `spelled` returns them.
+    closures : bool
+        The set has closures (see `has_closures`), so that its other stops are releases.
+
+    Returns
+    -------
+    ndarray, shape = (n, DIMS), float32
+        Silence, closure, unknown and release; the features of the first and of the last sound; length.
+    """
+    return np.array([_vector(phone, closures) for phone in phones], np.float32).reshape(-1, DIMS)
+
+
+def _vector(phone: str, closures: bool) -> list[float]:
+    sounds = () if phone == SILENCE else sounds_of(phone)
+    closure = UNRELEASED in phone
+    release = closures and not closure and _is_stop(phone)
+    marks = [phone == SILENCE, closure, phone != SILENCE and not sounds, release]
+    features = [number for sound in sounds for number in _features(sound)] or _signature(phone)
+    return [*map(float, marks), *features, float("ː" in phone)]
+
+
+def _signature(phone: str) -> list[float]:
+    """Return numbers that tell a label that is not IPA from others; silence has none."""
+    digest = hashlib.sha256(phone.encode()).digest()[: 2 * _EACH]
+    return [0.0 if phone == SILENCE else 1.0 if byte % 2 else -1.0 for byte in digest]
+
+
+def _features(sound: Sound) -> list[float]:
+    """Return the features of a sound, each about from -3 to 3."""
+    closeness = sound.closeness / 3
+    place = (0.0, sound.place - 7.0, closeness) if sound.vowel else (sound.place / 5, 0.0, 0.0)
+    names = ("voiced", "rounded", "nasal", "lateral", "rhotic", "sibilant", "other")
+    return [float(sound.vowel), closeness, *place, *(float(getattr(sound, name)) for name in names)]
+
+
+def _is_stop(phone: str) -> bool:
+    """Return whether a phone begins with a stop that has a release."""
+    sounds = sounds_of(phone)
+    return bool(sounds) and UNRELEASED not in phone and not sounds[0].vowel and sounds[0].closeness >= _STOP
+
+
+Scores = NDArray[np.float64]
+_NONE = -1e30  # the logarithm of 0, in sums that must stay finite
+
+
+class Lattice(NamedTuple):
+    """States in a row.
+
+    Attributes
+    ----------
+    inside : ndarray, shape = (n_frames, n_states)
+        Score of a frame in a state.
+    entered : ndarray, shape = (n_frames, n_states)
+        Score of a state that begins in a frame, after the state before it.
+    skipped : ndarray, shape = (n_frames, n_states)
+        The same after the last but one, where the state between may be left out.
+    optional : ndarray, shape = (n_states,), bool
+        Which states may be left out; no two in a row.
+    low, high : ndarray, shape = (n_states,), int64
+        A state takes frames from `low` to before `high` only; neither decreases.
+    """
+
+    inside: Scores
+    entered: Scores
+    skipped: Scores
+    optional: NDArray[np.bool_]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+
+class Marginals(NamedTuple):
+    """Probabilities over all ways; shapes as in `Lattice`.
+
+    Attributes
+    ----------
+    total : float
+        Log of the sum over all ways; below -1e29 if there is none.
+    inside, entered, skipped : ndarray
+        Probability that a frame is in a state, and that a state begins in a frame.
+    """
+
+    total: float
+    inside: Scores
+    entered: Scores
+    skipped: Scores
+
+
+def marginals(lattice: Lattice) -> Marginals:
+    """Return the probabilities of all states and boundaries."""
+    forward, backward = _compiled()
+    return Marginals(*backward(*lattice[:4], forward(*lattice)))
+
+
+@cache
+def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[float, Scores, Scores, Scores]]]:
+    from speechctc.jit.compiler import numba  # late: it loads slowly, and what is recognised needs none
+
+    return with_cache(numba.njit, _forward, nogil=True), with_cache(numba.njit, _backward, nogil=True)
+
+
+def _forward(inside, entered, skipped, optional, low, high):  # type: ignore[no-untyped-def]
+    """Return the log sums over the ways up to a frame and a state."""
+    frames, states = inside.shape
+    ahead = np.full((frames, states), _NONE)
+    for s in range(min(states, 2)):
+        if low[s] == 0 and (s == 0 or optional[0]):
+            ahead[0, s] = inside[0, s]
+    begin, end = 0, 0  # states whose frames include this one
+    for t in range(1, frames):
+        while begin < states - 1 and high[begin] <= t:
+            begin += 1
+        while end < states and low[end] <= t:
+            end += 1
+        for s in range(begin, end):
+            total = ahead[t - 1, s]
+            for step in range(1, 3):
+                if s >= step and (step == 1 or optional[s - 1]):
+                    score = ahead[t - 1, s - step] + (entered[t, s] if step == 1 else skipped[t, s])
+                    total = max(total, score) + np.log1p(np.exp(-abs(total - score)))
+            if total > _NONE / 2:
+                ahead[t, s] = total + inside[t, s]
+    return ahead
+
+
+def _backward(inside, entered, skipped, optional, ahead):  # type: ignore[no-untyped-def]
+    """Return the log sum over all ways, and the probabilities."""
+    frames, states = inside.shape
+    here, steps, skips = np.zeros((frames, states)), np.zeros((frames, states)), np.zeros((frames, states))
+    rest = np.full(states, _NONE)  # log sums over the ways from a frame and a state to the end
+    rest[states - 1] = 0.0
+    if states > 1 and optional[states - 1]:
+        rest[states - 2] = 0.0
+    top = (ahead[frames - 1] + rest).max()
+    if top < _NONE / 2:
+        return _NONE, here, steps, skips
+    total = top + np.log(np.exp(ahead[frames - 1] + rest - top).sum())
+    for t in range(frames - 1, -1, -1):
+        before = np.full(states, _NONE)
+        for s in range(states):
+            if ahead[t, s] < _NONE / 2 or rest[s] < _NONE / 2:
+                continue
+            here[t, s] = np.exp(ahead[t, s] + rest[s] - total)
+            for step in range(3):
+                if t and s >= step and (step < 2 or optional[s - 1]) and ahead[t - 1, s - step] > _NONE / 2:
+                    score = inside[t, s] + rest[s]
+                    if step == 1:
+                        score += entered[t, s]
+                        steps[t, s] = np.exp(ahead[t - 1, s - 1] + score - total)
+                    elif step == 2:
+                        score += skipped[t, s]
+                        skips[t, s] = np.exp(ahead[t - 1, s - 2] + score - total)
+                    other = before[s - step]
+                    before[s - step] = max(other, score) + np.log1p(np.exp(-abs(other - score)))
+        rest = before
+    return total, here, steps, skips
+
+
+FILE = "boundaries.safetensors"
+FORMAT = "1"
+REACH, EDGE = 0.3, 0.15  # farthest that a boundary is moved, seconds; where silence begins or ends before or after all
+PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the rough ones, seconds
+
+
+SHARE = 0.95  # of the boundaries, those that are to lie in their intervals
+SPREAD = 1.2  # how much wider an interval is than the lattice says, where the boundary model has no figure of its own
+FEWEST = 40  # boundaries that tell what spread is right
+LEAST = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
+
+
+class Placed(NamedTuple):
+    """Start and end of each phone, seconds; where the start is not the end of the phone before, there is a pause.
+
+    `start_intervals` and `end_intervals`, shape (n_phones, 2), are where each lies with a probability of `SHARE`; None
+    where nothing is known of it.
+    """
+
+    starts: Floats
+    ends: Floats
+    start_intervals: Floats | None = None
+    end_intervals: Floats | None = None
+
+
+class _States(NamedTuple):
+    """Phones in order, perhaps with silences between them.
+
+    Attributes
+    ----------
+    labels : list of str
+    optional : ndarray of bool
+        The silences that may be left out.
+    rough : ndarray
+        When each state begins, roughly, seconds.
+    known : ndarray of bool
+        Whether that is where two phones touch: only such times are near to the true ones.
+    place : ndarray of int
+        The state of each phone.
+    """
+
+    labels: list[str]
+    optional: NDArray[np.bool_]
+    rough: Floats
+    known: NDArray[np.bool_]
+    place: NDArray[np.int64]
+
+
+class BoundaryModel:
+    """Places boundaries.
+
+    Parameters
+    ----------
+    weights : mapping of str to ndarray
+        Of `speechctc.inference.boundary_model.weight_shapes`.
+    rate : int
+        Of the samples that it was trained on, Hz.
+    spread : float
+        By how much intervals are wider than the lattice says, so that `SHARE` of the boundaries lie in theirs.
+    """
+
+    def __init__(self, weights: Weights, rate: int, spread: float = SPREAD) -> None:
+        self.weights, self.rate, self.spread = weights, rate, spread
+
+    def place(
+        self,
+        samples: NDArray[np.float32],
+        phones: Sequence[str],
+        closures: bool,
+        starts: Floats,
+        ends: Floats,
+        pauses: bool,
+        edges: tuple[bool, bool] = (True, True),
+        context: tuple[float, float] = (0.0, 0.0),
+    ) -> Placed:
+        """Return the times of phones.
+
+        Parameters
+        ----------
+        samples : ndarray, shape = (n,), float32
+            At the model's rate.
+        phones : sequence of str
+            In IPA, as `speechctc.inference.boundary_model.spelled` returns them.
+        closures : bool
+            Their set tells closures from releases.
+        starts, ends : ndarray, shape = (n_phones,)
+            Rough times, seconds from the first sample after the context.
+        pauses : bool
+            There may be pauses between phones that no label stands for.
+        edges : (bool, bool)
+            Whether silence may stand before the first phone, and after the last. Without, that edge is not moved.
+        context : (float, float)
+            Seconds of sound at the start and at the end of the samples in which no phone is placed. Frames less than
+            `speechctc.inference.boundary_model.CONTEXT` from an end without context depend on where the sound was cut.
+
+        Returns
+        -------
+        Placed
+            The rough times where the sound is too short for so many phones.
+        """
+        frames = frames_of(samples, self.rate, context)
+        states = _states(phones, starts, ends, pauses, edges)
+        if len(frames) <= len(states.labels):
+            return Placed(starts, ends)
+        found = marginals(self._lattice(frames, phone_vectors(states.labels, closures), states))
+        if found.total < -1e29:
+            return Placed(starts, ends)
+        return _placed(found, states, Placed(starts, ends), self.spread)
+
+    def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
+        inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))
+        times = time_of(np.arange(len(frames)))
+        apart = states.known * np.abs(times[:, None] - states.rough) / PRIOR
+        reach = np.full(len(states.rough), REACH)
+        reach[1:2] = EDGE if states.optional[0] else REACH
+        reach[-1] = EDGE if states.optional[-1] else REACH
+        low, high = (np.searchsorted(times, states.rough + sign * reach) for sign in (-1, 1))
+        low[0], high = 0, np.append(high[1:], len(frames))
+        return Lattice(
+            inside,
+            entered - apart,
+            skipped - apart,
+            states.optional,
+            np.maximum.accumulate(low).astype(np.int64),
+            np.minimum.accumulate(high[::-1])[::-1].astype(np.int64),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the model, to a name that no one reads yet."""
+        about = {"format": FORMAT, "rate": str(self.rate), "spread": f"{self.spread:.4f}"}
+        save_tensors(path, self.weights, about)
+
+    @classmethod
+    def load(cls, folder: Path) -> BoundaryModel | None:
+        """Read the boundary model in a checkpoint's folder; None if there is none.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or of another version.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return None
+        try:
+            with safe_open(readable(path), framework="np") as file:
+                about = file.metadata() or {}
+            if about.get("format") != FORMAT:
+                raise ValueError
+            rate = int(about["rate"])
+            feature_config(rate)  # refuses a rate that is none
+            spread = float(about.get("spread", SPREAD))
+            weights = load_weights(path)
+            named = {name: value.shape for name, value in weights.items()}
+            if not 0 < spread < 1000 or named != weight_shapes():
+                raise ValueError
+            return cls(weights, rate, spread)
+        except (SafetensorError, KeyError, ValueError):
+            fix = "make it again with speechctc train-boundaries, or delete it"
+            raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
+
+
+def spread_for(errors: Floats, intervals: Floats, spread: float) -> float | None:
+    """Return the spread with which `SHARE` of boundaries lie in their intervals; None for too few to tell.
+
+    Parameters
+    ----------
+    errors : ndarray, shape = (n,)
+        By how much each boundary was placed too late, seconds.
+    intervals : ndarray, shape = (n, 2)
+        How far each interval reaches before and after the boundary, seconds, with the spread `spread`.
+    spread : float
+    """
+    if len(errors) < FEWEST:
+        return None
+    sides = np.where(errors > 0, intervals[:, 0], intervals[:, 1])
+    return float(spread * np.quantile(np.abs(errors) / np.maximum(sides, 1e-4), SHARE))
+
+
+def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:
+    labels: list[str] = []
+    rough: list[float] = []
+    known: list[bool] = []
+    place: list[int] = []
+    for k, phone in enumerate(phones):
+        touch = k > 0 and starts[k] <= ends[k - 1]
+        silent = phone == SILENCE or labels[-1:] == [SILENCE]
+        if not silent and (edges[0] if k == 0 else pauses or not touch):
+            labels.append(SILENCE)
+            rough.append(ends[k - 1] if k else 0.0)
+            known.append(False)
+        place.append(len(labels))
+        labels.append(phone)
+        rough.append(starts[k])
+        known.append(touch)
+    if edges[1] and labels[-1] != SILENCE:
+        labels.append(SILENCE)
+        rough.append(ends[-1])
+        known.append(False)
+    optional = np.ones(len(labels), bool)
+    optional[place] = False
+    return _States(labels, optional, np.array(rough), np.array(known), np.array(place, np.int64))
+
+
+def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> Placed:
+    """Return the medians of the boundaries, and intervals; a pause is there if it is more probable than not."""
+    begins, silences = _shares(found.entered + found.skipped), _shares(found.entered)
+    left_out = found.skipped.sum(0) > 0.5
+    starts, ends = (np.repeat(each[:, None], 3, 1) for each in (rough.starts, rough.ends))
+    for k, state in enumerate(states.place):
+        if state > 0:
+            starts[k] = begins[state]
+        after = state + 1
+        if after < len(states.labels):
+            pause = states.optional[after] and not (after + 1 < len(states.labels) and left_out[after + 1])
+            ends[k] = silences[after] if pause else begins[after + states.optional[after]]
+    start, end = np.maximum.accumulate(starts[:, 1]), ends[:, 1]
+    end[:-1] = np.minimum(end[:-1], start[1:])
+    end = np.maximum(end, start)
+    return Placed(start, end, _interval(starts, start, spread), _interval(ends, end, spread))
+
+
+def _interval(times: Floats, placed: Floats, spread: float) -> Floats:
+    """Return the intervals around boundaries, from the times that `_shares` gives."""
+    low = np.minimum(times[:, 0], placed) - LEAST
+    high = np.maximum(times[:, 2], placed) + LEAST
+    return placed[:, None] + spread * (np.stack([low, high], 1) - placed[:, None])
+
+
+def _shares(probabilities: NDArray[np.float64]) -> Floats:
+    """Return the times before which each state begins with a low, an even and a high probability, (n_states, 3).
+
+    Between the low and the high lies `SHARE`. Between frames they are interpolated.
+    """
+    total = probabilities.cumsum(0)
+    found = []
+    for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2):
+        wanted = total[-1] * share
+        frame = (total < wanted).sum(0).clip(0, len(total) - 1)
+        each = np.arange(total.shape[1])
+        here = probabilities[frame, each]
+        part = (wanted - (total[frame, each] - here)) / np.maximum(here, 1e-12)
+        found.append(time_of(frame - 0.5 + part.clip(0.0, 1.0)))
+    return np.stack(found, 1)

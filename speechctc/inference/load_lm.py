@@ -1,0 +1,91 @@
+"""Read the language model that ``--lm`` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from speechctc.core import files
+from speechctc.core.bundled import bundled_folder
+from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_arrays
+from speechctc.lm.arpa import read_arpa
+from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import LanguageModel, NgramModel, find_lstm
+from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
+from speechctc.phones.inventory import Inventory
+
+
+def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:
+    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of that bundled one.
+
+    Parameters
+    ----------
+    path : Path
+    inventory : Inventory, optional
+        The phones that it must have; None: any.
+    device : str
+        Where an LSTM computes, as torch names it.
+
+    Raises
+    ------
+    InputError
+        There is no language model, it is damaged, or it has another phone set.
+    """
+    if not path.exists():
+        path = bundled_folder(path) or path
+    if not path.exists():
+        raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
+    if path.is_file():
+        arpa = read_arpa(path, inventory)
+        return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
+    if folder := find_lstm(path):
+        from speechctc.lm.lstm import load_lstm  # late: it loads torch
+
+        model = load_lstm(folder, device).model
+        check_phones(folder, model.inventory, inventory)
+        return model
+    for folder in (path, path / "best", path / "last"):
+        if (folder / "lm.safetensors").is_file() and (folder / "checkpoint.json").is_file():
+            return _own_ngram(folder, inventory)
+    raise InputError(f"{path}: no language model in this folder", "name an ARPA file or a folder of speechctc lm train")
+
+
+def relative(model: NgramModel, checkpoint: Checkpoint) -> PhoneLM:
+    """Return an n-gram as a recogniser without one of its own uses it; see `Ngram.relative_to`."""
+    counts, ngram = checkpoint.facts.get(FREQUENCIES), model.lm.ngram
+    return PhoneLM.of(ngram.relative_to(counts)) if counts and ngram else model.lm
+
+
+def check_phones(where: Path, phones: Inventory, inventory: Inventory | None) -> None:
+    """Check that a language model has the phones of an inventory, in the same order.
+
+    Raises
+    ------
+    InputError
+        It has others.
+    """
+    if inventory is None or phones.phones == inventory.phones:
+        return
+    odd = sorted(set(phones.phones) ^ set(inventory.phones))
+    differ = f"they differ in {len(odd)}: {' '.join(odd[:8])}" if odd else "in another order"
+    raise InputError(
+        f"{where}: a language model of {len(phones.phones)} phones ({phones.name}), where"
+        f" {len(inventory.phones)} ({inventory.name}) are wanted; {differ}",
+        "train one on these phones: speechctc lm train",
+    )
+
+
+def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
+    try:
+        phones = files.read_json(folder / "checkpoint.json")["phones"]
+        own = Inventory(phones["name"], tuple(phones["list"]))
+        tensors = load_arrays(folder / "lm.safetensors")
+        tensors.pop("ngram.less", None)  # that is for the model's own search
+        lm = PhoneLM.from_tensors(tensors, len(own.phones) + 1)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
+    check_phones(folder, own, inventory)
+    return NgramModel(lm, own, "the model's n-gram")

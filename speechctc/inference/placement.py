@@ -1,0 +1,296 @@
+"""Place a transcript in the posteriors of a recording; find what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
+from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.transcript import Item, units_of
+from speechctc.inference.transcript_graph import (
+    BLANK,
+    CompiledTranscript,
+    Costs,
+    Fits,
+    Kind,
+    compile_transcript,
+    costs_of_all_placed,
+    learned_costs,
+)
+
+EXACT_CELLS = 1_000_000_000  # pairs of frames and states up to which all are looked at
+MOST_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened
+REACH = (1500, 400)  # how far a band reaches from its middle line at first, in frames and in states
+PER_PHONE = 0.5  # what a stretch that is not in the transcript costs for each phone recognised in it, nats
+
+Watch = Callable[[str], None]
+
+AGREE = 3  # fewest phones in a row that must be recognised as in the transcript to be an anchor
+EDGE = 6  # a path touches the edge of its band where it comes this near to it, in states
+
+
+class Visit(NamedTuple):
+    """A phone on the path.
+
+    Attributes
+    ----------
+    unit : int
+        Number of its unit; -1 for a silence between units.
+    place : int
+        Which phone of the unit's pronunciation it is; -1 for a silence.
+    first, end : int
+        Its frames, without blanks: from `first` to before `end`.
+    deficit : float
+        By how much the best class of each of its frames, and of the blanks before it in its unit, is more probable
+        than the path, summed up; nats.
+    """
+
+    unit: int
+    place: int
+    first: int
+    end: int
+    deficit: float
+
+
+class Stretch(NamedTuple):
+    """Frames from `first` to before `end` without phones of the transcript; `wanted`: there is a ``*`` for them."""
+
+    first: int
+    end: int
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The most probable way to place a transcript.
+
+    Attributes
+    ----------
+    score : float
+        Log probability of the path, costs included; -inf if the transcript does not fit into the recording.
+    classes : ndarray, shape = (n_frames,), int64
+        The class of each frame; the blank in stretches without phones of the transcript.
+    visits : tuple of Visit
+    stretches : tuple of Stretch
+    missing : tuple of (int, int)
+        Units left out: the frame after which each would be, and its number.
+    touched : int or None
+        The first frame in which the path is near the edge of its band; None: it is nowhere, or there is no band.
+    is_exact : bool
+        All states were looked at in all frames.
+    costs : Costs or None
+    """
+
+    score: float
+    classes: NDArray[np.int64]
+    visits: tuple[Visit, ...]
+    stretches: tuple[Stretch, ...]
+    missing: tuple[tuple[int, int], ...]
+    touched: int | None
+    is_exact: bool
+    costs: Costs | None
+
+
+def place(
+    items: Sequence[Item],
+    encode: Callable[[Sequence[str]], list[int]],
+    posteriors: Posteriors,
+    step: float,
+    find_misfits: bool = False,
+    silences: Sequence[int] = (),
+    watch: Watch | None = None,
+) -> Placement:
+    """Place a transcript in a recording.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    encode : callable
+        Phones to classes.
+    posteriors : Posteriors
+    step : float
+        Seconds from one frame to the next.
+    find_misfits : bool
+        Units may be missing from the recording, and the recording may hold more than the transcript. What that costs
+        is learned from how well the units fit.
+    silences : sequence of int
+        Classes that may stand between units.
+    watch : callable, optional
+        Called in words with how far the search is.
+
+    Raises
+    ------
+    InputError
+        As `compile_transcript`.
+    """
+    if not find_misfits:
+        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None, watch)
+    costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
+    compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
+    costs = learned_costs(fits(_place(compiled, posteriors, costs, watch)), compiled.units, step)
+    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs, watch)
+
+
+def fits(placed: Placement) -> Fits:
+    """Return how the units of a path fit."""
+    inside = [list(group) for unit, group in groupby(placed.visits, lambda visit: visit.unit) if unit >= 0]
+    deficits = np.array([np.mean([visit.deficit for visit in group]) for group in inside], np.float64)
+    after = np.searchsorted(
+        [group[0].first for group in inside], [each.first for each in placed.stretches if not each.wanted]
+    )
+    padded = np.concatenate([[-1.0], deficits, [-1.0]])
+    beside = np.zeros(len(padded), bool)
+    beside[after + (padded[after + 1] > padded[after])] = True
+    return Fits(
+        np.array([group[0].unit for group in inside], np.int64),
+        np.array([group[0].first for group in inside], np.float64),
+        np.array([group[-1].end for group in inside], np.float64),
+        deficits,
+        beside[1:-1],
+    )
+
+
+def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None, watch: Watch | None) -> Placement:
+    emissions = posteriors.with_any(PER_PHONE)
+    states, frames = compiled.graph.states, posteriors.frames
+    band = Band.full(frames, states)
+    if band.cells <= EXACT_CELLS:
+        path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
+        return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True, costs)
+    reach, further = REACH
+    while True:
+        band = anchored_band(compiled, posteriors, reach, further)
+        path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
+        near = touches(path.states, band, states)
+        reach, further = 2 * reach, 2 * further
+        if (path.score > -np.inf and not len(near)) or 2 * band.cells > MOST_CELLS or reach > 2 * frames:
+            return _placement(compiled, posteriors, path, near, False, costs)
+
+
+def _advance(watch: Watch | None, frames: int) -> Callable[[int], None] | None:
+    """Return what is called with a number of frames when these are done in one of the two passes of a search."""
+    if watch is None:
+        return None
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        watch(f"path {100 * done // (2 * frames)} %")
+
+    return advance
+
+
+def _placement(
+    compiled: CompiledTranscript,
+    posteriors: Posteriors,
+    path: GraphPath,
+    touched: NDArray[np.int64],
+    is_exact: bool,
+    costs: Costs | None,
+) -> Placement:
+    """Return what a path says."""
+    if path.score == -np.inf:
+        return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact, costs)
+    kinds = compiled.kind[path.states]
+    spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
+    classes = np.where(spoken, compiled.graph.column[path.states], BLANK).astype(np.int64)
+    missing = [(int(frame), compiled.left_out[int(arc)]) for frame, arc in path.jumps if int(arc) in compiled.left_out]
+    return Placement(
+        path.score,
+        classes,
+        tuple(_visits(compiled, posteriors, path, spoken)),
+        tuple(_stretches(kinds)),
+        tuple(missing),
+        int(touched[0]) if len(touched) else None,
+        is_exact,
+        costs,
+    )
+
+
+def _visits(
+    compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath, spoken: NDArray[np.bool_]
+) -> list[Visit]:
+    deficits = np.zeros(posteriors.frames + 1)  # summed up before each frame
+    np.cumsum(_deficits(compiled, posteriors, path), out=deficits[1:])
+    edges = np.flatnonzero(np.diff(path.states, prepend=-1, append=-1))
+    visits: list[Visit] = []
+    for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if spoken[first]:
+            state = path.states[first]
+            unit = int(compiled.unit[state])
+            inside = visits and visits[-1].unit == unit and compiled.place[state] > 0
+            begin = visits[-1].end if inside else first
+            deficit = float(deficits[end] - deficits[begin])
+            visits.append(Visit(unit, int(compiled.place[state]), first, end, deficit))
+    return visits
+
+
+def _deficits(compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath) -> NDArray[np.float64]:
+    """Return by how much the best class of each frame is more probable than that of the path, shape (n_frames,)."""
+    columns = compiled.graph.column[path.states]
+    own: list[NDArray[Any]] = [np.zeros(0)]
+    start = 0
+    for rows in posteriors.blocks():
+        wanted = columns[start : start + len(rows)]
+        inside = np.minimum(wanted, posteriors.classes - 1)
+        own.append(np.where(wanted < posteriors.classes, rows[np.arange(len(rows)), inside], np.inf))
+        start += len(rows)
+    found: NDArray[np.float64] = np.maximum(posteriors.best - np.concatenate(own), 0.0)
+    return found
+
+
+def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
+    """Return the stretches without phones of the transcript; blanks between two of a kind are part of them."""
+    edges = np.flatnonzero(np.diff(kinds, prepend=-1, append=-1))
+    return [
+        Stretch(first, end, kinds[first] == Kind.stretch)
+        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        if kinds[first] in (Kind.extra, Kind.stretch)
+    ]
+
+
+def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, frames: int, states: int) -> Band:
+    """Return a band around the anchors.
+
+    The phones of the best path without a transcript are aligned with those of the transcript, at a minimal number of
+    edits. Stretches that agree are the anchors; between two anchors the band follows a straight line.
+
+    Parameters
+    ----------
+    compiled : CompiledTranscript
+    posteriors : Posteriors
+    frames, states : int
+        How far the band reaches from that line, in each direction.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    onsets = np.flatnonzero(posteriors.onsets)
+    found = posteriors.greedy[onsets].tolist()
+    wanted = compiled.graph.column[compiled.spine].tolist()
+    at, to = [0.0], [0.0]
+    for block in Levenshtein.opcodes(found, wanted):
+        if block.tag == "equal" and block.src_end - block.src_start >= AGREE:
+            at += onsets[block.src_start : block.src_end].tolist()
+            to += compiled.spine[block.dest_start : block.dest_end].tolist()
+    last = compiled.graph.states
+    at.append(float(max(posteriors.frames, at[-1] + 1)))
+    to.append(float(last))
+    time = np.arange(posteriors.frames)
+    low = np.floor(np.interp(time - frames, at, to)) - states
+    high = np.ceil(np.interp(time + frames, at, to)) + states
+    high[-1:] = last
+    return Band(np.maximum(low, 0).astype(np.int32), np.clip(high, 1, last).astype(np.int32))
+
+
+def touches(path: NDArray[np.int32], band: Band, states: int) -> NDArray[np.int64]:
+    """Return the frames in which a path is near an edge of its band beyond which there are more states."""
+    below = (band.low > 0) & (path < band.low + EDGE)
+    above = (band.high < states) & (path >= band.high - EDGE)
+    return np.flatnonzero(below | above)

@@ -1,0 +1,168 @@
+"""Decode posteriors: the greedy path, or a prefix beam search with an n-gram of phones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.config.schema import Config
+from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.beam import Tokens, advance
+from speechctc.phones.inventory import BLANK
+
+Rows = NDArray[np.float32]
+ClassPath = NDArray[np.int64]
+
+MARGIN = 10.0
+"""Classes whose log posterior is this far below the best of their frame are skipped."""
+LIMIT = 100
+"""Frames after which a frame's class is committed, even if the tokens do not all agree on it."""
+DELAY = 2.0
+"""The same in seconds, for a search with a config; larger values hardly improve the result."""
+FLOOR = -1e4  # lowest log posterior
+
+
+def collapse(path: Sequence[int]) -> list[int]:
+    """Merge repeats, then drop blanks (Graves et al. 2006, eq. 1's map B): ``a a - a`` is ``a a``."""
+    return [label for label, _ in groupby(path) if label != BLANK]
+
+
+class Search(Protocol):
+    """Commits the classes of frames, which may come in blocks."""
+
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
+        """Process the next frames; return those that are committed by now, and their classes."""
+
+    def finish(self) -> tuple[Rows, ClassPath]:
+        """End the recording; return the remaining frames and their classes."""
+
+
+def best_labels(search: Search, log_probs: Rows) -> list[int]:
+    """Return the labels that a new search finds in the log posteriors of a recording, (n_frames, classes)."""
+    return collapse([*search.push(log_probs)[1].tolist(), *search.finish()[1].tolist()])
+
+
+class GreedySearch:
+    """A `Search` that commits each frame at once, as its most probable class."""
+
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
+        """Return the frames and the best class of each."""
+        return log_probs, log_probs.argmax(axis=1)
+
+    def finish(self) -> tuple[Rows, ClassPath]:
+        """Return nothing: no frame waits."""
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
+
+
+def most_waiting(config: Config) -> int:
+    """Return the frames after which a search with a config commits a frame: `DELAY` seconds."""
+    return math.ceil(DELAY / (config.features.shift_ms * config.model.time_stride / 1000))
+
+
+class Hypothesis(NamedTuple):
+    """A sequence of phones that the search keeps.
+
+    Attributes
+    ----------
+    labels : tuple of int
+    path : ndarray, shape = (n_frames,)
+        Classes of its best path.
+    acoustic : float
+        Log of its probability by the net, summed over the paths that were kept.
+    lm : float
+        Log of its probability by the language models, including the end.
+    total : float
+        Its score: ``acoustic + weight lm + bonus phones``.
+    """
+
+    labels: tuple[int, ...]
+    path: ClassPath
+    acoustic: float
+    lm: float
+    total: float
+
+
+class LmSearch:
+    """Prefix beam search for the phones that are most probable by posteriors and an n-gram together.
+
+    The score of a phone sequence is the log of its probability by the net, summed over all its paths (Graves et al.
+    2006, eq. 3), plus, for each phone, ``weight`` times its log probability by the n-gram and ``bonus``, plus
+    ``weight`` times the log probability of the end (A. Y. Hannun et al., arXiv 1408.2873, algorithm 1). The result is
+    the best path of the best sequence. It does not depend on how the frames are cut into blocks; memory
+    does not grow with their number.
+
+    Parameters
+    ----------
+    lm : PhoneLM
+    weight, bonus : float
+    beam : int
+        Tokens to keep, at least 1; a sequence that may end in a phone or a blank is two tokens.
+    margin : float
+        See `MARGIN`.
+    limit : int
+        See `LIMIT`.
+    """
+
+    def __init__(
+        self, lm: PhoneLM, weight: float, bonus: float, beam: int = 64, margin: float = MARGIN, limit: int = LIMIT
+    ) -> None:
+        self._lm = lm
+        self._numbers = float(weight), float(bonus), float(margin)
+        classes = lm.classes
+        self._tokens = Tokens.at_start(beam, classes, limit)
+        self._waiting: Rows = np.zeros((0, classes), np.float32)
+
+    def push(self, log_probs: Rows) -> tuple[Rows, ClassPath]:
+        """Process the next frames; return those that are committed by now, in order.
+
+        Parameters
+        ----------
+        log_probs : ndarray, shape = (n_frames, classes), float32
+
+        Returns
+        -------
+        rows : ndarray, shape = (n_committed, classes), float32
+            Their log posteriors.
+        path : ndarray, shape = (n_committed,), int64
+            Their classes.
+        """
+        return self._next(log_probs, ends=False)
+
+    def finish(self) -> tuple[Rows, ClassPath]:
+        """End the recording; return the remaining frames."""
+        return self._next(self._waiting[:0], ends=True)
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the sequences that the search keeps now, as if the recording ended here; best first.
+
+        Valid only before the search has processed more frames than its `limit`.
+        """
+        tokens, (weight, bonus, _) = self._tokens, self._numbers
+        kept, frames = int(tokens.clock[0]), int(tokens.clock[1])
+        at, paths = np.arange(kept), np.zeros((kept, frames), np.int64)
+        for frame in range(frames - 1, -1, -1):
+            paths[:, frame], at = tokens.label[frame, at], tokens.parent[frame, at]
+        _, first, group = np.unique(tokens.code[:kept], return_index=True, return_inverse=True)
+        found = []
+        for number in range(len(first)):
+            members = np.flatnonzero(group == number)
+            path = paths[members[tokens.best[members].argmax()]]
+            labels = tuple(collapse(path.tolist()))
+            end = self._lm.log_prob((), int(tokens.state[members[0]]))
+            lm = self._lm.log_prob(labels)
+            score = float(np.logaddexp.reduce(tokens.score[members]) + tokens.total[0])
+            acoustic = score - weight * (lm - end) - bonus * len(labels)
+            found.append(Hypothesis(labels, path, acoustic, lm, score + weight * end))
+        return sorted(found, key=lambda each: -each.total)
+
+    def _next(self, log_probs: Rows, ends: bool) -> tuple[Rows, ClassPath]:
+        scores = np.clip(np.nan_to_num(log_probs, nan=FLOOR), FLOOR, -FLOOR).astype(np.float64, order="C")
+        path = advance(self._tokens, scores, self._lm, self._numbers, ends)
+        rows = np.concatenate([self._waiting, log_probs])
+        self._waiting = rows[len(path) :].copy()
+        return rows[: len(path)], path

@@ -1,0 +1,1 @@
+"""What `speechctc doctor` checks: the machine, the corpus, its labels and its sound."""

@@ -1,0 +1,157 @@
+"""Checks of labels and splits: what the reader said, speakers, recordings that occur twice; phones and how many fit."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from speechctc.config.schema import Config
+from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, notation_pairs, spellings
+from speechctc.corpora.tier_utterances import without_drafts
+from speechctc.features.extractor import extractor
+from speechctc.model.layers import output_frames
+from speechctc.phones.inventory import FOUND, frames_needed
+from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.stages.doctor.finding import Finding, Severity, finding, listed
+from speechctc.stages.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
+
+RARE = 5  # a phone with fewer occurrences in training is hardly learned
+COMMON = 0.4  # share of all labels, from which one label is suspicious
+FEWEST = 100  # labels; of fewer, shares say nothing
+SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second
+MOST_A_SECOND = 30.0  # phones; nobody speaks faster
+
+Member = tuple[str, Utterance]
+"""A split, and an utterance of it."""
+
+
+def check_splits(corpus: Corpus, sounds: Sounds) -> list[Finding]:
+    """Check how the utterances are divided, and what the reader of the corpus said of them."""
+    rejected = (f"{each.id}: {each.reason}" for part in corpus.rejected.values() for each in without_drafts(part))
+    found = [*listed("left-out", rejected), *_warned(corpus), *_speakers(corpus)]
+    return found + _duplicates(corpus, sounds)
+
+
+def _warned(corpus: Corpus) -> Iterator[Finding]:
+    """Yield the reader's warnings, except those that other checks give with their places."""
+    counts = Counter(phone for each in corpus.utterances() for phone in each.phones)
+    known = doubtful_labels(counts, counts)
+    for warning in corpus.warnings:
+        if warning not in known and "left out" not in warning and not warning.startswith("recordings longer than"):
+            yield finding("reading", warning=warning)
+
+
+def _speakers(corpus: Corpus) -> list[Finding]:
+    splits = defaultdict(set)
+    for split, part in corpus.splits.items():
+        for utterance in part:
+            splits[utterance.speaker].add(split)
+    unknown = splits.pop("", None)
+    shared = sorted(speaker for speaker, names in splits.items() if "train" in names and len(names) > 1)
+    found = listed("speakers-shared", (f"{speaker} ({', '.join(sorted(splits[speaker]))})" for speaker in shared))
+    if unknown:
+        everything = corpus.utterances()
+        nameless = (each.id for each in everything if not each.speaker)
+        found.append(finding("no-speaker", nameless, "note" if splits else "warning", all=len(everything)))
+    return found
+
+
+def _duplicates(corpus: Corpus, sounds: Sounds) -> list[Finding]:
+    groups: dict[str, list[Member]] = defaultdict(list)
+    for split, part in corpus.splits.items():
+        for utterance in part:
+            if isinstance(sound := sounds.get(Place.of(utterance)), Heard):
+                groups[sound.digest].append((split, utterance))
+    twice = [group for group in groups.values() if len(group) > 1]
+    across = [group for group in twice if len({split for split, _ in group}) > 1]
+    differ = [group for group in twice if len({each.phones for _, each in group}) > 1]
+    alike = [group for group in twice if group not in across and group not in differ]
+    return [
+        *listed("duplicates-across", map(_names, across)),
+        *listed("duplicates-differ", map(_names, differ)),
+        *listed("duplicates", map(_names, alike)),
+    ]
+
+
+def _names(group: Iterable[Member]) -> str:
+    return " = ".join(f"{each.id} ({split})" for split, each in group)
+
+
+def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding]:
+    """Check the labels of a corpus, alone and against what was heard of its recordings."""
+    counts = {split: Counter(p for each in part for p in each.phones) for split, part in corpus.splits.items()}
+    everything = corpus.utterances()
+    found = check_counts(counts)
+    if corpus.phone_set == FOUND:
+        total = sum(counts.values(), Counter[str]())
+        found += [*listed("spellings", spellings(total)), *listed("notations", notation_pairs(total)), *_strings(total)]
+        for name, there, names in not_phones(total):
+            kind = "pauses" if name == "pauses" else "unclear"
+            where = _with_counts(sorted(there), total)
+            found.append(finding(kind, where, "note", name=name, number=there.total(), names=names))
+    pairs = [
+        (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
+    ]
+    short = {utterance.id: place for utterance, sound in pairs if (place := _too_short(utterance, sound, config))}
+    severity: Severity = "stops" if len(short) == len(pairs) else "warning"
+    more = ", or lower model.time_stride" if config.model.time_stride > 1 else ""
+    found += listed("too-short", short.values(), severity, more=more)
+    found += listed("no-phones", (one.id for one, sound in pairs if not one.phones and sound.level_db > SILENT_DB + 20))
+    return found + _rates([pair for pair in pairs if pair[0].id not in short])
+
+
+def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
+    """Check how often each phone occurs in each split (``"train"`` and others)."""
+    train = counts["train"]
+    others = sum((count for split, count in counts.items() if split != "train"), Counter[str]())
+    rare = sorted((phone for phone in train if train[phone] < RARE), key=lambda phone: train[phone])
+    tonal = len(rare_by_tone(train, RARE))
+    more = f"; {tonal} of them are rare by their tones: {OF_TONES}" if tonal else ""
+    found = listed("rare-phones", _with_counts(rare, train), rare=RARE, more=more)
+    unseen = sorted(set(others) - set(train))
+    only = sorted(phone for phone in set(train) - set(others) if train[phone] >= RARE and others)
+    splits, why = "dev or test and not in train", "the model never recognises them"
+    found += listed("one-split", _with_counts(unseen, others), splits=splits, why=why)
+    splits, why = "train and neither in dev nor in test", "no score tells how well they are recognised"
+    found += listed("one-split", _with_counts(only, train), splits=splits, why=why)
+    total = train.total()
+    for phone, count in train.most_common(1):
+        if total >= FEWEST and count > COMMON * total and len(train) > 2:
+            found.append(finding("one-label", [f"{phone} ({count:,} of {total:,})"], share=100 * count / total))
+    return found
+
+
+def _with_counts(phones: Iterable[str], counts: Counter[str]) -> tuple[str, ...]:
+    return tuple(f"{phone} ({counts[phone]})" for phone in phones)
+
+
+def _strings(counts: Counter[str]) -> list[Finding]:
+    if not are_strings(counts):
+        return []
+    where = _with_counts((label for label, _ in counts.most_common()), counts)
+    return [finding("strings", where, all=counts.total())]
+
+
+def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
+    """Return in words by how much an utterance has too few output frames for its phones; ``""`` if it has enough."""
+    samples = round(sound.seconds * config.features.sample_rate)
+    frames = int(output_frames(extractor(config.features).frames(samples), config.model))
+    classes = {phone: k for k, phone in enumerate(dict.fromkeys(utterance.phones), start=1)}
+    labels = [classes[phone] for phone in utterance.phones]
+    needed = frames_needed(labels)
+    if frames >= max(needed, 1):
+        return ""
+    return f"{utterance.id} ({len(labels)} phones need {needed} frames, {sound.seconds:.2f} s have {frames})"
+
+
+def _rates(pairs: Sequence[tuple[Utterance, Heard]]) -> list[Finding]:
+    """Find utterances with far more or far fewer phones a second than the others."""
+    rates = [(each, len(each.phones) / sound.seconds) for each, sound in pairs if each.phones]
+    if len(rates) < 10:
+        return []
+    usual = statistics.median(rate for _, rate in rates)
+    slowest, fastest = SLOW * usual, min(FAST * usual, max(MOST_A_SECOND, usual))
+    odd = (f"{each.id} ({rate:.1f})" for each, rate in rates if not slowest <= rate <= fastest)
+    return listed("speech-rate", odd, usual=usual)

@@ -1,0 +1,276 @@
+"""A boundary model that learns tones whose boundaries are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from speechctc.core.errors import InputError
+from speechctc.inference import boundary_training, refinement
+from speechctc.inference.boundary_model import EDGE, FILE, SILENCE, SPREAD, BoundaryModel, Placed, spread_for
+from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, step_count, train
+from speechctc.inference.refinement import Window, refined
+from speechctc.inference.segmenter import Segment
+from speechctc.model.checkpoint import arrays_of
+
+RATE = 16000
+HERTZ = {"a": 800.0, "i": 2400.0, "s": 5200.0, "m": 300.0}
+Times = tuple[tuple[float, float], ...]
+Floats = NDArray[np.float64]
+Song = tuple[NDArray[np.float32], tuple[str, ...], Times]
+
+
+def song(count: int, rng: np.random.Generator, pause: bool = False) -> Song:
+    """Return tones that follow each other without a gap, between silences; in the middle a pause, if wanted."""
+    labels = [str(rng.choice(list(HERTZ)))]
+    while len(labels) < count:
+        labels += [str(rng.choice([each for each in HERTZ if each != labels[-1]]))]
+    at = 0.1
+    parts: list[Floats] = [np.zeros(int(0.1 * RATE))]
+    times: list[tuple[float, float]] = []
+    for k, label in enumerate(labels):
+        if pause and k == count // 2:
+            parts.append(np.zeros(int(0.12 * RATE)))
+            at += 0.12
+        steps = np.arange(int(rng.uniform(0.05, 0.12) * RATE))
+        parts.append(0.3 * np.sin(2 * np.pi * HERTZ[label] * steps / RATE))
+        times.append((at, at + len(steps) / RATE))
+        at = times[-1][1]
+    samples = np.concatenate([*parts, np.zeros(int(0.1 * RATE))])
+    return (samples + 1e-3 * rng.standard_normal(len(samples))).astype(np.float32), tuple(labels), tuple(times)
+
+
+@pytest.fixture(scope="module")
+def model() -> BoundaryModel:
+    """A model that has learned 40 songs."""
+    torch.manual_seed(0)
+    net, rng = BoundaryNet(), np.random.default_rng(0)
+    songs = [song(int(rng.integers(4, 9)), rng, k % 2 == 0) for k in range(40)]
+    train(net, [part for each in songs for part in examples_of(each[0], RATE, *each[1:], False)], noise=False)
+    return BoundaryModel(arrays_of(net.state_dict()), RATE)
+
+
+def rough_times(times: Times, rng: np.random.Generator, spread: float = 0.03) -> tuple[Floats, Floats]:
+    starts = np.sort([start + rng.uniform(-spread, spread) for start, _ in times])
+    return starts, np.append(starts[1:], times[-1][1] + 0.05)
+
+
+def test_boundaries_of_tones_are_found(model: BoundaryModel) -> None:
+    rng = np.random.default_rng(5)
+    errors = []
+    for _ in range(6):
+        samples, labels, times = song(8, rng)
+        placed = model.place(samples, labels, False, *rough_times(times, rng), pauses=True)
+        errors += [*(placed.starts - [start for start, _ in times]), placed.ends[-1] - times[-1][1]]
+        assert np.array_equal(placed.starts[1:], placed.ends[:-1])
+    assert np.median(np.abs(errors)) < 0.004 and np.mean(np.abs(errors) < 0.02) > 0.95
+
+
+def test_a_pause_that_no_label_stands_for_is_found(model: BoundaryModel) -> None:
+    samples, labels, times = song(8, np.random.default_rng(9), pause=True)
+    rough = rough_times(times, np.random.default_rng(1))
+    placed = model.place(samples, labels, False, *rough, pauses=True)
+    assert placed.ends[3] == pytest.approx(times[3][1], abs=0.015)
+    assert placed.starts[4] == pytest.approx(times[4][0], abs=0.015)
+    without = model.place(samples, labels, False, *rough, pauses=False)
+    assert without.ends[3] == without.starts[4]
+
+
+def test_what_sounds_like_the_first_or_last_phone_in_a_pause_does_not_draw_it_away(model: BoundaryModel) -> None:
+    samples, labels, times = song(8, np.random.default_rng(3))
+    steps = np.arange(RATE)
+    noises = [(0.2 * np.sin(2 * np.pi * HERTZ[labels[k]] * steps / RATE)).astype(np.float32) for k in (0, -1)]
+    starts, ends = (0.9 + np.array(each) for each in zip(*times, strict=True))
+    sound = np.concatenate([noises[0], samples[RATE // 10 : -RATE // 10], noises[1]])
+    placed = model.place(sound, labels, False, starts, ends, pauses=True)
+    assert placed.starts[0] > starts[0] - EDGE - 0.006 and placed.ends[-1] < ends[-1] + EDGE + 0.006
+    assert np.abs(placed.starts[1:-1] - starts[1:-1]).max() < 0.02
+
+
+def test_boundaries_never_cross_however_rough_the_times(model: BoundaryModel) -> None:
+    rng = np.random.default_rng(2)
+    samples, labels, times = song(12, rng)
+    placed = model.place(samples, labels, False, *rough_times(times, rng, 0.3), pauses=True)
+    assert (np.diff(placed.starts) > 0.004).all() and (placed.ends > placed.starts).all()
+
+
+def test_intervals_hold_boundaries_that_were_not_used_to_set_their_spread(model: BoundaryModel) -> None:
+    errors: list[Floats] = []
+    for seed in (20, 21):
+        rng, found = np.random.default_rng(seed), []
+        for _ in range(12):
+            samples, labels, times = song(8, rng)
+            samples += 0.1 * rng.standard_normal(len(samples)).astype(np.float32)
+            placed = model.place(samples, labels, False, *rough_times(times, rng), pauses=False)
+            true = np.array([start for start, _ in times])
+            assert placed.start_intervals is not None and placed.end_intervals is not None
+            assert (placed.start_intervals[:, 0] < placed.starts).all()
+            assert (placed.start_intervals[:, 1] > placed.starts).all()
+            assert np.allclose(placed.end_intervals[:-1], placed.start_intervals[1:])
+            sides = np.abs(placed.start_intervals - placed.starts[:, None])
+            found.append(np.column_stack([placed.starts - true, sides]))
+        errors.append(np.concatenate(found))
+    spread = spread_for(errors[0][:, 0], errors[0][:, 1:], model.spread)
+    assert spread is not None and spread_for(errors[0][:10, 0], errors[0][:10, 1:], model.spread) is None
+    late, sides = errors[1][:, 0], errors[1][:, 1:] * spread / model.spread
+    assert 0.85 < np.mean((late <= sides[:, 0]) & (-late <= sides[:, 1])) <= 1.0
+
+
+def test_too_short_a_sound_keeps_the_rough_times(model: BoundaryModel) -> None:
+    starts, ends = np.array([0.0, 0.01, 0.02]), np.array([0.01, 0.02, 0.03])
+    placed = model.place(np.zeros(480, np.float32), ("a", "i", "s"), False, starts, ends, pauses=False)
+    assert placed.starts is starts and placed.ends is ends
+    assert placed.start_intervals is None and placed.end_intervals is None
+
+
+def test_a_long_recording_is_refined_in_parts_as_well_as_a_short_one(model: BoundaryModel) -> None:
+    rng = np.random.default_rng(7)
+    sounds, segments, true, at = [], [], [], 0.0
+    for count in (90, 1, 40):
+        samples, labels, times = song(count, rng)
+        starts, ends = rough_times(times, rng, 0.02)
+        segments += [Segment(*each, 1.0) for each in zip(labels, at + starts, at + ends, strict=True)]
+        true += [at + start for start, _ in times]
+        sounds += [samples, (1e-3 * rng.standard_normal(5 * RATE)).astype(np.float32)]
+        at += len(samples) / RATE + 5.0
+    whole = np.concatenate(sounds)
+    blocks = [whole[k : k + 7000] for k in range(0, len(whole), 7000)]
+    found = refined(segments, Window(blocks, model.rate), model, tuple(HERTZ))
+    errors = np.abs([each.start - start for each, start in zip(found, true, strict=True)])
+    assert np.median(errors) < 0.004 and np.mean(errors < 0.02) > 0.98
+    assert all(a.start < a.end <= b.start for a, b in zip(found, found[1:], strict=False))
+    assert [each.phone for each in found] == [each.phone for each in segments]
+
+
+def test_boundaries_depend_little_on_where_a_recording_is_divided(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loudness and the colour of the sound change; what is subtracted from a frame must not depend on its part."""
+    rng = np.random.default_rng(11)
+    samples, labels, times = song(120, rng)
+    samples *= np.interp(np.arange(len(samples)), [0, len(samples)], [0.02, 1.0]).astype(np.float32)
+    segments = [Segment(*each, 1.0) for each in zip(labels, *rough_times(times, rng), strict=True)]
+    ways = []
+    for each in (60, 47, 30):
+        monkeypatch.setattr(refinement, "EACH", each)
+        ways.append(
+            [segment.start for segment in refined(segments, Window([samples], model.rate), model, tuple(HERTZ))]
+        )
+    assert np.ptp(ways, axis=0).max() < 1e-3
+
+
+def test_a_minute_of_labelled_silence_is_not_looked_at_as_a_whole(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    first, second = song(5, rng), song(5, rng)
+    quiet = (1e-3 * rng.standard_normal(60 * RATE)).astype(np.float32)
+    offset = len(first[0]) / RATE + 60
+    spans = [*first[2], (first[2][-1][1], offset + second[2][0][0]), *((a + offset, b + offset) for a, b in second[2])]
+    labels = [*first[1], "sil", *second[1]]
+    segments = [Segment(label, *span, 1.0) for label, span in zip(labels, spans, strict=True)]
+    longest: list[int] = []
+    place = model.place
+
+    def watched(samples: NDArray[np.float32], *rest: Any) -> Placed:
+        longest.append(len(samples))
+        return place(samples, *rest)
+
+    monkeypatch.setattr(model, "place", watched)
+    found = refined(segments, Window([first[0], quiet, second[0]], model.rate), model, (*HERTZ, "sil"))
+    assert max(longest) < 8 * RATE
+    assert np.allclose([each.start for each in found], [start for start, _ in spans], atol=0.02)
+    assert found[5].phone == "sil" and found[5].end == found[6].start and found[4].end == found[5].start
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    samples, labels, times = song(4, np.random.default_rng(1), pause=True)
+    (example,) = examples_of(samples, RATE, labels, times, False)
+    rng = np.random.default_rng(0)
+    shape = (3, len(example.state), len(example.optional))
+    first, second, third = torch.from_numpy(rng.normal(size=shape))
+    scores = (first, second, third)
+    gradients, loss = _gradients(scores, example)
+    assert loss > 0
+    for kind, (frame, state) in ((0, (30, 3)), (1, (25, 3)), (2, (26, 3))):
+        scores[kind][frame, state] += 1e-4
+        _, more = _gradients(scores, example)
+        scores[kind][frame, state] -= 1e-4
+        assert (more - loss) / 1e-4 == pytest.approx(float(gradients[kind][frame, state]), abs=1e-3)
+
+
+def test_examples_leave_out_phones_without_duration_and_divide_long_utterances() -> None:
+    rng = np.random.default_rng(4)
+    samples, labels, times = song(150, rng)
+    parts = list(examples_of(samples, RATE, labels, times, False))
+    assert len(parts) == 2 and sum(len(part.frames) for part in parts) == pytest.approx(len(samples) / 80, abs=4)
+    assert sum(int((~part.optional).sum()) for part in parts) == 150
+    flat = ((0.1, 0.1), *times[1:])
+    assert [len(part.optional) for part in examples_of(samples, RATE, labels, flat, False)] == [len(parts[1].optional)]
+
+
+def test_silences_in_a_row_are_one_state() -> None:
+    samples = np.zeros(RATE, np.float32)
+    times = ((0.0, 0.2), (0.2, 0.3), (0.3, 0.6), (0.6, 1.0))
+    (example,) = examples_of(samples, RATE, (SILENCE, SILENCE, "a", SILENCE), times, False)
+    assert example.optional.tolist() == [True, False, True]
+    assert (np.flatnonzero(np.diff(example.state)) * 0.005 + 0.0105).tolist() == pytest.approx([0.3, 0.6], abs=0.0026)
+
+
+def test_a_model_is_read_as_it_was_written(model: BoundaryModel, tmp_path: Path) -> None:
+    assert BoundaryModel.load(tmp_path) is None
+    model.save(tmp_path / FILE)
+    again = BoundaryModel.load(tmp_path)
+    assert again is not None and (again.rate, again.spread) == (RATE, SPREAD)
+    BoundaryModel(model.weights, RATE, 2.5).save(tmp_path / FILE)
+    wide = BoundaryModel.load(tmp_path)
+    assert wide is not None and wide.spread == 2.5
+    samples, labels, times = song(6, np.random.default_rng(3))
+    rough = rough_times(times, np.random.default_rng(3))
+    assert np.array_equal(
+        again.place(samples, labels, False, *rough, pauses=True).starts,
+        model.place(samples, labels, False, *rough, pauses=True).starts,
+    )
+
+
+def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> None:
+    model.save(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="not a boundary model that this version reads"):
+        BoundaryModel.load(tmp_path)
+    (tmp_path / FILE).write_bytes(content.replace(b'"format":"1"', b'"format":"9"'))
+    with pytest.raises(InputError, match="not a boundary model"):
+        BoundaryModel.load(tmp_path)
+    for rate, spread in ((0, 1.0), (2**31, 1.0), (-1, 1.0), (RATE, 0.0), (RATE, float("nan"))):
+        BoundaryModel(model.weights, rate, spread).save(tmp_path / FILE)
+        with pytest.raises(InputError, match="not a boundary model"):
+            BoundaryModel.load(tmp_path)
+
+
+def test_small_corpora_are_not_learned_by_heart() -> None:
+    assert step_count(1) == 2 and step_count(100) == 100 and step_count(5000) == 400
+    assert step_count(100, further=True) == 200
+
+
+def test_what_a_net_knew_is_kept_in_part_when_it_learns_further(
+    model: BoundaryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: torch.from_numpy(each) for name, each in model.weights.items()}
+    samples, labels, times = song(6, np.random.default_rng(7))
+    examples = [*examples_of(samples, RATE, labels, times, False)]
+    found = []
+    for kept in (0.0, 0.3):
+        monkeypatch.setattr(boundary_training, "KEPT", kept)
+        net = BoundaryNet()
+        net.load_state_dict(before)
+        train(net, examples, further=True)
+        found.append(net.state_dict())
+    for name, old in before.items():
+        assert not torch.equal(found[0][name], old)
+        torch.testing.assert_close(found[1][name], 0.7 * found[0][name] + 0.3 * old)

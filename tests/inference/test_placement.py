@@ -1,0 +1,216 @@
+"""Placing transcripts in posteriors: bands against all states, what does not fit, and posteriors on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from speechctc.inference import placement, posteriors
+from speechctc.inference.placement import Placement, place
+from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.transcript import AnyStretch, Items, Unit, phone_units
+from speechctc.inference.transcript_graph import Fits, compile_transcript, costs_of_all_placed, learned_costs
+
+PHONES = "abcdefgh"
+STEP = 0.02  # seconds from frame to frame
+Rows = NDArray[np.float32]
+
+
+def encode(phones: Sequence[str]) -> list[int]:
+    return [PHONES.index(phone) + 1 for phone in phones]
+
+
+def spoken(labels: str, rng: np.random.Generator, doubt: float = 3.0) -> Rows:
+    """Return log posteriors in which each phone has a spike of 2 frames after 2 to 5 blanks."""
+    classes = [0, 0]
+    for label in labels:
+        classes += [*encode(label) * 2, *[0] * int(rng.integers(2, 6))]
+    logits = rng.normal(size=(len(classes), len(PHONES) + 1))
+    logits[range(len(classes)), classes] += 2 * doubt
+    result: Rows = (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype(np.float32)
+    return result
+
+
+def words(text: str) -> Items:
+    return tuple(Unit(word, (tuple(word),)) for word in text.split())
+
+
+def placed(items: Items, rows: Rows, find_misfits: bool = False) -> Placement:
+    with Posteriors(len(PHONES) + 1) as kept:
+        for start in range(0, len(rows), 70):
+            kept.append(rows[start : start + 70])
+        return place(items, encode, kept, STEP, find_misfits)
+
+
+def random_words(rng: np.random.Generator, count: int) -> list[str]:
+    return ["".join(rng.choice(list(PHONES), size=rng.integers(2, 7))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("find_misfits", [False, True])
+def test_a_band_around_anchors_finds_what_all_states_do(monkeypatch: pytest.MonkeyPatch, find_misfits: bool) -> None:
+    rng = np.random.default_rng(4)
+    given = random_words(rng, 150)
+    said = given[:50] + random_words(rng, 12) + given[50:90] + given[110:]  # 12 more, 20 fewer
+    rows = spoken("".join(said), rng, 2.5)
+    whole = placed(words(" ".join(given)), rows, find_misfits)
+    assert whole.is_exact and whole.touched is None
+    monkeypatch.setattr(placement, "EXACT_CELLS", 10)
+    monkeypatch.setattr(placement, "MOST_CELLS", 10**9)
+    monkeypatch.setattr(placement, "REACH", (60, 150))
+    monkeypatch.setattr(posteriors, "IN_MEMORY", 1000)  # the rest in a file
+    inside = placed(words(" ".join(given)), rows, find_misfits)
+    assert not inside.is_exact and inside.touched is None
+    assert inside.score == pytest.approx(whole.score) and inside.visits == whole.visits
+    assert inside.missing == whole.missing and inside.stretches == whole.stretches
+    if find_misfits:
+        left_out = {unit for _, unit in whole.missing}
+        assert len(left_out & set(range(90, 110))) >= 18 and len(left_out) <= 22
+        assert sum(stretch.end - stretch.first for stretch in whole.stretches) > 100
+
+
+def test_a_band_is_widened_until_the_path_keeps_away_from_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    given = "".join(random_words(rng, 60))
+    rows = spoken(given[:40] + given[120:] + given[40:120], rng)  # the path has to leave the anchors
+    whole = placed(phone_units(given), rows)
+    monkeypatch.setattr(placement, "EXACT_CELLS", 10)
+    monkeypatch.setattr(placement, "REACH", (3, 8))
+    assert placed(phone_units(given), rows).visits == whole.visits
+    monkeypatch.setattr(placement, "MOST_CELLS", 10)
+    narrow = placed(phone_units(given), rows)
+    assert narrow.touched is not None or narrow.score == -np.inf
+    assert not narrow.is_exact and narrow.score < whole.score
+
+
+def test_misfits_in_a_long_transcript(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs are learned; of untouched words nothing is said."""
+    rng = np.random.default_rng(6)
+    given = random_words(rng, 80)
+    rows = spoken("".join(given), rng, 2.5)
+    clean = placed(words(" ".join(given)), rows, True)
+    assert not clean.missing and not clean.stretches
+    assert [visit.unit for visit in clean.visits] == [k for k, word in enumerate(given) for _ in word]
+    damaged = [*given[:10], "hahaha", *given[10:30], *given[31:]]  # one more, one fewer
+    found = placed(words(" ".join(damaged)), rows, True)
+    assert [unit for _, unit in found.missing] == [10] and len(found.stretches) == 1
+    frames = [visit for visit in clean.visits if visit.unit == 30]
+    (stretch,) = found.stretches
+    assert stretch.first <= frames[1].first and stretch.end >= frames[-1].first and not stretch.wanted
+
+
+def test_a_search_tells_how_far_it_is() -> None:
+    told: list[str] = []
+    rows = spoken("abcdefgh", np.random.default_rng(3))
+    with Posteriors(len(PHONES) + 1) as kept:
+        kept.append(rows)
+        place(words("abcd efgh"), encode, kept, STEP, watch=told.append)
+    assert told[-1] == "path 100 %" and all(text.startswith("path ") for text in told)
+
+
+def test_a_word_that_stands_twice_is_said_once_unless_it_was_said_twice() -> None:
+    rng = np.random.default_rng(10)
+    given = random_words(rng, 60)
+    said = [*given[:20], *given[19:]]
+    rows = spoken("".join(said), rng, 2.5)
+    doubled = [*said[:40], *said[39:]]
+    found = placed(words(" ".join(doubled)), rows, True)
+    assert len(found.missing) == 1 and found.missing[0][1] in (39, 40) and not found.stretches
+    assert not placed(words(" ".join(said)), rows, True).missing
+
+
+def test_stretches_that_are_wanted_are_no_misfits() -> None:
+    rng = np.random.default_rng(7)
+    rows = spoken("abcdefghabc", rng)
+    found = placed((*words("ab"), AnyStretch(), *words("gh abc")), rows, True)
+    assert [stretch.wanted for stretch in found.stretches] == [True] and not found.missing
+    assert [visit.place for visit in found.visits] == [0, 1, 0, 1, 0, 1, 2]
+
+
+def test_what_does_not_fit_has_no_path() -> None:
+    rows = spoken("a", np.random.default_rng(8))
+    assert placed(phone_units("ab" * 20), rows).score == -np.inf
+    assert placed(phone_units("ab" * 20), rows, True).missing  # but units may be left out
+
+
+def fits(deficits: Sequence[float], length: float = 20) -> Fits:
+    """Return units one after the other, each of two phones."""
+    begin = length * np.arange(len(deficits), dtype=np.float64)
+    none = np.zeros(len(deficits), bool)
+    return Fits(np.arange(len(deficits)), begin, begin + length, np.array(deficits, np.float64), none)
+
+
+def two_phones(count: int) -> Items:
+    return words(" ".join(["ab"] * count))
+
+
+TWO = 1.5 * 2**0.7  # unusual deficits that a unit of two phones costs
+
+
+def test_costs_are_those_of_what_fits_worse_than_its_neighbours() -> None:
+    units = [unit for unit in two_phones(60) if isinstance(unit, Unit)]
+    usual = [1.0 + 0.5 * (number % 5) for number in range(60)]  # quartiles 2.0 and 2.5
+    costs = learned_costs(fits(usual), units, STEP)
+    inside = slice(10, 50)
+    assert costs.missing[inside] == pytest.approx(TWO * 3.5) and costs.gap[inside] == pytest.approx(3 * 3.5)
+    assert costs.repeat[inside] == pytest.approx(2 * 2.5)
+    odd = [30.0 if number == 25 else deficit for number, deficit in enumerate(usual)]
+    assert learned_costs(fits(odd), units, STEP).missing[25] == pytest.approx(TWO * 3.5, abs=2.5)
+    worse = [deficit + 6 * (number >= 30) for number, deficit in enumerate(usual)]  # from there on the net fails
+    costs = learned_costs(fits(worse), units, STEP)
+    assert costs.missing[10] == pytest.approx(TWO * 3.5) and costs.missing[50] == pytest.approx(TWO * 9.5)
+    longer_frames = learned_costs(fits(worse, 10), units, 2 * STEP)
+    assert longer_frames.missing == pytest.approx(costs.missing)
+    assert (learned_costs(fits(usual[:5]), units[:5], STEP).missing == TWO * 2.5).all()
+
+
+def test_a_word_beside_something_else_costs_half_if_it_fits_worse_than_that_on_the_other_side() -> None:
+    rng = np.random.default_rng(11)
+    given = random_words(rng, 40)
+    rows = spoken("".join([*given[:20], "hahahaha", *given[20:]]), rng, 2.5)
+    transcript = [*given[:19], "de" * 2, *given[20:]]  # one was replaced, and something said after it
+    with Posteriors(len(PHONES) + 1) as kept:
+        kept.append(rows)
+        costs = costs_of_all_placed(len(transcript))
+        compiled = compile_transcript(words(" ".join(transcript)), encode, kept.classes, costs)
+        found = placement.fits(placement._place(compiled, kept, costs, None))
+    assert found.beside.nonzero()[0].tolist() == [19]
+    whole = learned_costs(found._replace(beside=np.zeros(40, bool)), compiled.units, STEP)
+    halved = learned_costs(found, compiled.units, STEP)
+    for name in ("missing", "gap"):
+        before, after = getattr(whole, name), getattr(halved, name)
+        assert after[19] == pytest.approx(before[19] / 2) and np.delete(after, 19) == pytest.approx(
+            np.delete(before, 19)
+        )
+    assert halved.repeat == pytest.approx(whole.repeat)
+
+
+def test_words_without_room_do_not_seem_usual() -> None:
+    """Forty words that were not said lie in the frames of two."""
+    deficits = np.array([1.0] * 30 + [12.0] * 40 + [1.0] * 30)
+    lengths = np.array([20.0] * 30 + [1.0] * 40 + [20.0] * 30)
+    ends = np.cumsum(lengths)
+    units = [unit for unit in two_phones(100) if isinstance(unit, Unit)]
+    costs = learned_costs(Fits(np.arange(100), ends - lengths, ends, deficits, np.zeros(100, bool)), units, STEP)
+    assert costs.missing == pytest.approx(TWO * 2.5)  # the least
+
+
+@pytest.mark.parametrize("limit", [10, 10**9])
+def test_posteriors_come_back_from_memory_and_from_disk(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(posteriors, "IN_MEMORY", limit)
+    rows = spoken("abba", np.random.default_rng(9))
+    with Posteriors(len(PHONES) + 1) as kept:
+        for start in range(0, len(rows), 5):
+            kept.append(rows[start : start + 5])
+        assert np.array_equal(kept.read(3, 8), rows[3:8]) and np.array_equal(np.concatenate(list(kept.blocks())), rows)
+        assert kept.onsets.sum() == 4 and np.array_equal(kept.best, rows.max(1))
+        emissions = kept.with_any(0.5)(3, 8)
+        assert np.array_equal(emissions[:, :-1], rows[3:8])
+        assert emissions[:, -1] == pytest.approx(kept.best[3:8] - 0.5 * kept.onsets[3:8])
+
+
+def test_no_frames_at_all() -> None:
+    with Posteriors(3) as kept:
+        assert kept.read(0, 0).shape == (0, 3) and not len(kept.onsets) and not list(kept.blocks())
