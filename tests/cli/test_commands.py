@@ -52,7 +52,7 @@ def test_the_help_of_no_command_loads_a_stage() -> None:
     code += "for command in app.registered_commands:\n    sys.argv = ['speechctc', command.name, '--help']\n"
     code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
     code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
-    code += "light = ('core', 'core.cores', 'core.errors', 'bundled', 'inference', 'inference.formats')\n"
+    code += "light = ('core', 'core.cores', 'core.errors', 'core.bundled', 'inference', 'inference.formats')\n"
     code += "assert all(name.split('.')[1] == 'cli' or name.partition('.')[2] in light for name in loaded), loaded\n"
     code += "assert not {'torch', 'numpy', 'yaml'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -154,7 +154,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command
     before = Path("lm.arpa").read_bytes()
     Path("empty.txt").write_text(" \n\n")
     Path("bytes.txt").write_bytes(b"\xff\xfea")
-    Path("other.txt").write_text("a x y\nx")
+    Path("other.txt").write_text("a 7 Q\n7")
     Path("folder").mkdir()
     Path("many.txt").write_text(" ".join(f"w{k}" for k in range(600)))
     Path("odd.txt").write_text("--- ...\n\n???\n")
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_overwritten(speechctc: Command
         ((*train, "--text", "odd.txt", "--language", "en-us"), "odd.txt: no sentence in it that can be read"),
         ((*train, "--text", text, "--language", "xx"), "xx"),
         ((*train, "--text", text, "--kind", "lstm", "--prune", "1"), "--prune is for n-grams"),
-        ((*score, "--text", "other.txt"), "other.txt: 3 words are not of the 3 phones (found): x y"),
+        ((*score, "--text", "other.txt"), "other.txt: 3 words are not of the 3 phones (found): 7 Q"),
         (score, "nothing to score"),
         (("lm", "perplexity", "--lm", "folder", "--text", text), "folder: no language model in this folder"),
         (("lm", "sample", "--lm", "none.arpa"), "none.arpa: no such language model"),

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -70,12 +72,20 @@ class Judge:
         os.chdir(self.input)
         sys.addaudithook(self._hear)
 
-    def limit_memory(self) -> None:
+    @contextmanager
+    def limited_memory(self) -> Iterator[None]:
         """Let this process have so much more memory than it has now; only Linux can be asked for this."""
-        if sys.platform == "linux":
-            words = Path("/proc/self/status").read_text().split()
-            used = int(words[words.index("VmData:") + 1]) * 1024
-            resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, resource.RLIM_INFINITY))
+        if sys.platform != "linux":
+            yield
+            return
+        words = Path("/proc/self/status").read_text().split()
+        used = int(words[words.index("VmData:") + 1]) * 1024
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
     def run(self, reader: Reader, files: Files, first: bool = False) -> Verdict:
         """Let a reader read an input; the first may take any time, for what is imported and compiled."""

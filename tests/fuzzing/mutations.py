@@ -1,4 +1,4 @@
-"""Mutations of files: bytes, numbers, words and repeated parts; values of JSON and safetensors files."""
+"""Strategies of broken files: valid ones with bytes, numbers, words, parts, or values of JSON changed."""
 
 from __future__ import annotations
 
@@ -6,217 +6,129 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from random import Random
 from typing import Any
 
-LARGEST = 1 << 17  # bytes of a mutated file
-NUMBERS = (
-    *("0", "-1", "1", "1e308", "1e999", "-1e999", "nan", "NaN", "inf", "-inf", "Infinity", "0.5", "1e-320", "0x10"),
-    *("2147483647", "2147483648", "-2147483648", "4294967296", "9223372036854775807", "18446744073709551616"),
-    *("9" * 40, "9" * 4301, "-0", "1_000", "٣", "--1", "1e5", "99999999"),
-)
+from hypothesis import strategies as st
+
+from tests.fuzzing.readers import Reader
+from tests.fuzzing.seeds import Files
+
+LARGEST = 1 << 17  # bytes of a broken file
+NUMBERS = tuple(
+    "0 -1 1 1e308 1e999 -1e999 nan NaN inf -inf Infinity 0.5 1e-320 0x10 2147483647 2147483648 -2147483648 4294967296 "
+    "9223372036854775807 18446744073709551616 -0 1_000 ٣ --1 1e5 99999999".split()
+) + ("9" * 40, "9" * 4301)
 WORDS = (
-    *(
-        "\x1b[2J",
-        "\x1b]0;title\x07",
-        "\x9b31m",
-        "\0",
-        "\n",
-        "\r",
-        "\t",
-        "\u2028",
-        "\u202e",
-        "\ufeff",
-        "\ud800",
-        "'",
-        '"',
-    ),
-    *(
-        "",
-        " ",
-        "a" * 3000,
-        "ə",
-        "a\u0303",
-        "\U0001f600",
-        "../..",
-        "/etc/passwd",
-        "null",
-        "true",
-        "[",
-        "{",
-        "]",
-        "}",
-        "\\",
-    ),
-    *("[" * 2000, '{"a":' * 2000, "-", ":", ",", "<exists>", "!", "&a", "*a", "%", "[/bold]", "[red]"),
+    *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\0", "\n", "\r", "\t", "\u2028", "\u202e", "\ufeff", "\ud800"),
+    *("", " ", "'", '"', "a" * 3000, "ə", "a\u0303", "\U0001f600", "../..", "/etc/passwd", "null", "true", "\\"),
+    *("[", "{", "]", "}", "[" * 2000, '{"a":' * 2000, "-", ":", ",", "<exists>", "!", "&a", "*a", "%", "[/bold]"),
+)
+PACKED = tuple(
+    struct.pack(order + form, value)
+    for order in "<>"
+    for form, values in (
+        *(
+            (form, (0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1))))
+            for form, bits in (("h", 16), ("i", 32), ("q", 64))
+        ),
+        *((form, (0.0, -1.0, 1e30, float("nan"), float("inf"))) for form in "fd"),
+    )
+    for value in values
 )
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, -(2**63), 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "a", "a\nb", "a\x1b[2Jb", "a\0b", "\ud800", "x" * 3000, [], {}, [[]], [{}], {"a": 1}, ["a", "a"], [None]),
     *([1, 2], [1e999], {"format": 1}, ["a"] * 300, "1", "nan"),
 )
+ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "cp1252", "utf-32")
+_SHARES = st.floats(0, 1)  # of a file's length: where
 
 
-def mutate(data: bytes, random: Random, others: Sequence[bytes], words: Sequence[str]) -> bytes:
-    """Return a file with one to four mutations; `others` are files to take parts from, `words` belong to its format."""
-    for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4))):
-        data = random.choice(_MUTATIONS)(data, random, others, words)[:LARGEST]
-    return data
+@st.composite
+def broken(draw: st.DrawFn, reader: Reader, valid: Sequence[Files]) -> Files:
+    """Draw an input of which one or two files are changed."""
+    files = dict(draw(st.sampled_from(valid)))
+    names = [name for name in files if name not in reader.given]
+    for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=2)) if names else ():
+        files[name] = _changed(draw, name, files[name], reader.words)
+    if len(names) > 1 and draw(st.integers(0, 99)) == 99:
+        del files[names[-1]]
+    return files
 
 
-def _flip(data: bytes, random: Random, *_: Any) -> bytes:
-    if not data:
-        return data
-    changed = bytearray(data)
-    for _count in range(random.choice((1, 1, 2, 8))):
-        changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    return bytes(changed)
+def _changed(draw: st.DrawFn, name: str, raw: bytes, words: tuple[str, ...]) -> bytes:
+    if name.endswith((".json", ".jsonl", ".journal")) and draw(st.booleans()):
+        return _changed_json(draw, raw, words)
+    if name.endswith(".safetensors") and draw(st.booleans()):
+        return _changed_tensors(draw, raw, words)
+    for _ in range(draw(st.integers(1, 4))):
+        raw = _changed_bytes(draw, raw, words)[:LARGEST]
+    return raw
 
 
-def _set(data: bytes, random: Random, *_: Any) -> bytes:
-    at = _place(data, random)
-    return data[:at] + bytes([random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))]) + data[at + 1 :]
+def _changed_bytes(draw: st.DrawFn, raw: bytes, words: tuple[str, ...]) -> bytes:
+    """Change one place of a file."""
+    at = round(draw(_SHARES) * len(raw))
+    end = min(len(raw), at + draw(st.sampled_from((1, 4, 16, 64, 1000))))
+    kind = draw(st.sampled_from(("byte", "packed", "number", "word", "repeat", "delete", "cut", "swap", "encode")))
+    if kind == "byte":
+        return raw[:at] + draw(st.binary(min_size=1, max_size=1)) + raw[at + 1 :]
+    if kind == "packed":
+        packed, at = draw(st.sampled_from(PACKED)), min(at, draw(st.sampled_from((at, 64))))
+        return raw[:at] + packed + raw[at + len(packed) :]
+    if kind == "number" and (found := list(re.finditer(rb"-?\d+(\.\d+)?", raw))):
+        match = found[min(round(draw(_SHARES) * len(found)), len(found) - 1)]
+        return raw[: match.start()] + draw(st.sampled_from(NUMBERS)).encode() + raw[match.end() :]
+    if kind == "repeat":
+        return raw[:end] + raw[at:end] * draw(st.sampled_from((1, 2, 10, 200))) + raw[end:]
+    if kind in ("delete", "cut"):
+        return raw[:at] + raw[end:] * (kind == "delete")
+    if kind == "swap":
+        lines = raw.split(b"\n")
+        one, two = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+        lines[one], lines[two] = lines[two], lines[one]
+        return b"\n".join(lines)
+    if kind == "encode":
+        return raw.decode("utf-8", "replace").encode(draw(st.sampled_from(ENCODINGS)), "replace")
+    word = draw(st.sampled_from((*words, *WORDS, *NUMBERS)))
+    return raw[:at] + word.encode("utf-8", "surrogatepass") + raw[at + draw(st.sampled_from((0, len(word)))) :]
 
 
-def _integer(data: bytes, random: Random, *_: Any) -> bytes:
-    """Overwrite a binary number by an extreme one."""
-    form = random.choice("bhiqfd")
-    order = random.choice("<>")
-    if form in "fd":
-        packed = struct.pack(order + form, random.choice((0.0, -1.0, 1e30, float("nan"), float("inf"), float("-inf"))))
-    else:
-        bits = 8 * struct.calcsize(order + form)
-        value = random.choice((0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), random.randrange(64)))
-        packed = struct.pack(order + form, value)
-    at = random.choice((_place(data, random), random.randrange(min(len(data), 64) + 1)))
-    return data[:at] + packed + data[at + len(packed) :]
-
-
-def _number(data: bytes, random: Random, *_: Any) -> bytes:
-    """Replace a number that is written in digits."""
-    found = list(re.finditer(rb"-?\d+(\.\d+)?", data))
-    if not found:
-        return data
-    match = random.choice(found)
-    return data[: match.start()] + random.choice(NUMBERS).encode() + data[match.end() :]
-
-
-def _word(data: bytes, random: Random, _: Sequence[bytes], words: Sequence[str]) -> bytes:
-    """Insert a word, or put it in the place of some bytes."""
-    at = _place(data, random)
-    word = random.choice([*words, random.choice(WORDS), random.choice(NUMBERS)])
-    return data[:at] + word.encode("utf-8", "surrogatepass") + data[at + random.choice((0, 0, len(word))) :]
-
-
-def _repeat(data: bytes, random: Random, *_: Any) -> bytes:
-    start, end = _stretch(data, random)
-    return data[:end] + data[start:end] * random.choice((1, 1, 2, 10, 200)) + data[end:]
-
-
-def _delete(data: bytes, random: Random, *_: Any) -> bytes:
-    start, end = _stretch(data, random)
-    return data[:start] + data[end:]
-
-
-def _truncate(data: bytes, random: Random, *_: Any) -> bytes:
-    return data[: _place(data, random)]
-
-
-def _splice(data: bytes, random: Random, others: Sequence[bytes], _: Sequence[str]) -> bytes:
-    other = random.choice([*others, data])
-    return data[: _place(data, random)] + other[_place(other, random) :]
-
-
-def _swap_lines(data: bytes, random: Random, *_: Any) -> bytes:
-    lines = data.split(b"\n")
-    one, two = random.randrange(len(lines)), random.randrange(len(lines))
-    lines[one], lines[two] = lines[two], lines[one]
-    return b"\n".join(lines)
-
-
-def _encode_again(data: bytes, random: Random, *_: Any) -> bytes:
-    text = data.decode("utf-8", "replace")
-    encoding = random.choice(("utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "cp1252", "utf-32"))
-    return text.encode(encoding, "replace")
-
-
-def _place(data: bytes, random: Random) -> int:
-    return random.randrange(len(data) + 1)
-
-
-def _stretch(data: bytes, random: Random) -> tuple[int, int]:
-    start = _place(data, random)
-    return start, min(len(data), start + random.choice((1, 4, 16, 64, 1000)))
-
-
-Mutation = Callable[[bytes, Random, Sequence[bytes], Sequence[str]], bytes]
-_MUTATIONS: tuple[Mutation, ...] = (
-    *(_flip, _set, _integer, _number, _number, _word, _word, _repeat, _delete, _truncate, _splice),
-    *(_swap_lines, _encode_again),
-)
-
-
-def mutate_json(data: bytes, random: Random, words: Sequence[str]) -> bytes:
-    """Return a JSON file, some of whose values are others."""
+def _changed_json(draw: st.DrawFn, raw: bytes, words: tuple[str, ...]) -> bytes:
+    """Change values of a JSON file."""
     try:
-        tree = json.loads(data)
+        tree = json.loads(raw)
     except (ValueError, RecursionError):
-        return data
-    for _ in range(random.choice((1, 1, 2, 3))):
-        tree = _mutate_value(tree, random, words)
-    return json.dumps(tree, ensure_ascii=random.random() < 0.5).encode("utf-8", "surrogatepass")
+        return raw
+    for _ in range(draw(st.integers(1, 3))):
+        tree = _changed_value(draw, tree, words)
+    return json.dumps(tree, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
 
 
-def _mutate_value(tree: Any, random: Random, words: Sequence[str]) -> Any:
+def _changed_value(draw: st.DrawFn, tree: Any, words: tuple[str, ...]) -> Any:
     """Change one value of a tree, or the tree itself."""
-    if isinstance(tree, (dict, list)) and tree and random.random() < 0.93:
-        key = random.choice(list(tree)) if isinstance(tree, dict) else random.randrange(len(tree))
-        way = random.random()
-        if way < 0.1:
+    if isinstance(tree, (dict, list)) and tree and draw(st.integers(0, 19)):
+        key = draw(st.sampled_from(list(tree) if isinstance(tree, dict) else range(len(tree))))
+        if draw(st.integers(0, 9)) == 9:
             del tree[key]
-        elif way < 0.15:
-            copy = deepcopy(tree[key])
-            tree.update({random.choice([*words, *WORDS]): copy}) if isinstance(tree, dict) else tree.append(copy)
         else:
-            tree[key] = _mutate_value(tree[key], random, words)
+            tree[key] = _changed_value(draw, tree[key], words)
         return tree
-    if isinstance(tree, str) and random.random() < 0.5:
-        at = random.randrange(len(tree) + 1)
-        return tree[:at] + random.choice([*words, *WORDS]) + tree[at:]
-    return deepcopy(random.choice([*VALUES, random.choice([*words, *WORDS])]))
+    return deepcopy(draw(st.sampled_from((*VALUES, *words, *WORDS))))
 
 
-def mutate_tensors(data: bytes, random: Random, words: Sequence[str]) -> bytes:
-    """Return a safetensors file with another header of the right length, or other tensors under a right checksum."""
-    length = int.from_bytes(data[:8], "little")
-    header, body = data[8 : 8 + length], data[8 + length :]
-    if length > len(data):
-        return data
-    if random.random() < 0.5:
-        body = _integer(body, random) if random.random() < 0.7 else _flip(body, random)
+def _changed_tensors(draw: st.DrawFn, raw: bytes, words: tuple[str, ...]) -> bytes:
+    """Change the header of a safetensors file, or its tensors, under a right length and checksum."""
+    length = int.from_bytes(raw[:8], "little")
+    header, body = raw[8 : 8 + length], raw[8 + length :]
+    if length > len(raw):
+        return raw
+    if draw(st.booleans()):
+        body = _changed_bytes(draw, body, ())[: len(body)].ljust(len(body), b"\0")
     else:
-        header = _mutate_header(header, random, words)
-    return _with_checksum(header, body)
-
-
-def _mutate_header(header: bytes, random: Random, words: Sequence[str]) -> bytes:
-    """Change the header, or a text of its metadata that is JSON itself."""
-    try:
-        tree = json.loads(header)
-        inner = tree["__metadata__"]
-        key = random.choice(list(inner))
-        if random.random() < 0.7:
-            inner[key] = mutate_json(inner[key].encode(), random, words).decode("utf-8", "replace")
-            return json.dumps(tree).encode("utf-8", "replace")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass
-    return mutate_json(header, random, words)
-
-
-def _with_checksum(header: bytes, body: bytes) -> bytes:
-    """Put a file together; the checksum of its tensors, if it has one, is made right, as an attacker would."""
+        header = _changed_json(draw, header, words)
     try:
         tree = json.loads(header)
         spans = {name: entry["data_offsets"] for name, entry in tree.items() if name != "__metadata__"}

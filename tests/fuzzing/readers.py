@@ -480,5 +480,3 @@ READERS: dict[str, Reader] = {
     "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
     "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
 }
-if os.environ.get("SPEECHCTC_FUZZ_CRASH"):  # for the test of the hunt: all but the seed ends the process
-    READERS["crash"] = Reader(lambda: [{"a": b"1"}], lambda: Path("a").read_bytes() == b"1" or os.abort())

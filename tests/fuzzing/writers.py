@@ -39,6 +39,7 @@ def cheap() -> dict[str, Writer]:
         ),
         "extract": Writer(_tones, command("extract", "--config", "tones.yaml", "data.workers=0"), ("features",)),
         "doctor": Writer(_tones, command("doctor", "--config", "tones.yaml", "--json", "f.json")),
+        "mark-checked": Writer(_draft, command("mark-checked", "corpus")),
         "plot": Writer(_trained, command("plot", "r", "--out", "c.png")),
         "measure": Writer(_above_labelled, command("measure", "corpus/dev", "--out", "m.csv", "--plot", "m.png")),
         "score-boundaries": Writer(
@@ -191,6 +192,11 @@ def _above_labelled(folder: Path) -> None:
         (folder / "corpus" / split).mkdir(parents=True)
         for number in range(7):
             write_labelled(folder / "corpus" / split / f"{number}.wav", SONG, seed=number)
+
+
+def _draft(folder: Path) -> None:
+    (folder / "corpus").mkdir()
+    _recognition().to_textgrid(folder / "corpus" / "a.TextGrid")
 
 
 def _text(folder: Path) -> None:
