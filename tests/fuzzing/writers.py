@@ -196,7 +196,7 @@ def _above_labelled(folder: Path) -> None:
 
 def _draft(folder: Path) -> None:
     (folder / "corpus").mkdir()
-    _recognition().to_textgrid(folder / "corpus" / "a.TextGrid")
+    written.write_text(folder / "corpus" / "a.TextGrid", "a draft")
 
 
 def _text(folder: Path) -> None:
