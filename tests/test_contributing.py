@@ -64,17 +64,6 @@ def test_the_extras_that_messages_name_are_there() -> None:
     assert named - light == {"tensorboard", "onnx", "cluster", "encoder"}
 
 
-def test_the_parts_take_files_that_are_there_by_the_same_hook() -> None:
-    for part in ("light", "loss"):
-        text = (ROOT / part / "pyproject.toml").read_text(encoding="utf-8")
-        section = text.partition("[tool.hatch.build.hooks.custom.files]\n")[2]
-        names = re.findall(r'^"?([\w./]+)"? = "speechctc\b', section, re.MULTILINE)
-        assert len(names) == len(section.split("\n")) - 1 >= 4
-        assert not [name for name in names if not (ROOT / name).exists()]
-    hooks = {(ROOT / part / "hatch_build.py").read_text(encoding="utf-8") for part in ("light", "loss")}
-    assert len(hooks) == 1  # an sdist holds its own, so there are two
-
-
 def test_no_test_patches_a_private_name() -> None:
     """It would hold the package to how it is written inside."""
     patches = re.compile(r"(setattr|patch|patch\.object)\([^\n]*[\"'.]_[A-Za-z]")

@@ -108,19 +108,6 @@ def test_an_augmentation_of_ones_own_changes_training_utterances() -> None:
         Augmenter(config, torch.device("cpu"))
 
 
-def test_the_hum_lies_in_a_band_of_any_features_that_have_some() -> None:
-    for name in ("features.py", "augmentation.py"):
-        runpy.run_path(str(OWN / name))
-    settings = ["augment.own.hum.share=1", "augment.own.hum.level=30"]
-    config = load_config("demo", [*settings, "features.kind=spectrum", "features.options.bands=5"])
-    static, frames = torch.zeros(40, 3, 5), torch.full((40,), 3)
-    found = Augmenter(config, torch.device("cpu")).disguise(static, frames)
-    assert (found == 30).sum((1, 2)).tolist() == [3] * 40 and (found == 30).any(1).any(0).all()
-    config = load_config("demo", [*settings, "features.kind=mfcc"])
-    with pytest.raises(InputError, match=r"^augment.own.hum is for log powers of bands; leave it out$"):
-        Augmenter(config, torch.device("cpu")).disguise(torch.zeros(2, 3, 13), torch.full((2,), 3))
-
-
 def own_code(folder: Path, text: str) -> str:
     """Write and run a module of a user's; return its path."""
     path = folder / "mine.py"

@@ -16,13 +16,6 @@ from tests.fuzzing.links import Writer, command
 from tests.tones import write_config
 
 PACKAGES = ("matplotlib", "numba", "numpy", "sitecustomize", "speechctc", "torch", "typer", "usercustomize", "yaml")
-NEEDLESS = (
-    "demo",
-    "train-boundaries",
-    "lm train an LSTM",
-    "lm train an LSTM on",
-    "train on",
-)  # long, and start nothing
 
 
 def plant(folder: Path) -> Path:

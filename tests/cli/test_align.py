@@ -59,19 +59,6 @@ def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Pa
     assert done.out.count("low") == 3
 
 
-def test_of_two_names_in_other_case_none_is_read(speechctc: Command, here: Path) -> None:
-    (here / "in").mkdir()
-    write_song(here / "in/ANNA.wav", ["low", "top"])
-    (here / "in/anna.txt").write_text("low top")
-    (here / "in/Anna.txt").write_text("top low")
-    for more in ([], ["--transcripts", "in"]):
-        done = speechctc("align", "in", *more, "--format", "tsv")
-        assert done.status == 2 and "(Anna.txt and anna.txt differ by letter case" in done.err, done.err
-    (here / "in/ANNA.txt").write_text("low top")
-    done = speechctc("align", "in", "--format", "tsv")
-    assert done.status == 0 and "differ" not in done.err and done.out.index("low") < done.out.index("top")
-
-
 def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     (here / "audio").mkdir()
     for name in "xy":
@@ -118,14 +105,6 @@ def test_channels_of_one_file_are_told_apart(speechctc: Command, here: Path, for
     if form == "csv":
         files = Counter(line.split(",")[0] for line in done.out.splitlines()[1:])
         assert files == dict.fromkeys(("two.wav (channel 1)", "two.wav (channel 2)", "two.wav"), len(SONG))
-
-
-@pytest.mark.parametrize(("encoding", "said"), [("utf-16", ""), ("cp1252", "not UTF-8, read as Windows-1252")])
-def test_a_transcript_may_be_in_any_encoding(speechctc: Command, here: Path, encoding: str, said: str) -> None:
-    write_song(here / "a.wav", SONG)
-    (here / "a.lab").write_bytes((" ".join(SONG) + " é").encode(encoding))
-    done = speechctc("align", "a.wav")
-    assert done.status == 2 and "the label 'é' is not in the phone set" in done.err and said in done.err
 
 
 def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Command, here: Path) -> None:

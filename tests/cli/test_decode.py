@@ -191,19 +191,6 @@ def test_nan_samples_and_no_samples_are_refused(speechctc: Command, here: Path) 
     assert "none.wav: it has no samples" in done.err
 
 
-@pytest.mark.parametrize("damage", ["a sample", "all"])
-def test_absurdly_large_samples_are_refused(speechctc: Command, here: Path, damage: str) -> None:
-    samples, _ = sing(SONG, np.random.default_rng(1))
-    if damage == "all":
-        samples *= 1e20
-    else:
-        samples[12_345] = 1e15
-    soundfile.write(here / "loud.wav", samples, 16000, subtype="FLOAT")
-    done = speechctc("decode", "loud.wav", "--format", "json")
-    assert done.status == 2 and "nan" not in done.out.lower()
-    assert "loud.wav: a sample of" in done.err and "times full scale at sample" in done.err
-
-
 def test_a_model_with_huge_weights_is_refused_in_one_line(tiny_model: Path, here: Path) -> None:
     checkpoint = load_checkpoint(tiny_model / "best")
     checkpoint.weights["convs.0.conv.weight"][:] = 3e38

@@ -128,22 +128,6 @@ def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
     assert whole["f0_mean"] and whole["intensity_mean"] and (start == 0 or empty["f1_mid"])
 
 
-def test_a_name_in_other_case_is_said_and_of_two_none_is_taken(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
-    write_vowels(here / "in/ANNA.wav", 120.0, 1)
-    grid = (here / "in/ANNA.TextGrid").rename(here / "in/anna.TextGrid")
-    for more in ([], ["--textgrids", "in"]):
-        done = speechctc("measure", "in", *more, "--out", f"m{len(more)}.csv")
-        assert done.status == 0 and len(table(here / f"m{len(more)}.csv")) == 1
-        assert (
-            "differ from their recordings' by letter case" in done.err and f"{grid.relative_to(here)} for" in done.err
-        )
-    (here / "in/Anna.TextGrid").write_bytes(grid.read_bytes())
-    for more in ([], ["--textgrids", "in"]):
-        done = speechctc("measure", "in", *more, "--out", "n.csv")
-        assert done.status == 2 and "(Anna.TextGrid and anna.TextGrid differ by letter case" in done.err, done.err
-
-
 def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: Path) -> None:
     pytest.importorskip("parselmouth")
     for place in ("all/v.wav", "all/ben/v.wav"):
@@ -177,17 +161,6 @@ def test_a_tier_of_scores_is_read_by_either_name(speechctc: Command, here: Path,
     done = speechctc("measure", "v.wav")
     (row,) = csv.DictReader(io.StringIO(done.out))
     assert row["score"] == "0.2500" and row["tone"] == "˥˧" and ("goodness" in done.err) == (name == "goodness")
-
-
-def test_folders_named_one_by_one_are_told_to_name_the_one_above(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
-    (here / "r" / "anna").mkdir(parents=True)
-    (here / "al" / "anna").mkdir(parents=True)
-    soundfile.write(here / "r" / "anna" / "a.wav", np.zeros(RATE), RATE)
-    (here / "al" / "anna" / "a.TextGrid").write_text(textgrid_text(1.0, {"phones": [Interval(0.2, 0.4, "a")]}))
-    done = speechctc("measure", "r/anna", "--textgrids", "al")
-    assert done.status and "name the folder above r/anna" in done.err
-    assert speechctc("measure", "r", "--textgrids", "al").status == 0
 
 
 def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -16,9 +15,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio import recordings
 from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.cli.streams import write_utf8
 from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions, opened_out
@@ -157,21 +155,6 @@ def test_two_speakers_on_two_channels_are_told_and_taken_apart(speechctc: Comman
     assert speechctc("decode", *(f"{k}.wav" for k in range(5))).err.count("different sounds") == 3
 
 
-def test_names_that_are_not_utf8_are_decoded(speechctc: Command, here: Path) -> None:
-    name = b"caf\xe9.wav".decode("utf-8", "surrogateescape")
-    write_song(here / "plain.wav", ["low"])
-    (here / "in").mkdir()
-    try:
-        (here / "plain.wav").rename(here / "in" / name)
-    except OSError:
-        pytest.skip("this file system has no such names")
-    for form in ("json", "csv", "ctm"):
-        done = speechctc("decode", "in", "--out", f"all.{form}")
-        assert done.status == 0 and "caf\ufffd" in Path(f"all.{form}").read_text(encoding="utf-8")
-    (row,) = csv.DictReader(Path("all.csv").read_text(encoding="utf-8").splitlines())
-    assert row["phone"] == "low"
-
-
 @pytest.mark.parametrize(("ending", "format"), [("mp3", "MP3"), ("flac", "FLAC"), ("ogg", "OGG")])
 def test_other_sound_files_come_through_standard_input(
     speechctc: Command, here: Path, pipe_in: object, ending: str, format: str
@@ -241,15 +224,6 @@ def test_no_help_is_cut(speechctc: Command, monkeypatch: pytest.MonkeyPatch) -> 
     for command in ("decode", "align", "evaluate", "calibrate", "export", "score-boundaries"):
         lines = speechctc(command, "--help").out.splitlines()[1:]
         assert all(len(line) <= 80 for line in lines) and not any(line.endswith("...") for line in lines)
-
-
-def test_a_grid_is_as_it_was_read(here: Path, speechctc: Command) -> None:
-    write_song(here / "a.wav", SONG)
-    assert speechctc("decode", "a.wav", "--out", "x.TextGrid").status == 0
-    assert [each.label for each in read_textgrid(Path("x.TextGrid"), "phones")] == SONG
-    assert "--out o: a folder, and standard input gives one file" in one_line_error(
-        speechctc("decode", "-", "--out", "o")
-    )
 
 
 def test_names_that_are_not_utf8_go_all_the_way(speechctc: Command, here: Path) -> None:
@@ -331,24 +305,6 @@ def test_hidden_folders_are_passed_over(speechctc: Command, here: Path) -> None:
     assert speechctc("decode", draft).out == "low\n"  # as the user named it
 
 
-def test_a_recording_that_vanishes_while_others_are_decoded(
-    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in "abc":
-        write_song(here / f"{name}.wav", ["low"])
-    find = recordings.find_recordings
-
-    def and_lose_one(arguments: list[Path], channel: int | None) -> list[recordings.Recording]:
-        found = find(arguments, channel)
-        (here / "b.wav").unlink()
-        return found
-
-    monkeypatch.setattr("speechctc.stages.decode.find_recordings", and_lose_one)
-    done = speechctc("decode", here, "--out", "out/")
-    assert done.status == 1 and "b.wav: no such file" in done.err and "Traceback" not in done.err
-    assert {path.name for path in (here / "out").glob("*.txt")} == {"a.txt", "c.txt"}
-
-
 def test_names_reach_a_terminal_escaped_and_a_pipe_as_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ESC in a file's name would otherwise be obeyed by the terminal."""
     source = RecordingName("a\x1b[2J.wav", "a")
@@ -361,18 +317,6 @@ def test_names_reach_a_terminal_escaped_and_a_pipe_as_they_are(here: Path, monke
             WRITERS["text"].write([(source, Recognition("a", 1.0, ()))], stream, Layout(named=True))
         said[is_terminal] = out.getvalue()
     assert said == {True: "a\\x1b[2J.wav\t\n", False: f"{source.file}\t\n"}
-
-
-def test_a_model_that_is_named_with_an_escape_does_not_reach_the_terminal(
-    speechctc: Command, here: Path, tiny_model: Path
-) -> None:
-    shutil.copytree(tiny_model / "best", here / "m")
-    about = json.loads((here / "m" / "checkpoint.json").read_text())
-    about["phones"]["name"] = "x\x1b[2J\x9b31m"
-    (here / "m" / "checkpoint.json").write_text(json.dumps(about))
-    Path("none.wav").touch()
-    done = speechctc("decode", "none.wav", "--model", "m")
-    assert "x\\x1b[2J\\x9b31m" in done.err and "\x1b" not in done.err and "\x9b" not in done.err
 
 
 def test_several_formats_at_once_are_a_file_each(speechctc: Command, here: Path) -> None:

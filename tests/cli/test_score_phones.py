@@ -115,13 +115,6 @@ def test_a_table_finds_recordings_by_speaker_or_says_in_a_line(speechctc: Comman
         assert found == [*zip(files, people, "low mid top high".split(), strict=True)]
 
 
-def test_without_knowledge_of_right_speech_it_says_so(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", "low mid high".split())
-    done = speechctc("score-phones", "a.wav", "--phones", "low mid high")
-    assert done.status == 0 and ("does not know yet" in done.err) == (not list(here.rglob("goodness.json")))
-    assert len(done.out.splitlines()) == 5
-
-
 def test_ratings_are_compared(speechctc: Command, here: Path) -> None:
     for name, phones in (("a", "low mid high top"), ("b", "top low mid"), ("c", "mid high low top")):
         write_song(here / f"{name}.wav", phones.split())

@@ -1,4 +1,3 @@
-import gc
 import io
 import json
 import re
@@ -161,11 +160,6 @@ def test_pieces_in_training_are_counted_where_they_overlap_with_those_of_other_s
     assert "also in the training split" not in notes("1\t2")
     assert "dev that are also in the training split: 1" in notes("0.9\t2")
     assert "dev that are also in the training split: 1" in notes("\t")
-
-
-def test_a_byte_order_mark_and_windows_lines_are_accepted(recordings: Path) -> None:
-    corpus = read(recordings, train_tsv="\ufeff" + HEADER + "1\ta.wav\tx\r\n2\tb.wav\tx\r\n")
-    assert sum(len(corpus.splits[split]) for split in SPLITS) == 2
 
 
 def test_quotes_in_tsv_are_part_of_the_text_unless_they_enclose_a_field(recordings: Path) -> None:
@@ -397,16 +391,6 @@ def test_a_recording_in_training_and_in_test_is_said(recordings: Path) -> None:
     assert any("recordings of test that are also in the training split: 1;" in note for note in corpus.notes)
 
 
-def test_without_a_dev_table_speakers_are_held_out(recordings: Path) -> None:
-    rows = "".join(f"{name}{k}\t{name}.wav\tx\t{name}\n" for name in "abcde" for k in range(2))
-    corpus = read(recordings, train_tsv="id\taudio\tphones\tspeaker\n" + rows)
-    held = {utterance.speaker for utterance in corpus.splits["dev"]}
-    assert len(held) == 1 and len(corpus.splits["dev"]) == 2 and len(corpus.splits["train"]) == 8
-    assert not held & {utterance.speaker for utterance in corpus.splits["train"]}
-    assert any("dev: 1 of 5 training speakers" in note for note in corpus.notes)
-    assert any("test: none" in note for note in corpus.notes)
-
-
 def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings: Path) -> None:
     dev = HEADER + "3\tc.wav\ty\n4\td.wav\tx q\n"
     corpus = read(recordings, train_tsv=HEADER + "1\ta.wav\tx y\n2\tb.wav\tz\n", dev_tsv=dev)
@@ -432,12 +416,6 @@ def test_real_tables(shared_data: Path) -> None:
         assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 640, "dev": 140, "test": 0}
         assert corpus.phone_set == name and len(corpus.inventory().phones) == 39
         assert not any(corpus.rejected.values())
-
-
-def test_a_name_too_long_for_a_file_is_a_missing_recording(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text(f"id\taudio\tphones\nu1\t{'a' * 3000}.wav\ta\n")
-    with pytest.raises(InputError, match="no such recording"):
-        read_corpus(CorpusConfig(kind="table", phones="found", tables=TablesConfig(train=tmp_path / "t.tsv")))
 
 
 def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings: Path) -> None:
@@ -511,15 +489,6 @@ def test_a_small_workbook_does_not_become_a_huge_table(workbook: Workbook, rows:
 def test_a_row_of_many_empty_columns_is_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,audio,phones" + "\n1,a.wav,a b" * 100 + "\n1,a.wav,a b" + "," * 200_000)
     assert [row.phones for row in read_table(tmp_path / "t.csv").rows] == [("a", "b")] * 101
-
-
-def test_garbage_is_collected_again_afterwards(recordings: Path) -> None:
-    """Reading turns the collection off for its time."""
-    read(recordings, train_tsv=HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n")
-    assert gc.isenabled()
-    with pytest.raises(InputError, match="no rows"):
-        read(recordings, train_tsv=HEADER)
-    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("there, named", [("NFC", "NFD"), ("NFD", "NFC")])

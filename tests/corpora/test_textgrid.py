@@ -186,12 +186,6 @@ def test_tiers_are_found_in_any_case_and_unicode_form_and_points_have_no_times(t
     assert corpus.rejected["train"][0].id == "A", "phonêmes is not phônemes"
 
 
-def test_the_channel_of_the_config_is_that_of_each_recording(tmp_path: Path) -> None:
-    write(tmp_path, "a", "x")
-    write(tmp_path, "b", "x")
-    assert {u.channel for part in read(tmp_path, channel=2).splits.values() for u in part} == {2}
-
-
 def test_nothing_usable_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no recordings in this folder"):
         read(tmp_path)

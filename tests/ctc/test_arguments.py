@@ -47,7 +47,9 @@ def test_fifty_samples_of_int32(fast: Backend) -> None:
     assert_close(fast.both(*small), reference(case))
 
 
-def test_strides(backend: Backend, case: Case) -> None:
+@pytest.mark.parametrize("classes", [6, 150])
+def test_strides(backend: Backend, classes: int) -> None:
+    case = random_case(12, 3, classes, 4, seed=1)
     plain = backend.both(*case)
     for order in ((1, 0, 2), (2, 1, 0), (2, 0, 1)):
         back = [order.index(axis) for axis in range(3)]
@@ -78,7 +80,9 @@ def test_one_sample_without_a_batch(backend: Backend, case: Case) -> None:
         assert losses == batched[0][0] and torch.equal(gradient, batched[1][:, 0])
 
 
-def test_packed_frames(backend: Backend, case: Case) -> None:
+@pytest.mark.parametrize("classes", [6, 200])
+def test_packed_frames(backend: Backend, classes: int) -> None:
+    case = random_case(12, 3, classes, 4, seed=1)
     padded = backend.both(*case)
     pieces = [case.logits[:length, sample] for sample, length in enumerate(case.input_lengths)]
     losses, gradient = backend.both(torch.cat(pieces), *case[1:], packed=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from speechctc.ctc import check, ctc_loss, cuda, reference
 from speechctc.ctc.cuda_plan import plan, size_of, workspace_bytes
-from speechctc.ctc.problem import Problem, make_problem
+from speechctc.ctc.problem import Problem
 from tests.ctc.test_kernel_facts import GRADIENT, LOSS, VARIANTS, Case, planned_as
 
 pytestmark = pytest.mark.cuda
@@ -101,28 +101,6 @@ def test_temperatures(frames: int, classes: int, labels: int, temperature: float
 )
 def test_large(case: Case) -> None:
     assert_right(case.problem())
-
-
-@pytest.mark.parametrize("classes", [28, 200])
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 1, 0)])
-def test_any_strides(order: tuple[int, int, int], classes: int) -> None:
-    problem = on_gpu(Case(20, 3, classes, 5).problem())
-    back = [order.index(axis) for axis in range(3)]
-    losses, gradient = gradient_of(problem)
-    turned = replace(problem, logits=problem.logits.permute(order).contiguous().permute(back))
-    same, by_logits = gradient_of(turned)
-    assert by_logits.stride() == turned.logits.stride()
-    torch.testing.assert_close(same, losses, rtol=LOSS, atol=LOSS)
-    torch.testing.assert_close(by_logits, gradient, rtol=0, atol=GRADIENT)
-
-
-@pytest.mark.parametrize("classes", [28, 200])
-def test_packed_frames(classes: int) -> None:
-    problem = Case(50, 4, classes, 9).problem()
-    rows = torch.cat([problem.logits[:length, n] for n, length in enumerate(problem.input_lengths)])
-    packed = make_problem(rows, problem.targets.view(4, 9), problem.input_lengths, problem.target_lengths, packed=True)
-    assert_right(packed)
-    assert_right(packed, lengths_too=False)
 
 
 @pytest.mark.parametrize("case", [CHARACTERS, Case(60, 16, 5000, 10), Case(300, 4, 28, 280)], ids=str)
@@ -232,17 +210,6 @@ def test_a_replay_tells_of_a_bad_label_by_check() -> None:
     check()
 
 
-@pytest.mark.parametrize("classes", [28, 200])
-def test_a_nan_in_float64(classes: int) -> None:
-    """The hardware turns NaN into another integer than the emulation of old did."""
-    problem = Case(21, 3, classes, 3, dtype=torch.float64).problem()
-    problem.logits[5, 1, 2] = torch.nan
-    losses, gradient = gradient_of(on_gpu(problem))
-    assert losses.isnan().tolist() == [False, True, False]
-    assert gradient[: int(problem.input_lengths[1]), 1].isnan().all()
-    assert gradient[:, ::2].isfinite().all()
-
-
 def test_compiled_into_cuda_graphs() -> None:
     """`torch.compile` with CUDA graphs of its own."""
     logits, others = public_case(28)
@@ -304,16 +271,6 @@ def test_compiled_by_torch() -> None:
         (by_compiled,) = torch.autograd.grad(compiled, leaf)
     torch.testing.assert_close(compiled, loss)
     torch.testing.assert_close(by_compiled, torch.autograd.grad(loss, leaf)[0])
-
-
-def test_gradcheck() -> None:
-    logits = torch.randn(6, 2, 5, dtype=torch.float64, device="cuda", requires_grad=True)
-    targets = torch.tensor([[1, 2], [3, 3]], device="cuda")
-
-    def losses(x: Tensor) -> Tensor:
-        return ctc_loss(x, targets, [6, 5], [2, 2], reduction="none", backend="cuda")
-
-    assert torch.autograd.gradcheck(losses, (logits,))
 
 
 @pytest.mark.parametrize("case", [CHARACTERS, Case(150, 8, 5000, 20), Case(1500, 4, 62, 200)], ids=str)

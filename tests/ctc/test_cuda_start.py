@@ -40,23 +40,6 @@ def test_a_small_problem_takes_no_memory_at_all() -> None:
     assert workspace_bytes(size(*COMMON["characters"]), GPUS["sm_90"]) == 0
 
 
-def test_workspace_as_documented() -> None:
-    """The sum of the docstring of `workspace_bytes`, each buffer in whole 256 bytes."""
-    frames, labels, classes, samples = 700, 300, 50, 3
-    rows, pairs, panels = samples * frames, labels + 1, labels // 64 + 1
-    buffers = [
-        (rows + 8 * samples) * (min(classes, pairs) + 1) * 8,
-        (rows // 8 + 3 * samples) * pairs * 16,
-        (rows + 8 * samples) * (panels - 1) * 8,
-        (rows + 8 * samples) * (panels - 1) * 16,
-        16 * samples * pairs,
-        8 * samples * (panels + 1) * (pairs + 32 * panels) * 8,
-    ]
-    assert workspace_bytes(size(frames, labels, classes, samples), GPUS["sm_90"]) == sum(
-        -(-bytes_ // 256) * 256 for bytes_ in buffers
-    )
-
-
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     frames=st.integers(0, 3000),
@@ -224,16 +207,6 @@ def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cubins.cache_folder() == Path("somewhere/else/speechctc")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cubins.cache_folder() == tmp_path / ".cache" / "speechctc"
-
-
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    for name in ("SPEECHCTC_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
-    assert cubins.cache_folder() == Path(tempfile.gettempdir()) / f"speechctc-{os.getuid()}"
 
 
 @needs_nvrtc

@@ -9,6 +9,8 @@ from torch import Tensor
 from tests.ctc.cases import LOSS, assert_close, random_case, reference
 from tests.ctc.conftest import Backend
 
+CLASSES = [17, 150]  # one CUDA kernel, and another that first reads rows
+
 
 def labels(*values: int) -> Tensor:
     return torch.tensor([values])
@@ -51,18 +53,20 @@ def test_probability_too_small_for_a_float(backend: Backend) -> None:
     torch.testing.assert_close(gradient.flatten(), torch.tensor([0.25, -1, 0.25, 0.25, 0.25]))
 
 
+@pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("zero_infinity", [False, True])
-def test_infeasible(backend: Backend, zero_infinity: bool) -> None:
+def test_infeasible(backend: Backend, zero_infinity: bool, classes: int) -> None:
     # A repeat takes a frame more than there is; the sample beside it must not notice.
-    case = random_case(2, 2, 4, 2, ragged=False)
+    case = random_case(2, 2, classes, 2, ragged=False)
     targets = torch.tensor([[1, 1], [2, 3]])
     losses, gradient = backend.both(case.logits, targets, [2, 2], [2, 2], zero_infinity=zero_infinity)
     assert losses[0] == (0 if zero_infinity else math.inf) and losses[1].isfinite()
     assert not gradient[:, 0].any() and gradient[:, 1].any() and gradient.isfinite().all()
 
 
-def test_impossible_label(backend: Backend) -> None:
-    case = random_case(6, 2, 5, 2, ragged=False)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_impossible_label(backend: Backend, classes: int) -> None:
+    case = random_case(6, 2, classes, 2, ragged=False)
     case.logits[:, 0, 3] = -1e30
     losses, gradient = backend.both(case.logits, torch.tensor([[3, 1], [3, 1]]), [6, 6], [2, 2])
     assert losses[0] == math.inf and losses[1].isfinite()
@@ -70,19 +74,21 @@ def test_impossible_label(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("value", [-math.inf, -1e30])
-def test_excluded_class_off_the_path(fast: Backend, value: float) -> None:
-    case = random_case(12, 3, 6, 3)
-    targets = case.targets % 4 + 1
-    case.logits[:, :, 5] = value
+@pytest.mark.parametrize("classes", CLASSES)
+def test_excluded_class_off_the_path(fast: Backend, value: float, classes: int) -> None:
+    case = random_case(12, 3, classes, 3)
+    targets = case.targets % (classes - 2) + 1
+    case.logits[:, :, -1] = value
     losses, gradient = fast.both(case.logits, targets, *case[2:])
     assert losses.isfinite().all() and gradient.isfinite().all()
-    assert not gradient[:, :, 5].any()
-    without = case._replace(logits=case.logits[:, :, :5], targets=targets)
-    assert_close((losses, gradient[:, :, :5]), reference(without))
+    assert not gradient[:, :, -1].any()
+    without = case._replace(logits=case.logits[:, :, :-1], targets=targets)
+    assert_close((losses, gradient[:, :, :-1]), reference(without))
 
 
-def test_nothing_leaks_from_padding(backend: Backend) -> None:
-    case = random_case(20, 4, 17, 6)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_nothing_leaks_from_padding(backend: Backend, classes: int) -> None:
+    case = random_case(20, 4, classes, 6)
     clean = backend.both(*case)
     for sample, (frames, count) in enumerate(zip(case.input_lengths, case.target_lengths, strict=True)):
         case.logits[frames:, sample] = math.nan
@@ -93,8 +99,9 @@ def test_nothing_leaks_from_padding(backend: Backend) -> None:
         assert not dirty[1][frames:, sample].any()
 
 
-def test_a_nan_stays_in_its_sample(backend: Backend) -> None:
-    case = random_case(20, 3, 17, 6, ragged=False)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_a_nan_stays_in_its_sample(backend: Backend, classes: int) -> None:
+    case = random_case(20, 3, classes, 6, ragged=False)
     clean = backend.both(*case)
     case.logits[7, 1, 3] = math.nan
     losses, gradient = backend.both(*case)

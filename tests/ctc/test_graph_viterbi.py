@@ -129,19 +129,6 @@ def test_in_a_band_the_path_is_the_best_inside_of_it() -> None:
     assert run(alone, by_state.astype(np.float32)).score == pytest.approx(forced.score)
 
 
-@pytest.mark.parametrize(
-    ("columns", "arcs", "said"),
-    [
-        ([0, NODE], [[], [(0, 0.0)]], "must be nodes"),
-        ([NODE, 0, NODE], [[], [(0, 0.0)] * 255, [(1, 0.0)]], "at most 254"),
-        ([NODE, NODE, 0, NODE], [[], [(2, 0.0)], [(1, 0.0)], [(2, 0.0)]], "earlier state"),
-    ],
-)
-def test_graphs_that_cannot_be(columns: list[int], arcs: Arcs, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        StateGraph.build(columns, arcs)
-
-
 def test_what_is_no_graph_is_refused_and_what_just_is_one_is_not() -> None:
     end: list[tuple[int, float]] = [(0, 0.0)]
     assert StateGraph.build([NODE, NODE], [[], end]).states == 2

@@ -213,92 +213,6 @@ def test_large(case: Case) -> None:
     assert_right(case.problem())
 
 
-def single(logits: list[list[float]], labels: list[int]) -> Problem:
-    """One sample."""
-    frames = torch.tensor(logits)
-    return make_problem(frames[:, None], torch.tensor([labels], dtype=torch.int64), [len(logits)], [len(labels)])
-
-
-def test_known_values() -> None:
-    """Losses and gradients that other implementations test against, computed by hand or published with warp-ctc."""
-    losses, gradient = assert_right(single([[0.1, 0.6, 0.1, 0.1, 0.1], [0.1, 0.1, 0.6, 0.1, 0.1]], [1, 2]))
-    assert losses.item() == pytest.approx(2.46286, abs=1e-5)
-    assert gradient is not None
-    assert gradient[0, 0, 3].item() == pytest.approx(0.177031, abs=1e-6)
-    assert gradient[0, 0, 1].item() == pytest.approx(-0.708125, abs=1e-6)
-    assert assert_right(single([5 * [0.0]], [1]))[0].item() == pytest.approx(1.609438, abs=1e-6)
-    rows = torch.arange(1.0, 16).reshape(3, 5).tolist()
-    assert assert_right(single(rows, [3, 3]))[0].item() == pytest.approx(7.355743, abs=1e-6)
-    rows = torch.tensor([[-5, -4, -3, -2, -1], [-10, -9, -8, -7, -6], [-15, -14, -13, -12, -11.0]]).tolist()
-    assert assert_right(single(rows, [2, 3]))[0].item() == pytest.approx(4.938850, abs=1e-6)
-
-
-def test_a_label_of_vanishing_probability_counts() -> None:
-    losses, gradient = assert_right(single([[0.0, -150.0, 0.0, 0.0, 0.0]], [1]))
-    assert losses.item() == pytest.approx(151.386294, abs=1e-5)
-    assert gradient is not None
-    torch.testing.assert_close(gradient[0, 0], torch.tensor([0.25, -1, 0.25, 0.25, 0.25]))
-
-
-def test_logits_336_apart() -> None:
-    problem = Case(60, 2, 9, 12).problem()
-    spread = (problem.logits.flatten() - problem.logits.min()) * 336 / (problem.logits.max() - problem.logits.min())
-    assert_right(replace(problem, logits=(spread - 168).view_as(problem.logits)))
-
-
-@pytest.mark.parametrize("device", [H200, T4], ids=["one kernel", "another device"])
-@pytest.mark.parametrize("classes", [5, 150])
-def test_no_path_no_gradient(classes: int, device: Device) -> None:
-    """Repeats that do not fit, more labels than frames, no frames; beside a sample that is fine."""
-    logits = torch.randn(4, 5, classes, generator=torch.Generator().manual_seed(0))
-    targets = torch.tensor([[1, 1, 1], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3]])
-    problem = make_problem(logits, targets, [4, 2, 0, 0, 4], [3, 3, 1, 0, 3])
-    losses, gradient = assert_right(problem, device=device)
-    assert losses.isinf().tolist() == [True, True, True, False, False]
-    assert losses[3] == 0
-    assert gradient is not None
-    assert (gradient[:, :4] == 0).all()
-
-
-@pytest.mark.parametrize("classes", [5, 150])
-def test_a_class_that_cannot_be(classes: int) -> None:
-    problem = Case(9, 2, classes, 3).problem()
-    logits = problem.logits.clone()
-    logits[:, 0, int(problem.targets[1])] = -1e30
-    losses, gradient = emulated_loss_and_gradient(replace(problem, logits=logits))
-    assert losses.isinf().tolist() == [True, False]
-    assert gradient is not None
-    assert (gradient[:, 0] == 0).all()
-    assert gradient.isfinite().all()
-    unused = next(k for k in range(1, classes) if k not in problem.targets[: problem.target_lengths[0]])
-    logits = problem.logits.clone()
-    logits[:, 0, unused] = -torch.inf
-    losses, gradient = assert_right(replace(problem, logits=logits))
-    assert gradient is not None
-    assert (gradient[:, 0, unused] == 0).all()
-
-
-@pytest.mark.parametrize("classes", [5, 150])
-@pytest.mark.parametrize("device", [H200, T4], ids=["H200", "T4"])
-def test_nan_leaks_nowhere(classes: int, device: Device) -> None:
-    """Not from padded frames; from a frame that counts only into its own sample, and there it must not be hidden."""
-    problem = replace(Case(21, 3, classes, 3).problem(), input_lengths=torch.tensor([21, 13, 16]))
-    padded = torch.arange(21)[:, None] >= problem.input_lengths
-    logits = problem.logits.masked_fill(padded[:, :, None], torch.nan)
-    losses, gradient = emulated_loss_and_gradient(replace(problem, logits=logits), device=device)
-    same, as_before = emulated_loss_and_gradient(problem, device=device)
-    assert torch.equal(losses, same)
-    assert gradient is not None
-    assert as_before is not None
-    assert torch.equal(gradient, as_before)
-    logits[5, 1, 2] = torch.nan
-    losses, gradient = emulated_loss_and_gradient(replace(problem, logits=logits), device=device)
-    assert losses.isnan().tolist() == [False, True, False]
-    assert gradient is not None
-    assert gradient[:13, 1].isnan().all()
-    assert torch.equal(gradient[:, ::2], as_before[:, ::2])
-
-
 @pytest.mark.parametrize("classes", [5, 150])
 @pytest.mark.parametrize("infinite", ["one", "all"])
 def test_logits_without_a_softmax(classes: int, infinite: str) -> None:
@@ -316,12 +230,6 @@ def test_logits_without_a_softmax(classes: int, infinite: str) -> None:
     assert gradient[:, 1].isfinite().all()
 
 
-def test_gradient_of_a_frame_sums_to_zero() -> None:
-    _, gradient = emulated_loss_and_gradient(Case(150, 2, 28, 40, temperature=10).problem())
-    assert gradient is not None
-    assert gradient.sum(2).abs().max() < 2e-6
-
-
 @pytest.mark.parametrize("name", ["2x1 H W fused", "2x2 W fused", "in turns, by class", "2x2 ring, rows", "loss"])
 def test_the_same_bits_in_any_order_of_warps(name: str) -> None:
     case = VARIANTS[name]
@@ -331,38 +239,6 @@ def test_the_same_bits_in_any_order_of_warps(name: str) -> None:
         again, by_logits = emulated_loss_and_gradient(problem, case.gradient, device=case.device, seed=seed)
         assert torch.equal(losses, again)
         assert gradient is None or (by_logits is not None and torch.equal(gradient, by_logits))
-
-
-def test_the_same_loss_without_the_gradient() -> None:
-    problem = VARIANTS["2x1 H W fused"].problem()
-    assert torch.equal(emulated_loss_and_gradient(problem)[0], emulated_loss_and_gradient(problem, False)[0])
-
-
-@pytest.mark.parametrize("classes", [28, 200])
-def test_packed_frames(classes: int) -> None:
-    """The bits of padded ones, without the padding."""
-    problem = Case(50, 4, classes, 9).problem()
-    lengths = problem.input_lengths
-    rows = torch.cat([problem.logits[:length, n] for n, length in enumerate(lengths)])
-    targets = problem.targets.view(4, 9)
-    packed = make_problem(rows, targets, lengths, problem.target_lengths, packed=True)
-    losses, gradient = emulated_loss_and_gradient(problem)
-    same, by_rows = assert_right(packed)
-    assert torch.equal(losses, same)
-    assert gradient is not None
-    assert by_rows is not None
-    assert torch.equal(by_rows[:, 0], torch.cat([gradient[:length, n] for n, length in enumerate(lengths)]))
-
-
-@pytest.mark.parametrize("classes", [28, 200])
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 1, 0)])
-def test_any_strides(order: tuple[int, int, int], classes: int) -> None:
-    problem = Case(20, 3, classes, 5).problem()
-    back = [order.index(axis) for axis in range(3)]
-    logits = problem.logits.permute(order).contiguous().permute(back)
-    _, gradient = assert_right(replace(problem, logits=logits))
-    assert gradient is not None
-    assert gradient.stride() == logits.stride()
 
 
 @pytest.mark.parametrize("classes", [28, 200])
@@ -439,9 +315,3 @@ def test_bounds_instead_of_lengths() -> None:
     assert exact[1] is not None
     assert loosely[1] is not None
     assert torch.equal(exact[1], loosely[1])
-
-
-def test_no_frames_at_all() -> None:
-    problem = make_problem(torch.empty(0, 2, 5), torch.tensor([[1], [1]]), [0, 0], [1, 0])
-    losses, _ = emulated_loss_and_gradient(problem)
-    assert losses.tolist() == [torch.inf, 0]

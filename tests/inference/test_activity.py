@@ -113,10 +113,6 @@ def test_blocks_make_no_difference(silence: float, cut: list[int]) -> None:
             np.testing.assert_array_equal(flags(wave, cut, 3.3, **features), flags(wave, None, 3.3, **features))
 
 
-def test_no_frames_have_no_flags() -> None:
-    assert flags(np.zeros(100, np.float32)).shape == (0,)
-
-
 def test_labels_of_silence_and_the_blank_stay() -> None:
     logits = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     active = np.array([True, False, True, True, False])

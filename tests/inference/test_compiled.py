@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.ctc.graph import graph_viterbi
-from speechctc.inference.transcript import ANY, AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
+from speechctc.inference.transcript import AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
 from speechctc.inference.transcript_graph import CompiledTranscript, Costs, Kind, compile_transcript
 
 PHONES = "abs"
@@ -163,7 +163,3 @@ def test_signs_without_a_counterpart(text: str, said: str) -> None:
 def test_too_many_ways_are_refused() -> None:
     with pytest.raises(InputError, match="ways meet"):
         compile_transcript(parse_phones(["(a|b|)"] * 200, PHONES), encode, STRETCH)
-
-
-def test_the_sign_of_any_stretch_is_a_star() -> None:
-    assert ANY == "*" and parse_phones(["*"], "") == (AnyStretch(),)

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,12 +20,11 @@ from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference import formats
-from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer, help_text
-from speechctc.inference.output import OutputOptions, check_out, choose_output, parse_formats
+from speechctc.inference.formats import WRITERS, Layout, RecordingName
+from speechctc.inference.output import OutputOptions, check_out, choose_output
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import Segment
 from speechctc.stages.decode import LivePhones
-from tests.command import Command
 
 RESULT = Recognition(
     "some dir/a b.wav",
@@ -49,27 +47,6 @@ def written(form: str, *results: Recognition, named: bool = False) -> str:
     aligned = bool(results) and results[0].log_probability is not None
     WRITERS[form].write(((source(result), result) for result in results), out, Layout(named, aligned))
     return out.getvalue()
-
-
-def test_a_format_is_one_writer_in_the_table(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, speechctc: Command
-) -> None:
-    """One entry: options, endings, files of a folder, the studio's downloads and the help come from it."""
-    monkeypatch.setitem(WRITERS, "count", Counted("count", ".n", "the number of phones"))
-    assert choose_output(None, "x.n") == ("count", Path("x.n"), None)
-    assert parse_formats(["text,count"]) == ("text", ("count",))
-    (file,) = OutputOptions("count", folder=tmp_path).files_of(Recording(Path("a.wav"), Path("a"))).values()
-    assert file == tmp_path / "a.n" and written("count", RESULT) == "3\n"
-    assert help_text().endswith(", html (a page) or count (the number of phones)")
-    for name in WRITERS:
-        assert name in help_text() and (name == "count" or name in speechctc("decode", "--help").out)
-
-
-class Counted(Writer):
-    """Writes the number of phones."""
-
-    def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
-        yield f"{len(result.segments)}\n"
 
 
 def test_csv_has_a_byte_order_mark_where_it_is_asked_for() -> None:
@@ -115,15 +92,6 @@ def test_a_workbook_holds_numbers_and_texts_never_formulas(tmp_path: Path) -> No
     with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
         sheets = [files.read(name).decode() for name in files.namelist() if "worksheets/sheet" in name]
     assert len(sheets) == 3 and not any("<f>" in sheet or 't="e"' in sheet for sheet in sheets)
-
-
-def test_a_workbook_is_written_where_the_clock_begins_at_1970(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    long_ago = time.gmtime(3600)
-    monkeypatch.setattr(time, "localtime", lambda seconds=None: long_ago)
-    (tmp_path / "a.xlsx").write_bytes(WRITERS["xlsx"].content(source(RESULT), RESULT))
-    assert len(list(openpyxl.load_workbook(tmp_path / "a.xlsx")["phones"].values)) == 4
-    with zipfile.ZipFile(tmp_path / "a.xlsx") as files:
-        assert {entry.compress_type for entry in files.infolist()} == {zipfile.ZIP_DEFLATED}
 
 
 def test_a_workbook_goes_on_on_another_sheet_when_one_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,26 +171,6 @@ def test_short_vowels_fit_worse(tmp_path: Path) -> None:
     np.testing.assert_allclose(former.fit(seen), former.odds(seen))
 
 
-@pytest.mark.parametrize("fault", ["format", "phones", "odds", "order", "share", "text"])
-def test_a_damaged_file_is_named(tmp_path: Path, fault: str) -> None:
-    Goodness.learn(PHONES, corpus(10, 3)).save(tmp_path)
-    file = tmp_path / goodness.FILE
-    values = json.loads(file.read_text())
-    if fault == "format":
-        values["format"] = 2
-    elif fault == "phones":
-        values["phones"].pop("a")
-    elif fault == "odds":
-        values["odds"][0] = float("nan")
-    elif fault == "order":
-        values["odds"].reverse()
-    elif fault == "share":
-        values["phones"]["a"]["said"]["b"] = -1
-    file.write_text("?" if fault == "text" else json.dumps(values))
-    with pytest.raises(InputError, match=f"{goodness.FILE}.*: "):
-        Goodness.load(tmp_path, PHONES)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_bundled_models_know_right_speech(model: str) -> None:
     inventory = read_checkpoint(MODELS[model].folder).inventory

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
@@ -50,13 +49,6 @@ def doubtful(model: Recogniser, phones: list[str], doubt: list[int], other: str)
         if k in doubt:
             logits[8 * k + 2 : 8 * k + 5, model.inventory.encode([other])[0]] = 17.8
     return logits
-
-
-def test_a_checkpoint_keeps_its_ngram(run: Path, tiny_model: Path) -> None:
-    lm = load_checkpoint(run).lm
-    assert (run / "lm.safetensors").is_file() and lm is not None and lm.log_probs.shape[1] == len(PHONES) + 1
-    assert load_checkpoint(tiny_model / "best").lm is None
-    assert not (tiny_model / "best" / "lm.safetensors").exists()
 
 
 def test_a_damaged_ngram_is_said(run: Path, tmp_path: Path) -> None:
@@ -169,10 +161,3 @@ def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, tiny_model:
     assert without.counts == plain.counts
     strong = score_split(model, "dev", ["decode.lm_weight=5"], Recorder(), "evaluating")
     assert strong.counts.per > plain.counts.per  # it insists on its one song
-
-
-def test_on_the_gpus_logits_it_is_the_same_search(model: Recogniser) -> None:
-    """What comes of a batch is cut from a larger tensor."""
-    logits = doubtful(model, SONG, [2], "top")
-    strided = torch.from_numpy(np.stack([logits, logits], axis=1))[:, 0].numpy()
-    assert list(model.segments_of(strided, 1.0)) == list(model.segments_of(logits, 1.0))

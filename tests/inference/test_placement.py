@@ -12,7 +12,7 @@ from speechctc.inference import placement, posteriors
 from speechctc.inference.placement import Placement, place
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.transcript import AnyStretch, Items, Unit, phone_units
-from speechctc.inference.transcript_graph import Fits, compile_transcript, costs_of_all_placed, learned_costs
+from speechctc.inference.transcript_graph import Fits, learned_costs
 
 PHONES = "abcdefgh"
 STEP = 0.02  # seconds from frame to frame
@@ -164,27 +164,6 @@ def test_costs_are_those_of_what_fits_worse_than_its_neighbours() -> None:
     longer_frames = learned_costs(fits(worse, 10), units, 2 * STEP)
     assert longer_frames.missing == pytest.approx(costs.missing)
     assert (learned_costs(fits(usual[:5]), units[:5], STEP).missing == TWO * 2.5).all()
-
-
-def test_a_word_beside_something_else_costs_half_if_it_fits_worse_than_that_on_the_other_side() -> None:
-    rng = np.random.default_rng(11)
-    given = random_words(rng, 40)
-    rows = spoken("".join([*given[:20], "hahahaha", *given[20:]]), rng, 2.5)
-    transcript = [*given[:19], "de" * 2, *given[20:]]  # one was replaced, and something said after it
-    with Posteriors(len(PHONES) + 1) as kept:
-        kept.append(rows)
-        costs = costs_of_all_placed(len(transcript))
-        compiled = compile_transcript(words(" ".join(transcript)), encode, kept.classes, costs)
-        found = placement.fits(placement._place(compiled, kept, costs, None))
-    assert found.beside.nonzero()[0].tolist() == [19]
-    whole = learned_costs(found._replace(beside=np.zeros(40, bool)), compiled.units, STEP)
-    halved = learned_costs(found, compiled.units, STEP)
-    for name in ("missing", "gap"):
-        before, after = getattr(whole, name), getattr(halved, name)
-        assert after[19] == pytest.approx(before[19] / 2) and np.delete(after, 19) == pytest.approx(
-            np.delete(before, 19)
-        )
-    assert halved.repeat == pytest.approx(whole.repeat)
 
 
 def test_words_without_room_do_not_seem_usual() -> None:

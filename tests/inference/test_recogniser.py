@@ -53,18 +53,6 @@ def test_decode_gives_phones_with_times_and_confidence(model: Recogniser, tmp_pa
         assert 0.5 < segment.confidence <= 1
 
 
-def test_the_plain_values_are_the_json(model: Recogniser, tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    result = model.decode(str(tmp_path / "a.wav"), alternatives=1)
-    values = result.to_dict()
-    assert list(values) == ["file", "seconds", "phones", "segments"]
-    assert values["file"] == str(tmp_path / "a.wav") and values["phones"] == SONG
-    first = values["segments"][0]
-    assert list(first) == ["phone", "start", "end", "confidence", "alternatives"]
-    assert first["start"] == round(result.segments[0].start, 4)
-    assert [other["phone"] in PHONES for other in first["alternatives"]] == [True]
-
-
 def test_logits_of_samples_at_any_rate(model: Recogniser, tmp_path: Path) -> None:
     samples, _ = sing(SONG, np.random.default_rng(0), 44100)
     soundfile.write(tmp_path / "a.wav", samples, 44100, subtype="FLOAT")
@@ -177,15 +165,6 @@ def test_align_places_known_phones(model: Recogniser, tmp_path: Path) -> None:
     assert wrong.segments[3].start - 0.06 < middle < wrong.segments[3].end + 0.06
 
 
-def test_what_cannot_be_aligned_is_said(model: Recogniser, tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", ["low"])
-    with pytest.raises(InputError, match="'lwo' is not in the phone set found; the model's are: high low"):
-        model.align(tmp_path / "a.wav", ["lwo"])
-    with pytest.raises(InputError, match=r"a\.wav: 40 phones and 39 blanks between repeated ones need 79 frames, and"):
-        model.align(tmp_path / "a.wav", ["low"] * 40)
-    assert model.align(tmp_path / "a.wav", []).segments == ()
-
-
 def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tmp_path: Path) -> None:
     paths = [tmp_path / f"{k}.wav" for k in range(9)]
     for k, path in enumerate(paths):
@@ -255,25 +234,6 @@ def test_a_transcript_may_be_a_text(model: Recogniser, tmp_path: Path) -> None:
     assert model.align(tmp_path / "a.wav", " ".join(SONG)) == model.align(tmp_path / "a.wav", SONG)
     with pytest.raises(InputError, match="'lwo' is not in the phone set"):
         model.align(tmp_path / "a.wav", "low lwo")
-
-
-def test_one_channel_of_two_is_decoded_and_aligned_alone(model: Recogniser, tmp_path: Path) -> None:
-    songs = [SONG, list(reversed(SONG))]
-    left, right = (sing(song, np.random.default_rng(k))[0] for k, song in enumerate(songs))
-    both = np.zeros((max(len(left), len(right)), 2), np.float32)
-    both[: len(left), 0], both[: len(right), 1] = left, right
-    soundfile.write(tmp_path / "a.wav", both, 16000)
-    for channel, song in enumerate(songs, start=1):
-        for results in (
-            model.decode_all([tmp_path / "a.wav"], 1, 0, channel),
-            model.decode_in_batches([tmp_path / "a.wav"], 1, 0, channel),
-        ):
-            (result,) = results
-            assert isinstance(result, Recognition) and list(result.phones) == song
-        score = model.align(tmp_path / "a.wav", song, channel=channel).log_probability
-        assert score is not None and score > -1
-    (result,) = model.decode_all([tmp_path / "a.wav"], 1, 0, 3)
-    assert isinstance(result, InputError) and "no channel 3, it has 2 channels" in result.what
 
 
 def test_batches_give_the_same_times_and_take_what_is_too_long_alone(

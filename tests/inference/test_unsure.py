@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from speechctc.cli.app import app
 from speechctc.core.errors import InputError
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
@@ -95,19 +92,6 @@ def test_the_best_sequences_are_doubted_by_the_best_path(
     assert decode(english, [tmp_path / "a.wav"], options, recorder, doubt=doubt, nbest=1) == 0
     said = [line for line in recorder.said if "another language" in line]
     assert len(said) == doubted and all("--lm-weight 0" in line and str(LEAST_WITHOUT) in line for line in said)
-
-
-def test_the_command_doubts_the_best_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def keep(*arguments: Any) -> int:
-        seen.extend(arguments)
-        return 0
-
-    monkeypatch.setattr("speechctc.stages.decode.decode", keep)
-    write_song(tmp_path / "a.wav", ["low"])
-    result = CliRunner().invoke(app, ["decode", str(tmp_path / "a.wav"), "--nbest", "2", "--model", "english"])
-    assert result.exit_code == 0 and any(isinstance(each, Doubt) for each in seen)
 
 
 @pytest.mark.shared

@@ -133,12 +133,6 @@ def test_tuning_uses_the_same_dev_and_the_rest_is_training(trained: Path, run: P
     assert len(kept.splits["train"]) + len(before) == 24
 
 
-def test_a_dev_of_its_own_is_not_saved(extracted: Path, tmp_path: Path) -> None:
-    train_net(load_config(extracted, [f"run={tmp_path}/run", "train.epochs=1"]), False, Recorder())
-    about = json.loads((tmp_path / "run" / "best" / "checkpoint.json").read_text(encoding="utf-8"))
-    assert "dev_utterances" not in about
-
-
 def test_features_keep_the_dev_that_an_earlier_release_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that their run can be resumed; with another share, dev is chosen again."""
     config = write_config(tmp_path, train=24, held_out=2)

@@ -9,12 +9,11 @@ import pytest
 import speechctc as package
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.stages import calibrate as calibration
-from speechctc.stages.used_model import find_and_describe, own_folder, write_learned
+from speechctc.stages.used_model import own_folder, write_learned
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
@@ -89,19 +88,6 @@ def test_a_copy_is_made_with_what_was_learned_or_not_at_all(here: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         write_learned(BUILT_IN, own_folder(BUILT_IN), fail, Recorder())
     assert not list(here.glob("*english*")) and own_folder(BUILT_IN) == Path("english")
-
-
-def test_a_copy_of_each_bundled_model_has_its_name(here: Path) -> None:
-    recorder = Recorder()
-    write_learned(MODELS["ipa"].folder, own_folder(MODELS["ipa"].folder), lambda place: None, recorder)
-    assert recorder.said == [
-        "the bundled model is part of the installation and stays as it is; its copy is ipa/: in this folder,"
-        " --model ipa means the copy from now on"
-    ]
-    assert find_and_describe(Path("ipa"))[1].startswith("using ipa (in this folder; not the bundled model)")
-    assert find_and_describe(Path("english"))[1].startswith("using the bundled model english (")
-    with pytest.warns(UserWarning, match=r"ipa: the model in the folder .*ipa, not the bundled one"):
-        package.load("ipa", "cpu")
 
 
 def test_weights_written_elsewhere_need_no_copy(speechctc: Command, corpus: Path, here: Path) -> None:

@@ -81,14 +81,6 @@ def test_strings_of_ipa_are_divided_unless_it_is_told_not_to(tiny_model: Path, t
     assert scored(model, *given, "corpus.segment=labels").counts.reference_phones == 4 + 4 * bool(tones)
 
 
-def test_two_recordings_that_are_not_divided_are_scored(tiny_model: Path, tmp_path: Path) -> None:
-    folder = write_grids(tmp_path / "two", {})
-    for path in folder.glob("[13].*"):
-        path.unlink()
-    found = scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={folder}")
-    assert found.counts.utterances == 2 and any("not divided" in note for note in found.notes)
-
-
 def test_labels_that_a_model_wrote_and_nobody_corrected_do_not_score_one(tiny_model: Path, tmp_path: Path) -> None:
     folder, model = write_grids(tmp_path / "drafts", {}), Recogniser.load(tiny_model)
     for grid in folder.glob("[123].TextGrid"):
@@ -161,13 +153,6 @@ def test_scores_are_split_by_language(tiny_model: Path, tmp_path: Path) -> None:
     assert alone.languages == () and "language" not in alone.to_text()
 
 
-def test_how_labels_are_read_is_said(tiny_model: Path, tmp_path: Path) -> None:
-    write_grids(tmp_path / "unseen", {"low": "low˥"})
-    place = ("corpus.kind=textgrid", f"corpus.root={tmp_path}/unseen")
-    assert any("tone: strip" in note for note in scored(tiny_model, *place, "corpus.tone=strip").notes)
-    assert not any("are read as" in note for note in scored(tiny_model, *place).notes)
-
-
 def test_timits_test_alone_is_read_to_score_and_not_to_train(tmp_path: Path) -> None:
     write_corpus(tmp_path, {"TEST": ["FABC0", "MDEF0"]})
     config = CorpusConfig(kind="timit", root=tmp_path)
@@ -223,12 +208,6 @@ def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
         and "pauses" in notes[1]
         and "(33 % of all): y (1), ɬ (1)" in notes[2]
     )
-
-
-def test_one_label_that_the_model_lacks_is_said_in_english() -> None:
-    said = Utterance("a", Path("a.wav"), ("ʃ", "i", "ʌ", "ɬ"))
-    _, note = in_notation_of(["aa", "ah", "iy", "uw", "y", "sh", "l"], [said])[1]
-    assert note == "labels of phones that the model does not have are errors (25 % of all): ɬ (1)"
 
 
 def test_labels_with_marks_that_the_model_lacks_name_the_remedy_and_it_does() -> None:

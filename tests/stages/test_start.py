@@ -26,7 +26,6 @@ from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.stages.extract import extract
 from speechctc.stages.start import advise, fitting_model, start
 from tests.command import Command
-from tests.corpora.timit_layout import write_corpus
 from tests.tones import write_table
 from tests.train_helpers import Recorder
 
@@ -103,17 +102,6 @@ def test_the_bundled_model_that_knows_most_of_the_phones_is_proposed(phones: Seq
     )
 
 
-def test_the_proposal_and_its_reason_are_in_the_report_and_in_the_config(here: Path) -> None:
-    for folder, labels, fits in (("field", "q ɲ a ɬ", "ipa"), ("lab", "aa iy jh th", "english")):
-        for name in "ab":
-            record(Path(folder), f"{name}/x", labels)
-        made = start(Path(folder))
-        assert made.config is not None and load_config(made.config).train.init_from == Path(fits)
-        why = "of 4 phones without their marks it knows 4"
-        assert f"training begins with the bundled model {fits}: {why}" in made.to_text()
-        assert why in made.config.read_text(encoding="utf-8")
-
-
 def test_a_config_is_never_overwritten(here: Path) -> None:
     record(Path("mine"), "a/x")
     record(Path("mine"), "b/y")
@@ -150,23 +138,6 @@ def test_timit_is_known_by_its_layout(shared_data: Path, here: Path) -> None:
     config = load_config(made.config)
     assert (config.corpus.kind, config.corpus.phones, config.score.fold) == ("timit", "timit61", "auto")
     assert len(read_corpus(config.corpus).splits["train"]) > 50
-
-
-def test_timits_dialect_sentences_are_the_reason_that_is_promised(here: Path) -> None:
-    speakers = {"TRAIN": [f"FAB{k}0" for k in range(8)], "TEST": ["MXY0"]}
-    write_corpus(Path("timit"), speakers, ("SX1", "SX2", "SA1"))
-    said = start(Path("timit")).description
-    _, below = said.split("9 more recordings with labels that are not used; the reasons are below")
-    assert "SA sentences left out (9)" in below
-
-
-def test_a_folder_that_a_link_names_keeps_the_name_that_was_given(here: Path) -> None:
-    for speaker in "AB":
-        for number in range(4):
-            record(Path("there"), f"{speaker}/r{number}", "a g ʃ a")
-    Path("linked").symlink_to("there", target_is_directory=True)
-    made = start(Path("linked"))
-    assert made.config == Path("linked.yaml") and 'run: "runs/linked"' in made.config.read_text(encoding="utf-8")
 
 
 def test_recordings_alone_lead_to_the_bundled_model(here: Path) -> None:
@@ -354,15 +325,6 @@ def test_tiers_of_two_names_in_different_files_are_both_read(here: Path) -> None
     assert sum(map(len, corpus.splits.values())) == 8 and not any(corpus.rejected.values())
 
 
-def test_recordings_whose_labels_are_not_used_are_not_called_unlabelled(here: Path) -> None:
-    for number in range(4):
-        record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
-    record(Path("mine"), "B/r9", "a b ʃ", tier="lautschrift")
-    (Path("mine") / "alone.wav").write_bytes((Path("mine") / "A" / "r0.wav").read_bytes())
-    said = start(Path("mine")).description
-    assert "1 more recording with labels that are not used" in said and "1 more recording without labels" in said
-
-
 def test_broken_files_and_links_are_not_called_recordings_without_labels(here: Path) -> None:
     for number in range(8):
         first = record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
@@ -421,16 +383,6 @@ def ipa_table(
     return table
 
 
-def test_strings_are_known_as_written_where_tones_are_split_off(here: Path) -> None:
-    ipa_table(Path("words"), words=[re.sub("[əɯiuo]", "\\g<0>˥˧", word) for word in IPA_WORDS])
-    made = start(Path("words"), settings=["corpus.tone=split"])
-    assert made.config is not None
-    corpus = read_corpus(load_config(made.config).corpus)
-    assert {"˥˧", "ə"} <= set(corpus.inventory().phones) and not any(corpus.rejected.values())
-    whole = read_corpus(load_config(made.config, ["corpus.segment=labels"]).corpus)
-    assert any(warning.startswith("these labels look like strings of IPA") for warning in whole.warnings)
-
-
 def test_strings_of_ipa_are_divided_into_phones(here: Path) -> None:
     ipa_table(Path("words"))
     made = start(Path("words"))
@@ -456,12 +408,6 @@ def test_tones_that_make_phones_rare_are_said_with_what_helps(here: Path) -> Non
     assert any("fewer than 5 times" in line and line.endswith("labels of their own") for line in recorder.said)
     stripped = start(here / "tones", settings=["corpus.tone=strip"]).description
     assert "hardly learned: i o ã" in stripped and "rare by their tones" not in stripped
-
-
-def test_of_very_many_labels_the_most_frequent_are_named(here: Path) -> None:
-    for k in range(4):
-        record(Path("many"), f"A/r{k}", " ".join(f"x{n}" for n in range(90)))
-    assert " and 10 more" in start(Path("many")).description
 
 
 def test_labels_in_the_test_split_only_are_scored_and_not_written_over(here: Path) -> None:
@@ -592,18 +538,3 @@ def test_a_row_in_another_script_does_not_hide_the_language(here: Path) -> None:
     words_table(Path("pl"), [*POLISH, "Это по-русски."])
     made = start(Path("pl"))
     assert made.config is not None and load_config(made.config).corpus.language == "pl"
-
-
-def test_line_ends_in_names_are_escaped_and_the_config_can_be_read(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in "pqr":
-        record(here / "two\nlines", name)
-    record(here / "two\nlines", "w\nv").with_suffix(".TextGrid").unlink()
-    said = start(here / "two\nlines").description.splitlines()
-    assert said[0].endswith("two\\nlines: recordings with TextGrids")
-    assert all(not line.strip() or line.startswith("  ") for line in said[1:])
-    assert any("(1): w\\nv.wav" in line for line in said)
-    (config,) = here.glob("*.yaml")
-    extract(load_config(config), Reporter())
-    assert "(1): w\\nv.wav" in capsys.readouterr().err

@@ -79,26 +79,6 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     assert sum("done already" in line for line in recorder.said) == 2
 
 
-def test_of_a_sweep_that_is_repeated_only_what_is_left_is_started(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: config.train.lr != 0.02)
-    for rate, per in (("0.01", 7.5), ("0.03", 5.25)):
-        (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
-        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_text(f'{{"dev_per": {per}, "epoch": 2}}')
-    started: list[str] = []
-
-    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
-        started.append(trial.name)
-        return subprocess.Popen([sys.executable, "-c", ""])
-
-    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
-    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02,0.03"], here / "s", 1, Recorder())
-    assert started == ["train.lr=0.02"]
-    assert [outcome.per for outcome in outcomes] == [5.25, 7.5, None]
-    assert outcomes[2].problem == "ended before an epoch was scored"
-
-
 def test_a_trial_that_fails_is_listed_with_its_reason(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

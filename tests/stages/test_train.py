@@ -29,7 +29,6 @@ from speechctc.stages.train import Stopped, train_net
 from speechctc.training.batches import Batch
 from speechctc.training.run_state import Progress
 from speechctc.training.train_step import TrainStep
-from tests.command import script
 from tests.forked import Forked
 from tests.tones import write_config
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
@@ -77,24 +76,16 @@ def test_phones_of_test_count_beside_those_of_dev(here: Path) -> None:
     assert said == [False, True]
 
 
-def test_the_dev_score_is_that_of_decoding_as_the_config_says(extracted: Path, here: Path) -> None:
-    settings = ["train.epochs=3", "train.lr=0.01", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
-    with_lm = score_once(extracted, here / "run", *settings)
-    without = score_once(extracted, here / "other", *settings, "decode.lm_weight=0")
-    assert with_lm.loss == without.loss
-    assert with_lm.counts != without.counts
-    model = Recogniser.load(here / "run" / "last")
-    assert evaluate(model, "dev", [], Recorder()).counts == with_lm.counts
-    assert evaluate(model, "dev", ["decode.lm_weight=0"], Recorder()).counts == without.counts
-
-
 @pytest.mark.parametrize("search", ["greedy", "beam", "auto"])
 def test_dev_is_scored_by_the_search_that_decode_and_evaluate_use(search: str, extracted: Path, here: Path) -> None:
     """An n-gram of much weight, which greedy decoding must not use; beam uses it, and without it searches alone."""
+    counts = []
     settings = ["train.epochs=2", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
     for name, more in (("n-gram", []), ("alone", ["decode.lm_weight=0"])):
         dev = score_once(extracted, here / name, *settings, *more, f"decode.search={search}")
         assert dev.counts == evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts, name
+        counts.append(dev.counts)
+    assert (counts[0] == counts[1]) == (search == "greedy")
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(extracted: Path, here: Path) -> None:
@@ -120,14 +111,13 @@ def test_stopped_at_any_step_it_goes_on_to_the_bit(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Path, number: signal.Signals) -> None:
+def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Path) -> None:
     process = Forked(
         "speechctc", "train", "--config", extracted, "--run", "r", "train.epochs=5000", cwd=here, log=here / "said"
     )
     wait_for((here / "r" / "metrics.jsonl").exists)
-    process.send_signal(number)
-    assert process.wait(600) == 128 + number
+    process.send_signal(signal.SIGTERM)  # SIGINT comes below
+    assert process.wait(600) == 128 + signal.SIGTERM
     said = (here / "said").read_text()
     assert "go on with --resume and the same settings: train.epochs=5000\n" in said and "Traceback" not in said
     epochs = len((here / "r" / "metrics.jsonl").read_text().splitlines())
@@ -181,14 +171,6 @@ def test_stopped_continued_interrupted_twice_and_killed_while_the_clock_jumps(ex
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_finished_run_resumed_says_so(extracted: Path, here: Path) -> None:
-    weights = run_once(extracted, here / "r", "train.epochs=1")
-    recorder = Recorder()
-    assert train_net(load_config(extracted, [f"run={here}/r", "train.epochs=1"]), True, recorder) is None
-    assert any("done already" in line for line in recorder.said)
-    assert same(weights, load_file(here / "r" / "last" / "weights.safetensors"))
-
-
 def resumed(config: Path, run: Path, *settings: str) -> list[str]:
     recorder = Recorder()
     train_net(load_config(config, [f"run={run}", *settings]), True, recorder)
@@ -207,12 +189,6 @@ def test_a_resumed_run_tells_in_a_line_which_settings_it_does_not_go_on_with(ext
     (line,) = [line for line in said if "session before" in line]
     assert f"{told}train.minutes 0.0 -> 9.0, train.patience 8 -> 0, decode.beam 64 -> 3, " in line
     assert line.count(" -> ") == 5 and line.endswith(" and 1 more") and "-> None" not in line
-
-
-def test_resume_without_a_run_says_that_a_new_one_begins(extracted: Path, here: Path) -> None:
-    new = f"{here}/r: no run there yet: a new one begins"
-    assert resumed(extracted, here / "r", "train.epochs=1").count(new) == 1
-    assert new not in resumed(extracted, here / "r", "train.epochs=2")
 
 
 def test_a_run_folder_in_use_is_refused(extracted: Path, here: Path) -> None:
@@ -259,25 +235,6 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
     again = run_once(extracted, here / "again", *advised)
     for name, value in good.items():
         torch.testing.assert_close(again[name], value, rtol=1e-3, atol=1e-6)
-
-
-def test_blank_collapse_is_explained(extracted: Path, here: Path) -> None:
-    recorder = Recorder()
-    settings = ["run=r", "train.epochs=5", "train.lr=1e-9", "train.schedule=constant"]
-    config = load_config(extracted, settings)
-    trainer_said = recorder.said
-    original = TrainStep.forward
-
-    def blanks(self: TrainStep, batch: Batch) -> Any:
-        logits, frames = original(self, batch)
-        bias = torch.zeros(logits.shape[2])
-        bias[0] = 100.0
-        return logits + bias, frames
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainStep, "forward", blanks)
-        train_net(config, False, recorder)
-    assert sum("blank nearly everywhere: expected" in line for line in trainer_said) == 1, trainer_said
 
 
 def test_the_second_stage_starts_from_the_best_weights(extracted: Path, here: Path) -> None:
@@ -493,24 +450,6 @@ def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path
     with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
         trainer._save_last()
     assert not (here / "r" / "last").exists()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
-@pytest.mark.slow
-def test_killed_at_a_random_instant_it_goes_on_to_the_bit(
-    scripts_too: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def train(folder: Path, run: str, epochs: int) -> Forked:
-        arguments = ("--config", "proof.yaml", "--run", run, "--resume", f"train.epochs={epochs}")
-        return Forked("speechctc", "train", *arguments, cwd=folder, log=folder / "log")
-
-    proof = script("prove_resume")
-    monkeypatch.setattr(proof, "train", train)
-    monkeypatch.setattr(sys, "argv", ["prove_resume", "--kills", "1"])
-    with pytest.raises(SystemExit) as left:
-        proof.main()
-    said = capsys.readouterr().out
-    assert not left.value.code and "1 kills" in said and "to the bit" in said
 
 
 def test_tensorboard_is_asked_for_where_it_is_not_installed(

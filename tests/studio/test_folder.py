@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -44,23 +42,6 @@ def test_a_correction_is_in_the_list_at_once_for_who_trains_from_it(tmp_path: Pa
     folder.changed("a.wav")
     assert [row["state"] for row in folder.rows()] == ["corrected"]
     folder.settle()
-
-
-def test_two_requests_at_once_get_the_sound_whose_decoded_copy_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    soundfile.write(tmp_path / "a.flac", np.zeros(1600), 16000)
-    both = threading.Barrier(2)
-
-    def slow(path: Path) -> Sound:
-        both.wait(600)
-        return Sound(path)
-
-    monkeypatch.setattr("speechctc.studio.folder.Sound", slow)
-    folder = Folder(tmp_path)
-    with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(folder.sound, ["a.flac", "a.flac"])
-    assert one is other is folder.sound("a.flac") and one.file.exists()
 
 
 @pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])

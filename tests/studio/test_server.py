@@ -7,7 +7,6 @@ import io
 import os
 import struct
 import sys
-import threading
 import time
 import unicodedata
 import zipfile
@@ -438,32 +437,6 @@ def test_no_address_of_another_machine(folder: Path) -> None:
     for path in PAGE.iterdir():
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "://" not in text and "//cdn" not in text, path
-
-
-def test_many_pages_at_once_lose_nothing(folder: Path) -> None:
-    """Ten pages confirm and relabel at the same time; each repeats what was refused, and all of it is there."""
-    name = "ann/a b.wav"
-    with client_of(folder) as (client, studio):
-
-        def page(number: int) -> None:
-            while True:
-                revision = studio.folder.document(name).revision
-                request = {"revision": revision, "what": "relabel", "phone": number % 3, "label": f"l{number}"}
-                try:
-                    studio.edit(name, request)
-                    return
-                except Exception:
-                    time.sleep(0.001)
-
-        pages = [threading.Thread(target=page, args=(number,)) for number in range(10)]
-        for each in pages:
-            each.start()
-        for each in pages:
-            each.join()
-        journal = studio.folder.document(name).journal.read()
-    assert sorted(entry["new"][0][2] for entry in journal if entry.get("what") == "relabel") == sorted(
-        f"l{number}" for number in range(10)
-    )
 
 
 def test_a_recording_that_was_replaced_is_not_corrected_unseen(tmp_path: Path) -> None:

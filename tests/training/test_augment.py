@@ -232,20 +232,3 @@ def test_a_telephone_carries_the_middle_bands(monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(limited[:, 23:], static[0, :, 23:]), "the energy stays"
     assert (limited[:, :23][:, centres > 3600] <= (static[0, :, :23][:, centres > 3600] - 13.8).clamp(min=3.01)).all()
     assert (limited[:, :23][:, outside] < static[0, :, :23][:, outside]).float().mean() > 0.9
-
-
-def test_masks_are_drawn_without_a_number_of_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor made of a Python number is copied to a GPU, and the host waits for it."""
-    features = torch.ones(2, 1, 23, 40)
-    frames = torch.tensor([40, 31])
-
-    def refused(*arguments: object, **options: object) -> Tensor:
-        raise AssertionError("a tensor from a number of the host's")
-
-    masks = augmenter(band_masks=2, time_masks=2)
-    torch.manual_seed(0)
-    wanted = masks.mask(features, frames)
-    monkeypatch.setattr(Tensor, "new_tensor", refused)
-    monkeypatch.setattr(torch, "tensor", refused)
-    torch.manual_seed(0)
-    assert torch.equal(masks.mask(features, frames), wanted) and (wanted == 0).any()

@@ -1,6 +1,5 @@
 import itertools
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,14 +69,6 @@ def test_a_split_that_fills_a_chunk_exactly_stays_in_memory(split: Split) -> Non
     total, cpu = int(LENGTHS.sum()), torch.device("cpu")
     assert Loader(split, limits(chunk_frames=total), cpu).limits.chunk_frames == total
     assert Loader(split, limits(chunk_frames=total), cpu, other_frames=1).limits.chunk_frames == total // 2
-
-
-@pytest.mark.parametrize("chunk_frames", [10**9, 700])
-def test_waiting_is_a_part_of_the_time(split: Split, chunk_frames: int) -> None:
-    began = time.perf_counter()
-    loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
-    take(loader, 1)
-    assert 0 < loader.waited <= time.perf_counter() - began
 
 
 def test_the_batch_size_is_used() -> None:
@@ -198,22 +189,6 @@ def test_the_next_chunk_is_read_while_the_net_works(split: Split, monkeypatch: p
         last = number + 1 == len(plan.shares[0])
         assert last or reads[number + 1].wait(600)
         assert len(list(itertools.islice(batches, len(chunk.batches) - 1))) == len(chunk.batches) - 1
-
-
-def test_the_heap_is_given_back_after_every_chunk(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    monkeypatch.setattr("speechctc.training.batches.give_back_memory", lambda: events.append("given back"))
-    chunked = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
-    plan = chunked.plan(1)
-    for _ in chunked.batches(plan):
-        events.append("batch")
-    chunks = [["batch"] * len(chunk.batches) + ["given back"] for chunk in plan.shares[0]]
-    assert len(chunks) > 3 and events == [event for chunk in chunks for event in chunk]
-    events.clear()
-    resident = Loader(split, limits(), torch.device("cpu"))
-    for seed in (1, 2):
-        take(resident, seed)
-    assert not events
 
 
 def test_an_error_while_reading_reaches_the_net(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

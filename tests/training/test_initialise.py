@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from speechctc.config.load import load_config
-from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, load_checkpoint, save_checkpoint
@@ -119,16 +118,6 @@ def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> Non
     (said,) = recorder.said
     for part in ("bundled model english (39 phones, cmu39)", "1 by name, 2 by table", "y as iy", "afresh (T1)"):
         assert part in said, said
-
-
-def test_the_bundled_ipa_is_taken_by_name(here: Path) -> None:
-    config, recorder = load_config("finetune", ["train.init_from=ipa"]), Recorder()
-    net = first_net(config, Inventory("found", ("ɲ", "a")), config.train.init_from, recorder)
-    source = load_checkpoint(MODELS["ipa"].folder)
-    rows = [source.inventory.phones.index(phone) + 1 for phone in ("ɲ", "a")]
-    assert torch.equal(net.output.weight[1:], source.net.output.weight[rows])
-    (said,) = recorder.said
-    assert "the bundled model ipa (84 phones" in said and "it knows 2 by name" in said
 
 
 def test_a_folder_of_the_bundled_models_name_is_not_overlooked(here: Path, tiny_model: Path) -> None:

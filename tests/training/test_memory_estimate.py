@@ -97,17 +97,6 @@ def test_holes_of_the_heap_are_given_back_where_more_is_held_than_was_said(
     assert given == [1]
 
 
-def test_holes_are_given_back_between_batches_of_dev_too(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer, given = trainer_of(extracted, here / "r"), [0]
-    trainer._introduce()
-    monkeypatch.setattr(training, "resident_memory", lambda: 2**50)
-    monkeypatch.setattr(training, "give_back_memory", lambda: given.append(1))
-    trainer._evaluate()
-    assert sum(given) == len(trainer.data.dev.plan(None).batches(0)) + 1  # and once at the end
-
-
 def test_what_a_gpu_holds_beside_tensors_counts(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's context and other programs: what is not free, and not of torch's allocator."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60 * 2**20, 100 * 2**20))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from speechctc.training.epoch_plan import Limits
@@ -40,22 +39,3 @@ def test_a_state_survives_saving_in_any_order() -> None:
     tensors = STATE.to_tensors(6)
     assert tensors["plan.batch_frames"] == 9000 and tensors["left"].tolist() == [1, 0, 1, 0, 0, 1]
     assert same_state(tensors) and same_state(dict(reversed(tensors.items())))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("progress.epoch", torch.tensor(float("nan"))),
-        ("progress.step", torch.tensor(float("inf"))),
-        ("plan.ranks", None),
-    ]
-    + [("progress.batch", torch.tensor(-1.0)), ("left", torch.zeros(3)), ("stage", torch.zeros(2)), ("stage", None)],
-)
-def test_a_state_that_is_damaged_is_refused(name: str, value: torch.Tensor | None) -> None:
-    state = ResumeState(PROGRESS, 0, np.array([1, 3]), Limits(100, 10, 2), 1)
-    tensors = state.to_tensors(4)
-    assert list(ResumeState.of(tensors, 4).remaining) == [1, 3]
-    tensors |= {name: value} if value is not None else {}
-    tensors = {key: tensor for key, tensor in tensors.items() if key != name or value is not None}
-    with pytest.raises((LookupError, ValueError, TypeError, OverflowError, RuntimeError)):
-        ResumeState.of(tensors, 4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,9 @@ from safetensors.torch import load_file, save_file
 from speechctc.config.load import REMOVED_KEYS, load_config, override
 from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import LATEST, latest_run, load_checkpoint
-from speechctc.stages.sweep import is_finished
 from speechctc.stages.train import train_net
 from speechctc.training.runs import Run, point_latest
-from tests.train_helpers import Recorder, Weights, run_once, trainer_of
+from tests.train_helpers import Recorder, run_once
 
 
 def fail_to_train(config: Path, run: Path, *settings: str) -> None:
@@ -77,27 +75,23 @@ def trained(extracted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 NESTED = "[" * 100_000
+RECORDS = ("", "[1]", "{", NESTED, '{"data": {"train": 1}, "resumed": []}', '{"data": {}}')
+LOGS = (b"{}\n", b"[1]\n", b'{"epoch": 1}\n{"epo', b"\xff\n", NESTED.encode(), b"\0\0\n")
+CONFIGS = (b"", b"[1]", b"\xff", b"{", b"a: &a [*a]")
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", NESTED, '{"data": {"train": 1}, "resumed": []}', '{"data": {}}'])
-def test_a_record_that_is_damaged_is_said_and_nothing_is_lost(
-    extracted: Path, trained: Path, here: Path, text: str
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        *(("run.json", text.encode(), "run.json: not the record of a run") for text in RECORDS),
+        *(("metrics.jsonl", raw, r"metrics.jsonl, line \d: not an epoch's record") for raw in LOGS),
+        *(("config.yaml", raw, r"config.yaml: not (the config of a run|a YAML file)") for raw in CONFIGS),
+    ],
+)
+def test_a_damaged_file_is_said_and_nothing_is_lost(
+    extracted: Path, trained: Path, here: Path, name: str, content: bytes, said: str
 ) -> None:
-    refused(extracted, trained, here, "run.json", text.encode(), "run.json: not the record of a run")
-
-
-@pytest.mark.parametrize("text", [b"{}\n", b"[1]\n", b'{"epoch": 1}\n{"epo', b"\xff\n", NESTED.encode(), b"\0\0\n"])
-def test_a_log_that_is_damaged_is_said_and_nothing_is_lost(
-    extracted: Path, trained: Path, here: Path, text: bytes
-) -> None:
-    refused(extracted, trained, here, "metrics.jsonl", text, r"metrics.jsonl, line \d: not an epoch's record")
-
-
-@pytest.mark.parametrize("text", [b"", b"[1]", b"\xff", b"{", b"a: &a [*a]"])
-def test_a_config_that_is_damaged_is_said_and_nothing_is_lost(
-    extracted: Path, trained: Path, here: Path, text: bytes
-) -> None:
-    refused(extracted, trained, here, "config.yaml", text, r"config.yaml: not (the config of a run|a YAML file)")
+    refused(extracted, trained, here, name, content, said)
 
 
 @pytest.mark.parametrize("damage", ["progress.epoch", "left", "optimizer.0.exp_avg", "plan.ranks", ""])
@@ -159,52 +153,6 @@ def test_what_a_person_put_in_place_of_the_link_to_the_latest_run_stays(here: Pa
     Path("runs/latest").symlink_to("latest")  # to itself
     point_latest(Path("a"))
     assert Path("runs/latest").resolve() == here / "a" and [path.name for path in Path("runs").iterdir()] == ["latest"]
-
-
-@pytest.mark.parametrize(
-    "name, text",
-    [
-        *[("run.json", text) for text in ("", "[]", '{"data": {"train": {}}, "resumed": []}', "[" * 100_000)],
-        *[("metrics.jsonl", text) for text in ("\udc80", "[]\n", '{"epoch": "1"}\n', "[" * 100_000)],
-        *[("config.yaml", text) for text in ("- a\n", "\udc80", "[" * 5000)],
-    ],
-)
-def test_a_damaged_file_of_a_run_is_refused_in_a_line(here: Path, name: str, text: str) -> None:
-    (here / "a" / "last").mkdir(parents=True)
-    (here / "a" / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    config, run = load_config("demo", ["run=a"]), Run(Path("a"))
-    with pytest.raises(InputError, match=rf"^a[/\\]{name}"):
-        run.check(config, resume=True)
-        run.begin(config, {"data": {}, "config": config.to_dict()})
-        run.log({"epoch": 1, "step": 1})
-    assert (here / "a" / name).read_bytes() == text.encode("utf-8", "surrogateescape")
-    assert not is_finished(config)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda state: state.pop("plan.ranks"),
-        lambda state: state.update(left=torch.ones(3, dtype=torch.uint8)),
-        lambda state: state.update({"plan.batch_size": torch.tensor(0)}),
-        lambda state: state.update({"plan.ranks": torch.tensor(2**60)}),
-        lambda state: state.pop("progress.epoch"),
-        lambda state: state.update({"progress.epoch": torch.tensor(float("nan"))}),
-        lambda state: state.update({"progress.batch": torch.tensor(-4.0)}),
-        lambda state: state.update({"progress.step": torch.zeros(2)}),
-        lambda state: state.update({"optimizer.0.exp_avg": torch.zeros(2)}),
-        lambda state: state.update({"optimizer.900.step": torch.zeros(())}),
-    ],
-)
-def test_a_damaged_state_is_refused_in_a_line(
-    extracted: Path, trained: Path, here: Path, change: Callable[[Weights], object]
-) -> None:
-    shutil.copytree(trained, here / "a")
-    state = load_file(here / "a" / "last" / "state.safetensors")
-    change(state)
-    save_file(state, here / "a" / "last" / "state.safetensors")
-    with pytest.raises(InputError, match="last: its training state is damaged"):
-        trainer_of(extracted, here / "a", "train.epochs=2")
 
 
 def test_without_links_latest_is_a_file_that_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

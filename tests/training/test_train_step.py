@@ -13,7 +13,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
 from speechctc.core.errors import InputError
-from speechctc.ctc import ctc_loss
 from speechctc.training import train_step
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
@@ -214,30 +213,6 @@ def test_no_gradient_goes_through_what_the_other_view_is_drawn_to() -> None:
     wanted = 0.5 * (logits.softmax(2) - others.softmax(2)).detach()  # of KL(others || softmax(logits)) alone
     wanted[1, 3:] = 0
     torch.testing.assert_close(logits.grad, wanted)
-
-
-@pytest.mark.parametrize("views", [1, 2])
-def test_the_loss_is_not_divided_after_its_gradient_is_there(
-    extracted: Path, here: Path, views: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The factor is a part of the loss: what comes back to it is 1, and the gradient needs no other pass."""
-    settings = () if views == 1 else ("train.consistency=0.2", "augment.band_masks=1")
-    trainer = trainer_of(extracted, here / "r", "train.precision=float32", *settings)
-    factors: list[float] = []
-
-    def watched(*given: Any, **options: Any) -> Tensor:
-        loss = ctc_loss(*given, **options)
-        loss.register_hook(lambda factor: factors.append(float(factor)))
-        return loss
-
-    monkeypatch.setattr(train_step, "ctc_loss", watched)
-    batch = batches_of(trainer)[0]
-    loss = trainer.learner.step([batch], 1000, 0.1, 0)
-    assert factors == views * [1.0]
-    features, frames = trainer.learner.forward_varied(batch)
-    assert (
-        0.5 < float(loss) / float(trainer.learner.losses(features[0], frames, batch).sum().detach()) < 2
-    )  # not by label
 
 
 @pytest.mark.parametrize(
