@@ -2,12 +2,14 @@
 
 `memory` makes a pointer from an address, ``p + i`` moves it, ``p[i]`` is one number, `load` and `store` access 16.
 numba has neither float16 nor bfloat16: a pointer to int16 is read and written as float16, a pointer to uint16 as
-bfloat16, converted from and to float32.
+bfloat16, converted from and to float32. That is integer arithmetic: for LLVM's own conversion of float16, a processor
+without an instruction for it (F16C) needs functions that are not there, and the process is aborted.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -24,7 +26,9 @@ from speechctc.jit.compiler import (
 from speechctc.jit.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
 
 _FLOAT16, _BFLOAT16 = types.int16, types.uint16
-_STORED = {**LLVM, types.uint8: I8, _FLOAT16: ir.IntType(16), _BFLOAT16: ir.IntType(16)}
+I16 = ir.IntType(16)
+_STORED = {**LLVM, types.uint8: I8, _FLOAT16: I16, _BFLOAT16: I16}
+_BIAS, _LEAST = 112 << 23, 113 << 23  # how far float32's exponent is above float16's; 2^-14, float16's least normal one
 
 
 class Memory(types.Type):  # type: ignore[misc, unused-ignore]
@@ -50,40 +54,61 @@ class _MemoryModel(models.PrimitiveModel):  # type: ignore[misc, unused-ignore]
 
 def _widen(builder: Any, kind: Memory, raw: Any) -> Any:
     """Convert a value as read, one number or 16, for computing: halves become float32."""
-
-    def like(element: Any) -> Any:
-        return vector(element) if isinstance(raw.type, ir.VectorType) else element
-
-    if kind.dtype == _FLOAT16:
-        return builder.fpext(builder.bitcast(raw, like(ir.HalfType())), like(F32))
+    if not kind.half:
+        return raw
+    real, whole, number = _forms(raw)
+    bits = builder.zext(raw, whole)
     if kind.dtype == _BFLOAT16:
-        upper = builder.shl(builder.zext(raw, like(I32)), _constant(like(I32), 16))
-        return builder.bitcast(upper, like(F32))
-    return raw
+        return builder.bitcast(builder.shl(bits, number(16)), real)
+    sign = builder.shl(builder.and_(bits, number(0x8000)), number(16))
+    size = builder.shl(builder.and_(bits, number(0x7FFF)), number(13))
+    usual = builder.add(size, number(_BIAS))
+    special = builder.icmp_unsigned(">=", size, number(0x1F << 23))  # infinity and NaN
+    usual = builder.select(special, builder.add(usual, number(_BIAS)), usual)
+    # A subnormal half has no leading 1: 2^-14 in front of it is taken away again.
+    led = builder.bitcast(builder.add(size, number(_LEAST)), real)
+    small = builder.bitcast(builder.fsub(led, builder.bitcast(number(_LEAST), real)), whole)
+    subnormal = builder.icmp_unsigned("<", size, number(1 << 23))
+    return builder.bitcast(builder.or_(sign, builder.select(subnormal, small, usual)), real)
 
 
 def _narrow(builder: Any, kind: Memory, value: Any) -> Any:
     """Convert a value for writing: float32 is rounded to the nearest half, ties to even."""
-
-    def like(element: Any) -> Any:
-        return vector(element) if isinstance(value.type, ir.VectorType) else element
-
-    if kind.dtype == _FLOAT16:
-        return builder.bitcast(builder.fptrunc(value, like(ir.HalfType())), like(ir.IntType(16)))
+    if not kind.half:
+        return value
+    real, whole, number = _forms(value)
+    bits = builder.bitcast(value, whole)
+    stored = I16 if whole is I32 else vector(I16)
     if kind.dtype == _BFLOAT16:
-        bits = builder.bitcast(value, like(I32))
-        upper = builder.lshr(bits, _constant(bits.type, 16))
-        odd = builder.and_(upper, _constant(bits.type, 1))
-        up = builder.add(bits, builder.add(odd, _constant(bits.type, 0x7FFF)))
-        rounded = builder.lshr(up, _constant(bits.type, 16))
-        quiet = builder.or_(upper, _constant(bits.type, 0x40))  # rounding could turn a NaN into infinity
-        chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
-        return builder.trunc(chosen, like(ir.IntType(16)))
-    return value
+        quiet = builder.or_(builder.lshr(bits, number(16)), number(0x40))  # rounding could turn a NaN into infinity
+        chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, _rounded(builder, bits, 16))
+        return builder.trunc(chosen, stored)
+    sign = builder.lshr(builder.and_(bits, number(0x80000000)), number(16))
+    size = builder.and_(bits, number(0x7FFFFFFF))
+    usual = _rounded(builder, builder.sub(size, number(_BIAS)), 13)
+    # Below 2^-14, the last bit of a half is that of 0.5 in float32: adding this rounds.
+    small = builder.bitcast(builder.fadd(builder.bitcast(size, real), builder.bitcast(number(126 << 23), real)), whole)
+    subnormal = builder.icmp_unsigned("<", size, number(_LEAST))
+    finite = builder.select(subnormal, builder.sub(small, number(126 << 23)), usual)
+    nan = builder.icmp_unsigned(">", size, number(0xFF << 23))
+    special = builder.select(nan, number(0x7E00), number(0x7C00))
+    large = builder.icmp_unsigned(">=", size, number(143 << 23))  # 2^16; what is rounded to it becomes infinity, too
+    return builder.trunc(builder.or_(sign, builder.select(large, special, finite)), stored)
 
 
-def _constant(kind: Any, number: int) -> Any:
-    return ir.Constant(kind, [number] * WIDTH if isinstance(kind, ir.VectorType) else number)
+def _rounded(builder: Any, bits: Any, fewer: int) -> Any:
+    """Return numbers without their last bits, rounded to the nearest, ties to even."""
+    *_, number = _forms(bits)
+    odd = builder.and_(builder.lshr(bits, number(fewer)), number(1))
+    up = builder.add(bits, builder.add(odd, number((1 << fewer - 1) - 1)))
+    return builder.lshr(up, number(fewer))
+
+
+def _forms(value: Any) -> tuple[Any, Any, Callable[[int], Any]]:
+    """Return the types of float32 and of int32, and a function for constants of the latter, for one number or 16."""
+    if isinstance(value.type, ir.VectorType):
+        return vector(F32), vector(I32), lambda number: ir.Constant(vector(I32), [number] * WIDTH)
+    return F32, I32, I32
 
 
 # ------------------------------------------------------------------------------------------- operators

@@ -174,24 +174,27 @@ numba.config.reload_config()  # the environment is newer
 from speechctc.ctc import ctc_loss, is_compiled, warm_up
 heard = []
 logging.getLogger("speechctc.jit.cache").addFilter(heard.append)
-known = is_compiled()
-warm_up()
-logits = torch.linspace(-3, 3, 240).reshape(8, 2, 15).cos() * 4
+known = is_compiled(torch.DTYPE)
+warm_up(torch.DTYPE)
+logits = (torch.linspace(-3, 3, 240).reshape(8, 2, 15).cos() * 4).to(torch.DTYPE)
 logits.requires_grad_()
 loss = ctc_loss(logits, torch.tensor([[1, 2, 2], [3, 4, 5]]), [8, 7], [3, 2])
 loss.backward()
-print(known, is_compiled(), len(heard), loss.item(), logits.grad.abs().sum().item())
+print(known, is_compiled(torch.DTYPE), len(heard), loss.item(), logits.grad.double().abs().sum().item())
 """
 
 
-def test_cache_and_an_old_processor(tmp_path: Path) -> None:
-    # A processor without AVX, whose code lands in a folder of its own: compiled once, then found.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_cache_and_an_old_processor(dtype: torch.dtype, tmp_path: Path) -> None:
+    # A processor without AVX or F16C, whose code lands in a folder of its own: compiled once, then found.
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
-    first, second = (run_forked(tmp_path, COLD, **environment).split() for _ in range(2))
+    script = COLD.replace("torch.DTYPE", str(dtype))
+    first, second = (run_forked(tmp_path, script, **environment).split() for _ in range(2))
     assert first[:3] == ["False", "True", "1"] and second[:3] == ["True", "True", "0"]  # compiling is announced, once
     assert first[3:] == second[3:]
-    here = run_forked(tmp_path, COLD).split()
-    assert [float(x) for x in first[3:]] == pytest.approx([float(x) for x in here[3:]], rel=1e-6)
+    here = run_forked(tmp_path, script).split()
+    rounding = max(1e-6, torch.finfo(dtype).eps)
+    assert [float(x) for x in first[3:]] == pytest.approx([float(x) for x in here[3:]], rel=rounding)
 
 
 def test_a_change_in_any_file_that_is_compiled_compiles_anew() -> None:

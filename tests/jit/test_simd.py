@@ -123,12 +123,15 @@ def test_halves_round_to_the_nearest(stored: str, like: Any) -> None:
     bits = torch.arange(2**16, dtype=torch.int32).to(torch.int16)
     halves = bits.view(kind)
     floats = halves.float()
-    # What lies between two halves, in the middle, and next to it; infinities and NaN.
-    values = torch.cat([floats, floats * (1 + 2**-12), torch.nextafter(floats, floats * 2), floats * 1.0009765625])
+    # What lies between two halves, in the middle, and next to it; infinities, NaN, and what a half cannot hold.
+    middle = (floats[1:] + floats[:-1]) / 2
+    beside = [torch.nextafter(middle, middle * factor) for factor in (0.5, 2)]
+    extreme = torch.tensor([65519.996, 65520, 1e38, -1e38, 1e-38, -1e-45, 2.0**-25, 1.5 * 2**-25])
+    values = torch.cat([extreme, floats, floats * (1 + 2**-12), middle, *beside, floats * 1.0009765625])
     values = values[: len(values) // 17 * 17].reshape(-1, 17)
     wanted = values.to(kind)
     found = torch.empty_like(wanted)
-    for row in range(0, len(values), 61):
+    for row in range(0, len(values), 23):
         _narrowed(values[row].contiguous().data_ptr(), found[row].data_ptr(), np.float32(0), like)
         same = (found[row] == wanted[row]) | (found[row].isnan() & wanted[row].isnan())
         assert same.all()
