@@ -12,9 +12,9 @@ from speechctc.core.text_files import read_text
 from speechctc.phones.labels import nfc
 
 _WILD = {"*": ".*", "?": "."}
-CLOSE = 0.001  # seconds of overlap between neighbours that rounding explains
+MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains
 PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
-LONGEST = 18  # digits of a sample number: Python reads no number of more than 4300
+MAX_DIGITS = 18  # digits of a sample number: Python reads no number of more than 4300
 
 
 class Interval(NamedTuple):
@@ -119,11 +119,11 @@ def in_order(tier: Tier, path: Path) -> Tier:
     """
     ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
     for entry in ordered:
-        if not (-CLOSE <= entry.start <= entry.end < float("inf")):
+        if not (-MAX_OVERLAP <= entry.start <= entry.end < float("inf")):
             what = f"{path}: {entry.label!r} goes from {entry.start} s to {entry.end} s"
             raise InputError(what, f"correct it in {_by(path)}")
     for left, right in zip(ordered, ordered[1:], strict=False):
-        if right.start < left.end - CLOSE:
+        if right.start < left.end - MAX_OVERLAP:
             what = f"{left.label!r} ends at {left.end:.3f} s, {right.label!r} begins at {right.start:.3f} s"
             fix = f"correct it in {_by(path)}"
             raise InputError(f"{path}: labels of the tier {tier.name!r} overlap: {what}", fix)
@@ -177,7 +177,7 @@ def read_phn_lines(path: Path) -> list[PhnLine]:
         fields = text.split()
         if not fields:
             continue
-        if len(fields) != 3 or not all(field.isdecimal() and len(field) <= LONGEST for field in fields[:2]):
+        if len(fields) != 3 or not all(field.isdecimal() and len(field) <= MAX_DIGITS for field in fields[:2]):
             what = f"{path}, line {number}: {' '.join(fields)[:80]!r} is not a start, an end in samples and a phone"
             raise InputError(what, "correct the line")
         lines.append(PhnLine(number, int(fields[0]), int(fields[1]), nfc(fields[2])))

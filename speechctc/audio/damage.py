@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 
 CR, LF = 13, 10
-FEWEST = 20_000  # bytes of sound; in fewer there may be no CR by chance
-LARGEST = 1 << 25  # bytes of sound that are mended; MOST is usually reached earlier
-RARE = 5000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
-MOST = 1 << 27  # bytes that are gone, times places where one may have been: bounds the memory
+MIN_SOUND_BYTES = 20_000  # bytes of sound; in fewer there may be no CR by chance
+MAX_SOUND_BYTES = 1 << 25  # bytes of sound that are mended; MAX_PAIRS is usually reached earlier
+MIN_BYTES_PER_GONE = 5000  # bytes of sound for each that is gone, at least: by chance, one of 65,536 pairs is CR LF
+MAX_PAIRS = 1 << 27  # bytes that are gone, times places where one may have been: bounds the memory
 GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a loud sample of noise costs 10
 NEAR = 400  # bytes
 
-FEWEST_UNREAD = 1000  # bytes behind the sound that are worth a word
+MIN_REPORTED_BYTES = 1000  # bytes behind the sound that are worth a word
 MEND = "mend the header, for example with: ffmpeg -ignore_length 1 -i FILE NEW.wav"
 
 Bytes = NDArray[np.uint8]
@@ -71,7 +71,7 @@ def mended(path: Path, file: soundfile.SoundFile) -> Mended | None:
         return None
     promised, there = promised_and_there(path, file)
     gone = promised - there
-    if not (0 < gone <= there // RARE and FEWEST <= there <= LARGEST):
+    if not (0 < gone <= there // MIN_BYTES_PER_GONE and MIN_SOUND_BYTES <= there <= MAX_SOUND_BYTES):
         return None
     content = path.read_bytes()
     header, sound = content[:-there], np.frombuffer(content[-there:], np.uint8)
@@ -91,7 +91,7 @@ def _places(sound: Bytes, gone: int, channels: int, big_endian: bool) -> NDArray
     best places for s - 1.
     """
     feeds = np.flatnonzero(sound == LF)
-    if not gone <= len(feeds) <= MOST // gone:
+    if not gone <= len(feeds) <= MAX_PAIRS // gone:
         return None
     ends = np.append(feeds, len(sound))
     rough = [_roughness(sound, parity, channels, big_endian)[ends] for parity in (0, 1)]
@@ -181,7 +181,7 @@ def unread(path: Path) -> int:
         file.seek(min(at, size))
         rest = file.read(_TAIL) if has_sound else b""
     is_tag = rest.startswith((b"TAG", b"ID3", b"APETAGEX"))
-    return size - at if len(rest) >= FEWEST_UNREAD and rest.strip(b"\0") and not is_tag else 0
+    return size - at if len(rest) >= MIN_REPORTED_BYTES and rest.strip(b"\0") and not is_tag else 0
 
 
 def promised_and_there(path: Path, file: soundfile.SoundFile) -> tuple[int, int]:

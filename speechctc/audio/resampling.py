@@ -23,7 +23,7 @@ Rows = NDArray[Any]
 
 ZERO_CROSSINGS = 32  # of the sinc on each side: the transition band is 1/32 of the pass band
 ROLLOFF = 0.99  # cut-off as a share of the lower Nyquist frequency
-LARGEST = 1 << 19  # weights of the matrix, about; all ratios of common rates have fewer
+MAX_WEIGHTS = 1 << 19  # weights of the matrix, about; all ratios of common rates have fewer
 KEPT = 1 << 23  # most weights of a `SincFilter` that are kept: 32 MiB
 AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
 HELD = 1 << 18  # input samples that wait for a piece to be complete, about
@@ -53,7 +53,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
         return
     common = math.gcd(rate, wanted)
     step, group = rate // common, wanted // common
-    if step * group > LARGEST:
+    if step * group > MAX_WEIGHTS:
         yield from sinc_blocks(blocks, sinc_filter(step, group), round(PIECE * wanted))
         return
     context = -(-_width(step, group) // step) * step

@@ -57,10 +57,10 @@ OTHERS = {
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s
 BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
-MOST = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
+MAX_NUMBERS = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
 ALIKE = 0.5  # least correlation of the channels of two microphones in one room
 # Largest sample in size. Floats may hold integers of 32 bits unscaled; the features of 1e15 would be infinite.
-LARGEST = 2.0**32
+MAX_AMPLITUDE = 2.0**32
 QUIET = 0.003  # a channel with less than this share of the loudest channel's energy (-25 dB) is silent
 
 
@@ -127,8 +127,8 @@ def read(
     Raises
     ------
     InputError
-        As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number or beyond `LARGEST`,
-        or the channel does not exist.
+        As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number or is beyond
+        `MAX_AMPLITUDE`, or the channel does not exist.
     """
     with open_sound(path, segment[0] if segment else 0.0) as file:
         blocks = Blocks(file, segment_blocks(file, path, channel, segment), rate)
@@ -252,7 +252,7 @@ def mono_blocks(
 
 def _check_samples(block: NDArray[np.float32], path: Path, done: int, rate: float) -> None:
     """Raise an `InputError` that names the first of a block's samples that no recording has; `done` are before it."""
-    right = (np.abs(block) <= LARGEST).all(axis=1)  # false of NaN
+    right = (np.abs(block) <= MAX_AMPLITUDE).all(axis=1)  # false of NaN
     if right.all():
         return
     first = int(np.argmin(right))
@@ -413,7 +413,7 @@ def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read the excerpts; shape (samples, channels)."""
     size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
     if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
-        return _read(file, min(round(BEGINNING * file.samplerate), MOST // file.channels))
+        return _read(file, min(round(BEGINNING * file.samplerate), MAX_NUMBERS // file.channels))
     starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]
     return np.concatenate([_read(file, size, start) for start in sorted(set(map(int, starts)))])
 

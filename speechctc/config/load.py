@@ -24,11 +24,11 @@ from speechctc.config.section import TYPED, Section, renamed
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 
-MOST_BASES = 20  # files in a chain of bases
+MAX_BASES = 20  # files in a chain of bases
 
-LONGEST = 1 << 18  # characters of a file
-MOST = 20_000  # values of a file, each counted as often as aliases name it
-DEEPEST = 30  # levels of nesting
+MAX_CHARACTERS = 1 << 18  # characters of a file
+MAX_VALUES = 20_000  # values of a file, each counted as often as aliases name it
+MAX_DEPTH = 30  # levels of nesting
 _SECTIONS = {
     name: kind
     for name, field in Config.model_fields.items()
@@ -74,8 +74,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """Read a file and lay it over its base; `above` are the files that lead to it, from the first."""
     if path.resolve() in above:
         raise InputError(f"{path}: its own base, through other files", "let base: name a file that does not name it")
-    if len(above) > MOST_BASES:
-        raise InputError(f"{path}: {above[0]} has a chain of more than {MOST_BASES} bases", "use fewer files")
+    if len(above) > MAX_BASES:
+        raise InputError(f"{path}: {above[0]} has a chain of more than {MAX_BASES} bases", "use fewer files")
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
@@ -296,11 +296,11 @@ def read_yaml(path: Path) -> Any:
     """
     try:
         with readable(path).open(encoding="utf-8") as file:
-            text = file.read(LONGEST + 1)
+            text = file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a YAML file ({error})", "correct the file") from None
-    if len(text) > LONGEST:
-        raise InputError(f"{path}: longer than {LONGEST} characters, which no config is", "name a config")
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"{path}: longer than {MAX_CHARACTERS} characters, which no config is", "name a config")
     return parse_yaml(text, f"{path}: not a YAML file", "correct the file")
 
 
@@ -332,8 +332,8 @@ def _check_depth(text: str) -> None:
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEEPEST + 1:
-                raise ValueError(f"nested more than {DEEPEST} deep")
+            if depth > MAX_DEPTH + 1:
+                raise ValueError(f"nested more than {MAX_DEPTH} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -353,13 +353,13 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]], depth: int) -> 
         elif isinstance(node, yaml.MappingNode):
             _check_keys(node)
             inner = [each for pair in node.value for each in pair]
-        if depth > DEEPEST:
-            raise ValueError(f"nested more than {DEEPEST} deep")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} deep")
         parts = [_measure(each, known, depth + 1) for each in inner]
         known[id(node)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
     size, height = known[id(node)]
-    if size > MOST or height > DEEPEST:
-        raise ValueError(f"more than {MOST} values, or nested more than {DEEPEST} deep")
+    if size > MAX_VALUES or height > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_VALUES} values, or nested more than {MAX_DEPTH} deep")
     return size, height
 
 

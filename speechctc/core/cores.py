@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", covariant=True)
 # The environment variable that says, before numpy is loaded, how many threads share a matrix product.
 PRODUCTS = "OPENBLAS_NUM_THREADS"
 
-AHEAD = 4  # most results that wait to be taken, per thread
+MAX_WAITING = 4  # most results that wait to be taken, per thread
 
 _share = 0  # threads of one recording; 0: as many as there are
 
@@ -73,7 +73,7 @@ def map_in_threads(
     pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
     try:
         with shared_among(jobs):
-            yield from ordered(lambda item: pool.submit(attempt, work, item), items, AHEAD * jobs)
+            yield from ordered(lambda item: pool.submit(attempt, work, item), items, MAX_WAITING * jobs)
     finally:
         # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
         pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-LONGEST = 900  # characters of each half of a message
+MAX_HALF = 900  # characters of each half of a message
 TORCH = "'torch>=2.11,<2.15' 'torchaudio==2.11.*'"  # that work together
 NEEDS_TORCH = f"pip install . in a clone of speechctc, or pip install {TORCH} beside what there is"
 _END = 300  # of them are the last of a longer one
@@ -125,7 +125,7 @@ def as_utf8(text: str) -> str:
 
 def shortened(text: str) -> str:
     """Return a text without the middle of it, if it is longer than a half of a message may be."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 5]} ... {text[-_END:]}"
+    return text if len(text) <= MAX_HALF else f"{text[: MAX_HALF - _END - 5]} ... {text[-_END:]}"
 
 
 def some(names: Sequence[str], most: int = 8) -> str:

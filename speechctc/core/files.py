@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 
 TRIES = 1000  # attempts to read a folder that others keep replacing
-MANY = 64  # from this many files on, one flush of all disks is faster than one for each file
+MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
 # The name of a draft, and of what a folder was before it was replaced.
 DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 # Age in seconds at which a draft without a lock is removed: some network file systems do not share locks.
-PATIENCE = 600.0
+TIMEOUT = 600.0
 
 _tidied: set[Path] = set()
 
@@ -304,7 +304,7 @@ def is_special(path: Path) -> bool:
 def _commit_all(folder: Path) -> None:
     """Commit a folder and its contents, the innermost first."""
     paths = [Path(place, name) for place, _, names in os.walk(folder, topdown=False) for name in (*names, "")]
-    together = len(paths) > MANY and sys.platform != "win32"  # Windows has no os.sync
+    together = len(paths) > MIN_FILES_TO_SYNC and sys.platform != "win32"  # Windows has no os.sync
     for path in paths:
         _commit(path, at_once=not together)
     if sys.platform != "win32" and together:
@@ -394,7 +394,7 @@ def _tidy_once(folder: Path) -> None:
     """Tidy a folder when this process makes its first draft in it; later drafts save the time to list the folder."""
     if folder.absolute() not in _tidied:
         _tidied.add(folder.absolute())
-        tidy(folder, PATIENCE)
+        tidy(folder, TIMEOUT)
 
 
 def _stem(path: Path) -> str:

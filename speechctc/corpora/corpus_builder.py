@@ -30,7 +30,7 @@ _NOISE = re.compile(r"\*+|([<\[({])\W*[a-z]{3}[a-z _.-]*[>\])}]")  # *** and <la
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
-FEW_STRINGS = 5  # different label strings in dev, of fewer of which its score says little
+MIN_DEV_STRINGS = 5  # different label strings in dev, of fewer of which its score says little
 
 
 @dataclass
@@ -353,7 +353,7 @@ def _dev_utterances(utterances: Sequence[Utterance], share: float, named: bool, 
     count = _count(len(utterances), share)
     held = hold_out(labels, count, 0.0, languages, {first: len(group) for first, group in by_first.items()})
     ids = frozenset(each.id for first in held for each in by_first[first])
-    if together and (2 * len(ids) < count or len(held) < min(count, FEW_STRINGS)):
+    if together and (2 * len(ids) < count or len(held) < min(count, MIN_DEV_STRINGS)):
         return _dev_utterances(utterances, share, named, False)
     return ids
 

@@ -12,10 +12,10 @@ from speechctc.audio.annotations import Interval, tier_key
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 
-MOST = 60  # TextGrids that are read
+MAX_TEXTGRIDS = 60  # TextGrids that are read
 _NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d.,%+-]+")
-LONGEST = 0.3  # longest mean duration of the labels of a tier of phones, s
+MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
 
 
 @dataclass
@@ -58,7 +58,12 @@ class TierLabels:
         words = sum(label.split() != [label] for label in self.labels)
         numbers = sum(_NUMBER.fullmatch(label) is not None for label in self.labels)
         letters = sum(map(len, self.labels)) / count
-        return words <= 0.02 * count and numbers < 0.5 * count and letters <= 3.5 and self.mean_seconds <= LONGEST
+        return (
+            words <= 0.02 * count
+            and numbers < 0.5 * count
+            and letters <= 3.5
+            and self.mean_seconds <= MAX_MEAN_DURATION
+        )
 
     def to_text(self) -> str:
         """Return a short description."""
@@ -84,7 +89,7 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     """
     tiers: dict[str, TierLabels] = {}
     problem = ""
-    for path in grids[:: max(len(grids) // MOST, 1)]:
+    for path in grids[:: max(len(grids) // MAX_TEXTGRIDS, 1)]:
         try:
             tiers_of = eaf.read_eaf(path).tiers if path.suffix.lower() == eaf.ENDING else read_tiers(path).tiers
             found = {tier_key(tier.name): tier for tier in reversed(tiers_of) if not tier.points}

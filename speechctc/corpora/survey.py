@@ -41,9 +41,9 @@ _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a confi
 HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
 _SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 
-RARE = 5  # a phone with fewer occurrences is hardly learned
-MOST = 8  # entries of a list
-MOST_PHONES = 80  # more are not phones, but words, or phones with marks
+MIN_OCCURRENCES = 5  # a phone with fewer occurrences is hardly learned
+MAX_LISTED = 8  # entries of a list
+MAX_PHONES = 80  # more are not phones, but words, or phones with marks
 
 
 @dataclass
@@ -453,11 +453,11 @@ def describe(survey: Survey) -> str:
         "how": "named by tiers" if tiered else "from the column speaker" if kind == "table" else "one folder each",
         "counts": counts,
         "phones": [f"{phone} {counts[phone]}" for phone in ranked],
-        "rare": [phone for phone in ranked if counts[phone] < RARE],
-        "tonal": len(rare_by_tone(counts, RARE)),
+        "rare": [phone for phone in ranked if counts[phone] < MIN_OCCURRENCES],
+        "tonal": len(rare_by_tone(counts, MIN_OCCURRENCES)),
         "splits": [f"{name} {len(split)}" for name, split in corpus.splits.items() if split] if corpus else [],
     }
-    limits = {"fewest": RARE, "most": MOST, "most_phones": MOST_PHONES, "of_tones": OF_TONES}
+    limits = {"fewest": MIN_OCCURRENCES, "most": MAX_LISTED, "most_phones": MAX_PHONES, "of_tones": OF_TONES}
     return render_text("survey.txt", {**values, **limits, "numbered": numbered, "some": some}).rstrip("\n")
 
 

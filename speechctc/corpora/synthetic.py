@@ -46,7 +46,7 @@ AGAIN = "move the folder aside; the corpus is then made again"
 LAYOUT = 1  # version of the folders' layout and of the labels
 RATE = 16000  # of the recordings, Hz, as in TIMIT
 QUIET_MS = (100, 250)  # silence before and after each sentence
-AHEAD = 4  # speakers whose speech may wait in memory
+MAX_WAITING = 4  # speakers whose speech may wait in memory
 EACH = 12  # utterances of one speaker, about
 LEVELS = (-32.0, -20.0)  # RMS of speech, dB of full scale
 
@@ -57,7 +57,7 @@ VARIANTS: dict[str, dict[Sex, tuple[str, ...]]] = {
     for split, by_sex in read_tables(__file__)["variants"].items()
 }
 _ENDS = re.compile(r"(?<=[.!?…։።।。！？؟])\s+")
-FEWEST = 12  # sentences: some for training, dev and test each
+MIN_SENTENCES = 12  # sentences: some for training, dev and test each
 MIXED = 0.5  # share of the training utterances that are of random words, where there are fewer sentences than those
 
 
@@ -146,9 +146,9 @@ def read_sentences(path: Path, words: tuple[int, int]) -> list[str]:
     for line in lines:
         for sentence in _ENDS.split(line):
             found.update(dict.fromkeys(_divided(sentence.split(), words)))
-    if len(found) < FEWEST:
+    if len(found) < MIN_SENTENCES:
         what = f"{path}: {len(found)} different sentences of {words[0]} to {words[1]} words"
-        raise InputError(what, f"give at least {FEWEST}, or change corpus.espeak.words")
+        raise InputError(what, f"give at least {MIN_SENTENCES}, or change corpus.espeak.words")
     return list(found)
 
 
@@ -306,7 +306,7 @@ def spoken(speakers: Sequence[Speaker], name: str) -> Iterator[Spoken]:
     """
     Synthesiser.check()
     try:
-        with in_processes(partial(attempt, _speak), speakers, 1, most=AHEAD) as results:
+        with in_processes(partial(attempt, _speak), speakers, 1, most=MAX_WAITING) as results:
             for result in results:
                 if isinstance(result, InputError):  # an exception would have lost its kind on the way
                     raise result

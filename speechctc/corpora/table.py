@@ -27,7 +27,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
-from speechctc.corpora.tier_utterances import CLOSE, TAIL
+from speechctc.corpora.tier_utterances import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
 if TYPE_CHECKING:
@@ -193,9 +193,9 @@ def stretch_of(row: Row, audio: Path, listings: FolderListings) -> tuple[float, 
     if not (row.start or row.end):
         return None
     (start, end), seconds = row.times(), listings.seconds(audio)
-    if start > seconds - CLOSE or end > seconds + TAIL:
+    if start > seconds - MIN_EDGE or end > seconds + TAIL:
         raise InputError(f"{start:g} to {end:g} s of a recording of {seconds:.2f} s", "correct the times")
-    whole = start <= CLOSE and end >= seconds - CLOSE
+    whole = start <= MIN_EDGE and end >= seconds - MIN_EDGE
     return None if whole else (round(start, 4), round(min(end, seconds), 4))
 
 

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.audio.annotations import CLOSE
+from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.text_files import Text, read_text
 from speechctc.phones.texts import most_unpacked
@@ -45,7 +45,7 @@ _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
 ENDING = ".xlsx"
 ENDINGS = (*DELIMITED, *JSON_LINES, ENDING)
-MOST_CELLS = 20_000_000  # of a sheet: one far below and to the right would stand for billions
+MAX_CELLS = 20_000_000  # of a sheet: one far below and to the right would stand for billions
 
 
 class Row(NamedTuple):
@@ -98,7 +98,7 @@ class Row(NamedTuple):
         if not (math.isfinite(start) and math.isfinite(end)):
             what = f"start and end are {self.start[:40]!r} and {self.end[:40]!r}, not seconds"
             raise InputError(what, "write both as numbers with a point: 12.5")
-        if start < 0 or end - start < CLOSE:
+        if start < 0 or end - start < MAX_OVERLAP:
             raise InputError(f"no time from {start:g} to {end:g} s", "correct the line")
         return start, end
 
@@ -341,8 +341,8 @@ def _cells(sheet: Any) -> list[list[str]]:
             cells.pop()
         rows.append(cells)
         read, width = read + len(row), max(width, len(cells))
-        if max(read, width * len(rows)) > MOST_CELLS:
-            raise ValueError(f"more than {MOST_CELLS:,} cells, empty ones too")
+        if max(read, width * len(rows)) > MAX_CELLS:
+            raise ValueError(f"more than {MAX_CELLS:,} cells, empty ones too")
     return [cells + [""] * (width - len(cells)) for cells in rows]
 
 

@@ -19,17 +19,17 @@ from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.phones.label_rules import is_tone
 
 TAIL = 0.05  # seconds that labels may end after their recording
-CLOSE = 0.01  # seconds at either end of a recording that make no stretch of their own
+MIN_EDGE = 0.01  # seconds at either end of a recording that make no stretch of their own
 
 PAD = 0.25  # longest silence that an utterance keeps before its first and after its last label, s
-LEAST = 0.05  # shortest silence in which a long utterance is cut, s
+MIN_SILENCE = 0.05  # shortest silence in which a long utterance is cut, s
 
 NOBODY = "as speechctc decode wrote it, nobody has corrected it"
 CURE = "speechctc mark-checked names those that are right; corpus.uncorrected=true takes all as correct"
 # What a warning of such files begins with.
 UNCORRECTED = "left out, because they are as speechctc decode wrote them and nobody has corrected them"
 
-LONG_GAP = 10.0  # seconds without a label that may be unlabelled speech
+MIN_GAP = 10.0  # seconds without a label that may be unlabelled speech
 
 
 class Labelled(NamedTuple):
@@ -171,7 +171,7 @@ class _Reader(NamedTuple):
         beside = _words(labelled, tier, self.star, self.config)
         several = self.words is not None and isinstance(self.config.language, dict)
         for piece in _pieces(spoken, labelled.seconds, tier, self.config):
-            whole = piece.start <= CLOSE and piece.end >= labelled.seconds - CLOSE
+            whole = piece.start <= MIN_EDGE and piece.end >= labelled.seconds - MIN_EDGE
             id = labelled.id if whole else f"{labelled.id}-{round(1000 * piece.start):07d}"
             mine = spoken[piece.first : piece.last + 1]
             try:
@@ -327,7 +327,7 @@ def cut(
         after = (tail if tail > limit else 0.0) if last == len(spans) - 1 else _gap(spans, last)
         start = spans[first].start - min(before / 2, PAD) if before or first else 0.0
         end = spans[last].end + min(after / 2, PAD) if after or last < len(spans) - 1 else seconds
-        pieces += _shortened(Piece(first, last, start, end), spans, max_seconds, 0.0 if anywhere else LEAST)
+        pieces += _shortened(Piece(first, last, start, end), spans, max_seconds, 0.0 if anywhere else MIN_SILENCE)
         first = last + 1
     return pieces
 
@@ -467,9 +467,9 @@ def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusC
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)
-    if config.max_gap is None or config.max_gap >= LONG_GAP:
-        quiet = [_name(file) for file in files if file.gap >= LONG_GAP]
-        builder.warn_of(quiet, said("long gaps", seconds=LONG_GAP))
+    if config.max_gap is None or config.max_gap >= MIN_GAP:
+        quiet = [_name(file) for file in files if file.gap >= MIN_GAP]
+        builder.warn_of(quiet, said("long gaps", seconds=MIN_GAP))
     if interrupted := sum(file.interrupted for file in files):
         builder.warnings.append(said("interrupted", count=interrupted, utterances=len(utterances)))
     long = {_name(file) for file in files for utterance in file.utterances if _is_long(utterance, file, config)}

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import CLOSE, PHN_RATE, Interval, choose_tier, read_phn
+from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import (
@@ -147,7 +147,7 @@ def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None
 
 
 def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
-    """Return parts in the order of time; those that overlap by less than `CLOSE` touch.
+    """Return parts in the order of time; those that overlap by less than `MAX_OVERLAP` touch.
 
     Raises
     ------
@@ -157,11 +157,11 @@ def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
     found: list[Annotated] = []
     for part in sorted(parts):
         said = f"{_quoted(part)} from {part.start:.3f} to {part.end:.3f} s"
-        if part.end - part.start < CLOSE:
+        if part.end - part.start < MAX_OVERLAP:
             raise InputError(f"{where}: no time for {said}", "correct its times, or give --no-limits")
         start = max(part.start, 0.0)
         if found and start < found[-1].end:
-            if start < found[-1].end - CLOSE:
+            if start < found[-1].end - MAX_OVERLAP:
                 before = f"{_quoted(found[-1])} until {found[-1].end:.3f} s"
                 raise InputError(f"{where}: limits overlap: {before}, {said}", "correct them, or give --no-limits")
             start = found[-1].end

@@ -27,10 +27,10 @@ from speechctc.phones.pronouncer import Notation, Pronouncer, Word
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
 
-MOST = 25.0  # phones a second: nobody speaks faster
-FEWEST = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
+MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
+MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
 APART = 0.6  # of the phones: a transcript of phones that differs by more from its words is of another sentence
-CLOSE = 0.4  # but only where most are nearer than this, so that both are in one notation
+MAX_DISTANCE = 0.4  # but only where most are nearer than this, so that both are in one notation
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
 
@@ -247,7 +247,7 @@ class WordPhones:
             warnings.append(said("unread", words=counted(self._unread, 20)))
         if self._sparse:
             names = some(self._sparse, 5)
-            warnings.append(said("sparse", fewest=FEWEST, count=len(self._sparse), names=names))
+            warnings.append(said("sparse", fewest=MIN_PHONE_RATE, count=len(self._sparse), names=names))
         if apart := self._disagreeing():
             warnings.append(said("apart", count=len(apart), names=some(apart, 5)))
         return warnings
@@ -270,10 +270,10 @@ class WordPhones:
             seconds = sound_file.info(audio).seconds if seconds is None else seconds
         except InputError:  # reported when the recording is read
             return
-        if len(phones) > MOST * seconds:
+        if len(phones) > MAX_PHONE_RATE * seconds:
             what = f"its transcript has {len(phones)} phones, too many for {seconds:.2f} s"
             raise InputError(what, "check that they belong together")
-        if len(phones) < FEWEST * seconds:
+        if len(phones) < MIN_PHONE_RATE * seconds:
             self._sparse.append(id)
 
     def _disagreeing(self) -> list[str]:
@@ -285,7 +285,7 @@ class WordPhones:
             (id, Levenshtein.normalized_distance(phones, tuple(matches.get(phone, phone) for phone in reading)))
             for id, phones, reading in self._both
         ]
-        if not apart or median(distance for _, distance in apart) > CLOSE:
+        if not apart or median(distance for _, distance in apart) > MAX_DISTANCE:
             return []
         return [id for id, distance in apart if distance > APART]
 

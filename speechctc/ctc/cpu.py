@@ -32,7 +32,7 @@ _BEYOND_CACHES = 2**24  # bytes of a gradient that fits into no cache
 # Bytes of the smallest gradient that is handled here.
 LARGE = 2**23
 _BLOCKS = 2  # most blocks to keep
-_LARGEST = 2**30  # bytes of the largest block to keep
+_MAX_KEPT_BYTES = 2**30  # bytes of the largest block to keep
 _PAGE = 2**21
 _PRIVATE: dict[str, Any] = {}  # of mmap
 if sys.platform != "win32":
@@ -203,7 +203,7 @@ def _take(size: int) -> mmap.mmap:
 
 def _keep(block: mmap.mmap) -> None:
     """Keep a block that is no longer in use."""
-    if len(block) <= _LARGEST:
+    if len(block) <= _MAX_KEPT_BYTES:
         _advise(block, "MADV_FREE", len(block))
         _kept.append(block)
         del _kept[:-_BLOCKS]

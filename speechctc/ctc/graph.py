@@ -18,7 +18,7 @@ from speechctc.jit.cache import with_cache
 from speechctc.jit.compiler import numba
 
 # Most arcs into one state: a step back is kept in one byte.
-MOST_SOURCES = 254
+MAX_SOURCES = 254
 # The column of states that take no frame.
 NODE = -1
 
@@ -82,12 +82,12 @@ class StateGraph(NamedTuple):
         ------
         ValueError
             The start or the end is not a node, the start has arcs, an arc to a node does not come from an earlier
-            state, or a state has more than `MOST_SOURCES` arcs.
+            state, or a state has more than `MAX_SOURCES` arcs.
         """
         if len(column) < 2 or column[0] != NODE or column[-1] != NODE or counts[0]:
             raise ValueError("the first and the last state must be nodes, and no arc may lead to the first")
-        if counts.max() > MOST_SOURCES:
-            raise ValueError(f"a state has {counts.max()} arcs; at most {MOST_SOURCES} are possible")
+        if counts.max() > MAX_SOURCES:
+            raise ValueError(f"a state has {counts.max()} arcs; at most {MAX_SOURCES} are possible")
         to = np.repeat(np.arange(len(column)), counts)
         if (source[column[to] == NODE] >= to[column[to] == NODE]).any():
             raise ValueError("an arc to a node must come from an earlier state")

@@ -21,16 +21,16 @@ import math
 from typing import Any, NamedTuple
 
 from speechctc.ctc.extended import FLOOR, exponent, exponential, power, significand, softened
-from speechctc.ctc.problem import LEAST_EXPONENT
+from speechctc.ctc.problem import MIN_EXPONENT
 from speechctc.jit.pointers import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.jit.simd import after, before, largest, maximum, minimum, njit_inline, splat, total
 
 # Larger than any exponent: as a cap, it has no effect.
 OPEN = 2**31 - 1
 # Frames from prefetching a row to reading it. Hardware does not prefetch them: they are far apart.
-AHEAD = 4
+PREFETCH = 4
 # Rows of up to this many classes are prefetched as a whole.
-SHORT = 256
+SHORT_ROW = 256
 
 
 class Sample(NamedTuple):
@@ -141,7 +141,7 @@ def soften(row: Any, width: int, top: Any, following: Any, w: Workspace) -> Any:
     whole, rest = width // 16 * 16, width % 16
     sums = load(w.fresh, 0)
     for i in range(0, whole, 16):
-        if width > SHORT:
+        if width > SHORT_ROW:
             prefetch(following, i)
         y = exponential(load(row, i) - top)
         store(w.soft, i, y)
@@ -185,8 +185,8 @@ def write_some(s: Sample, w: Workspace, target: Any, factor: Any, begin: int, en
 
 @njit_inline
 def request(s: Sample, t: int) -> None:
-    """Prefetch the rows of a frame, or their first `SHORT` classes."""
-    for i in range(0, min(s.classes, SHORT), 16):
+    """Prefetch the rows of a frame, or their first `SHORT_ROW` classes."""
+    for i in range(0, min(s.classes, SHORT_ROW), 16):
         prefetch(s.logits, t * s.frame_stride + i * s.class_stride)
         if s.wants_gradient and not s.non_temporal_stores:
             prefetch(s.gradient, t * s.gradient_frame_stride + i * s.gradient_class_stride)
@@ -195,7 +195,7 @@ def request(s: Sample, t: int) -> None:
 @njit_inline
 def request_labels(s: Sample, t: int) -> None:
     """Prefetch a frame's values for the labels: the whole row if it is short, else one by one."""
-    if s.classes <= SHORT:
+    if s.classes <= SHORT_ROW:
         request(s, t)
         return
     logits, gradient = s.logits + t * s.frame_stride, s.gradient + t * s.gradient_frame_stride
@@ -217,7 +217,7 @@ def normalise(s: Sample, w: Workspace) -> bool:
     for begin in range(0, s.frames, group):
         end = min(begin + group, s.frames)
         for t in range(begin, end):
-            request(s, t + AHEAD)
+            request(s, t + PREFETCH)
             row = s.logits + t * s.frame_stride
             w.top[t] = top_of(row, s.classes) if direct else top_of(w.row, padded_row(s, w, row))
         for t in range(begin, end):
@@ -356,7 +356,7 @@ def log_likelihood(s: Sample, w: Workspace) -> float:
         p = math.ldexp(p, max(top - most, -2000))
         p += math.ldexp(float(w.l_m[s.labels - 1]), max(last - most, -2000))
         top = most
-    return math.log(p) + top * math.log(2.0) if top > LEAST_EXPONENT else -math.inf
+    return math.log(p) + top * math.log(2.0) if top > MIN_EXPONENT else -math.inf
 
 
 @njit_inline
@@ -366,7 +366,7 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
     w.b_e[s.labels] = 0  # the end of all paths is after the last blank
     shift = -round(likelihood / math.log(2.0))
     for t in range(s.frames - 1, -1, -1):
-        request_labels(s, t - AHEAD)
+        request_labels(s, t - PREFETCH)
         begin, end = band(s, t)
         blank_m, blank_e = emit(s, w, t, begin // 16 * 16, end)
         row = t * (2 * s.labels + 1)

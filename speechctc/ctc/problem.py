@@ -19,7 +19,7 @@ FLOAT_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 # A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf.
-LEAST_EXPONENT = -(2**28)
+MIN_EXPONENT = -(2**28)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speechctc.ctc.alternatives import Array, Labels, fits, prefixes
-from speechctc.ctc.problem import LEAST_EXPONENT, Problem
+from speechctc.ctc.problem import MIN_EXPONENT, Problem
 
 
 def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -88,7 +88,7 @@ def forward_backward(logits: Array, labels: Labels, blank: int) -> tuple[float, 
         path[1::2] = labels
         alpha = prefixes(log_p[:, path], labels)
         likelihood = np.logaddexp.reduce(alpha[-1, -2:])
-        if likelihood < LEAST_EXPONENT * np.log(2):
+        if likelihood < MIN_EXPONENT * np.log(2):
             return np.inf, *nothing
         beta = prefixes(log_p[::-1, path[::-1]], labels[::-1])[::-1, ::-1]
         # Alpha and beta both hold the probability of their own frame (equation 14).

@@ -24,7 +24,7 @@ from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError, optional, with_extra
 
 # Of float16, in which features are stored. A few values of large encoders would be infinite there.
-LARGEST = 65504.0
+MAX_FLOAT16 = 65504.0
 TINY = 1e-7  # added to the variance of samples, as in the encoders' training
 
 _loading = threading.Lock()
@@ -66,7 +66,7 @@ class PretrainedEncoder:
             heard = (heard - heard.mean()) / (heard.var(unbiased=False) + TINY).sqrt()
         self._kept.outputs = outputs = dict[int, torch.Tensor]()
         self._model(heard[None])
-        together = torch.cat([outputs[number][0] for number in self._layers], dim=1).clamp(-LARGEST, LARGEST)
+        together = torch.cat([outputs[number][0] for number in self._layers], dim=1).clamp(-MAX_FLOAT16, MAX_FLOAT16)
         return np.asarray(together.cpu().numpy())
 
 

@@ -12,7 +12,7 @@ from speechctc.config.schema import FeatureConfig
 from speechctc.features.extractor import Rows, extractor
 
 # The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB.
-MOST_RAISED = 7.0
+MAX_GAIN = 7.0
 
 Reals = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
     """Subtract from a recording, shape = (n_frames, static_dims), the mean of a second before and after each frame.
 
     Speakers who alternate have each their own mean. It is power-weighted as that of `sliding_cmn`. Its level is at
-    least that of `sliding_cmn` less `MOST_RAISED`, so that long pauses do not become as loud as speech.
+    least that of `sliding_cmn` less `MAX_GAIN`, so that long pauses do not become as loud as speech.
     """
     known = static.astype(np.float64)
     power = _power(known, config)
@@ -37,7 +37,7 @@ def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
     if not extractor(config).bands:
         return (known - near).astype(np.float32)
     level = _sliding_mean(known.mean(1, keepdims=True), power, *config.cmn_frames)
-    raised = np.maximum(level - MOST_RAISED - near.mean(1, keepdims=True), 0)
+    raised = np.maximum(level - MAX_GAIN - near.mean(1, keepdims=True), 0)
     return np.asarray(known - near - raised, np.float32)
 
 

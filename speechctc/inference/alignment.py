@@ -36,7 +36,7 @@ SLURRED = 6
 # their standard deviations it is better if it fits.
 LEAST_TOLD, ORDERS, BETTER = 8, 20, 2.0
 UNLIKE = "its transcript fits no better than its phones in random order: it may be that of another recording"
-SHORTEST = 0.005  # least duration of a phone, seconds: a frame of the boundary model
+MIN_DURATION = 0.005  # least duration of a phone, seconds: a frame of the boundary model
 
 
 class Aligned(NamedTuple):
@@ -357,7 +357,7 @@ def in_time(
         (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
         for k, stretch in enumerate(placed.stretches)
     ]
-    segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), SHORTEST, begin, seconds)
+    segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, begin, seconds)
     words, misfits = _words(segments, placed, units, spans), _misfits(segments, placed, units, spans, seconds)
     return Aligned(tuple(segments), tuple(words), tuple(misfits))
 

@@ -358,8 +358,8 @@ PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the 
 
 SHARE = 0.95  # of the boundaries, those that are to lie in their intervals
 SPREAD = 1.2  # how much wider an interval is than the lattice says, where the boundary model has no figure of its own
-FEWEST = 40  # boundaries that tell what spread is right
-LEAST = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
+MIN_BOUNDARIES = 40  # boundaries that tell what spread is right
+MIN_HALF_WIDTH = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
 
 
 class Placed(NamedTuple):
@@ -523,7 +523,7 @@ def spread_for(errors: Floats, intervals: Floats, spread: float) -> float | None
         How far each interval reaches before and after the boundary, seconds, with the spread `spread`.
     spread : float
     """
-    if len(errors) < FEWEST:
+    if len(errors) < MIN_BOUNDARIES:
         return None
     sides = np.where(errors > 0, intervals[:, 0], intervals[:, 1])
     return float(spread * np.quantile(np.abs(errors) / np.maximum(sides, 1e-4), SHARE))
@@ -574,8 +574,8 @@ def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> 
 
 def _interval(times: Floats, placed: Floats, spread: float) -> Floats:
     """Return the intervals around boundaries, from the times that `_shares` gives."""
-    low = np.minimum(times[:, 0], placed) - LEAST
-    high = np.maximum(times[:, 2], placed) + LEAST
+    low = np.minimum(times[:, 0], placed) - MIN_HALF_WIDTH
+    high = np.maximum(times[:, 2], placed) + MIN_HALF_WIDTH
     return placed[:, None] + spread * (np.stack([low, high], 1) - placed[:, None])
 
 

@@ -34,15 +34,15 @@ from speechctc.inference.boundary_model import (
 )
 
 BATCH = 12
-STEPS = 400  # steps of the optimiser; no example is used more than `MOST` times, or `MOST_FURTHER` times
-MOST, MOST_FURTHER = 12, 24
+STEPS = 400  # steps of the optimiser; no example is used more than `MAX_USES` times, or `MAX_USES_FINE_TUNING` times
+MAX_USES, MAX_USES_FINE_TUNING = 12, 24
 LR, FURTHER_LR = 4e-3, 3e-3
 KEPT = 0.3  # share of the weights from before in those of a net that learns further
 NOISE_DB = (15.0, 60.0)  # how far noise that is added is below the loudest parts of the speech
 
 Scores = tuple[Tensor, Tensor, Tensor]
 
-LONGEST = 8.0  # longer utterances are divided into parts, seconds
+MAX_SECONDS = 8.0  # longer utterances are divided into parts, seconds
 GAP = 0.01  # seconds between two phones from which there is a silence between them
 REACH = 0.4  # how far from the true ones boundaries are looked at in training, seconds
 
@@ -133,7 +133,7 @@ def train(
 
 def step_count(examples: int, further: bool = False) -> int:
     """Return the number of steps that `train` takes."""
-    most = MOST_FURTHER if further else MOST
+    most = MAX_USES_FINE_TUNING if further else MAX_USES
     return max(min(STEPS, math.ceil(most * examples / BATCH)), 2)
 
 
@@ -248,7 +248,7 @@ def examples_of(
     whole = torch.from_numpy(frames_of(samples, rate))
     first = 0
     for k in range(len(phones)):
-        if k + 1 == len(phones) or times[k][1] - times[first][0] > LONGEST:
+        if k + 1 == len(phones) or times[k][1] - times[first][0] > MAX_SECONDS:
             begin = 0 if first == 0 else frame_of(times[first][0])
             end = len(whole) if k + 1 == len(phones) else frame_of(times[k][1])
             part = _example(whole[begin:end], begin, phones[first : k + 1], times[first : k + 1], closures)

@@ -29,8 +29,8 @@ FORMAT = 1
 BINS = 15  # as in Guo et al.
 TINY = 1e-6  # smallest distance of a posterior from 0 and 1
 FOLDS = 5
-_LARGEST = 1e6  # largest slope or intercept that a file may have
-_MOST = 1 << 53  # most phones that a file may name
+_MAX_PARAMETER = 1e6  # largest slope or intercept that a file may have
+_MAX_PHONES = 1 << 53  # most phones that a file may name
 
 Floats = NDArray[np.float64]
 
@@ -116,9 +116,9 @@ class Calibration:
         numbers = (self.slope, self.intercept, self.shift)
         if any(type(value) not in (int, float) for value in (*numbers, *errors)) or type(self.phones) is not int:
             raise TypeError("not numbers")
-        if not all(map(math.isfinite, numbers)) or max(map(abs, numbers)) > _LARGEST or abs(self.shift) > 1:
+        if not all(map(math.isfinite, numbers)) or max(map(abs, numbers)) > _MAX_PARAMETER or abs(self.shift) > 1:
             raise ValueError("not finite, or out of range")
-        if any(value < 0 or value > 1 for value in errors) or not 0 <= self.phones <= _MOST:
+        if any(value < 0 or value > 1 for value in errors) or not 0 <= self.phones <= _MAX_PHONES:
             raise ValueError("not shares, or not a number of phones")
         if not self.protocol.isprintable() or len(self.protocol) > 1000:
             raise ValueError("not one line")

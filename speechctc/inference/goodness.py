@@ -40,10 +40,10 @@ AGAINST = (0.02, 0.08, 0.02)
 ROUNDS = 12  # of expectation maximisation
 # What vowels below so many seconds lose: so many nats for each e-fold by which they are shorter.
 SHORT, BREVITY = 0.15, 2.0
-LEAST = 1e-4  # share that a file names
+MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
-MOST = 60.0  # log odds beyond which there is nothing to tell, nats
+MAX_LOG_ODDS = 60.0  # log odds beyond which there is nothing to tell, nats
 SAID = 3  # alternatives to name
 
 Array = NDArray[np.float64]
@@ -154,7 +154,7 @@ class Goodness:
         rows = np.arange(len(seen.labels))
         own = weights[rows, seen.labels].copy()
         weights[rows, seen.labels] = -np.inf
-        return np.asarray(np.clip(own - np.logaddexp.reduce(weights, axis=1), -MOST, MOST))
+        return np.asarray(np.clip(own - np.logaddexp.reduce(weights, axis=1), -MAX_LOG_ODDS, MAX_LOG_ODDS))
 
     def fit(self, seen: Evidence) -> Array:
         """Return the log odds, less what short vowels lose, shape = (n,)."""
@@ -197,7 +197,9 @@ class Goodness:
         classes = len(self.phones) + 1
 
         def named(row: Array) -> dict[str, float]:
-            return {self.phones[k - 1]: round(float(row[k]), 5) for k in np.flatnonzero(row[:classes] >= LEAST) if k}
+            return {
+                self.phones[k - 1]: round(float(row[k]), 5) for k in np.flatnonzero(row[:classes] >= MIN_SHARE) if k
+            }
 
         phones = {}
         for phone, row in zip(self.phones, self.expected[1:], strict=True):
@@ -221,7 +223,7 @@ class Goodness:
             return own
         classes = len(own.phones) + 1
         column = {phone: k for k, phone in enumerate(own.phones, start=1)}
-        expected = np.full_like(own.expected, LEAST / 10)
+        expected = np.full_like(own.expected, MIN_SHARE / 10)
         expected[:, classes] = 0.0
         try:
             values = files.read_json(path)
@@ -236,7 +238,7 @@ class Goodness:
             quantiles, brevity = np.array(values["odds"], np.float64), float(values.get("short_vowels", 0.0))
             are_shares = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
             are_ranked = np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all()
-            if not (are_shares and are_ranked and quantiles.shape == RANKS.shape and 0 <= brevity < MOST):
+            if not (are_shares and are_ranked and quantiles.shape == RANKS.shape and 0 <= brevity < MAX_LOG_ODDS):
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             fix = "make it again with speechctc calibrate, or delete it"

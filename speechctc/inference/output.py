@@ -295,7 +295,7 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{there}: no permission to write there", "name another place, or change its permissions")
 
 
-MOST_HINTS = 3  # recordings to report as having different sounds in their channels
+MAX_HINTS = 3  # recordings to report as having different sounds in their channels
 
 
 STDIN = Recording(Path("-"), Path("-"))
@@ -372,10 +372,10 @@ class ResultWriter:
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
-        is_mixed = recording.channel is None and self._hints < MOST_HINTS and channels_differ(recording.path)
+        is_mixed = recording.channel is None and self._hints < MAX_HINTS and channels_differ(recording.path)
         self._hints += is_mixed
         what = "its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
-        last = " (not checked in further recordings)" if self._hints == MOST_HINTS else ""
+        last = " (not checked in further recordings)" if self._hints == MAX_HINTS else ""
         return f"{recording.path}: {what}{last}" if is_mixed else ""
 
 

@@ -25,7 +25,7 @@ from speechctc.inference.transcript_graph import (
 )
 
 EXACT_CELLS = 1_000_000_000  # pairs of frames and states up to which all are looked at
-MOST_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened
+MAX_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened
 REACH = (1500, 400)  # how far a band reaches from its middle line at first, in frames and in states
 PER_PHONE = 0.5  # what a stretch that is not in the transcript costs for each phone recognised in it, nats
 
@@ -169,7 +169,7 @@ def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | 
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         near = touches(path.states, band, states)
         reach, further = 2 * reach, 2 * further
-        if (path.score > -np.inf and not len(near)) or 2 * band.cells > MOST_CELLS or reach > 2 * frames:
+        if (path.score > -np.inf and not len(near)) or 2 * band.cells > MAX_CELLS or reach > 2 * frames:
             return _placement(compiled, posteriors, path, near, False, costs)
 
 

@@ -17,7 +17,7 @@ from speechctc.phones.matching import is_arpabet
 EACH = 60  # phones to place together
 MORE = 6  # phones before and after these that are placed with them, and placed again with their own
 MARGIN = 1.0  # seconds of sound before the first phone after a pause, and after the last before one
-LONG = 3.0  # phones and pauses that are longer are not looked at as a whole, seconds
+MAX_SECONDS = 3.0  # phones and pauses that are longer are not looked at as a whole, seconds
 
 Samples = NDArray[np.float32]
 
@@ -130,7 +130,7 @@ def _parts(segments: Sequence[Segment]) -> Iterator[_Part]:
     first, edge = 0, True
     for k, segment in enumerate(segments):
         after = segments[k + 1].start if k + 1 < len(segments) else np.inf
-        pause, long = after - segment.end > LONG, segment.end - segment.start > LONG
+        pause, long = after - segment.end > MAX_SECONDS, segment.end - segment.start > MAX_SECONDS
         if pause or (long and k > first):
             yield from _equal_parts(first, k + 1, (edge, pause))
             first, edge = (k + 1, True) if pause else (k, False)
@@ -146,8 +146,8 @@ def _equal_parts(first: int, end: int, edges: tuple[bool, bool]) -> Iterator[_Pa
 def _cut(segment: Segment, at_start: bool) -> float:
     """Return where to cut a phone at the edge of a part: at its own edge, or nearer to the others if it is long."""
     if at_start:
-        return max(segment.start, segment.end - LONG)
-    return min(segment.end, segment.start + LONG)
+        return max(segment.start, segment.end - MAX_SECONDS)
+    return min(segment.end, segment.start + MAX_SECONDS)
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:

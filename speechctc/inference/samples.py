@@ -19,22 +19,22 @@ from speechctc.core.errors import InputError
 Samples = NDArray[np.float32]
 
 LOUDEST = 8.0  # a larger sample shows that full scale is not 1
-LOWEST_RATE = 1000  # Hz; a lower number is a rate in kHz
-MOST_CHANNELS = 64
+MIN_RATE = 1000  # Hz; a lower number is a rate in kHz
+MAX_CHANNELS = 64
 NAME = "samples"  # name of a recording without a file, in results
 
 
 def is_several(recording: Any) -> bool:
     """Return whether this is several recordings: an iterator, or a list or tuple of files or arrays.
 
-    Arrays of at most `MOST_CHANNELS` numbers are the channels of single moments, and a list of them is one recording.
+    Arrays of at most `MAX_CHANNELS` numbers are the channels of single moments, and a list of them is one recording.
     """
     if not isinstance(recording, (list, tuple)):
         return isinstance(recording, Iterator)
 
     def is_one(each: Any) -> bool:
         shape: tuple[int, ...] = tuple(getattr(each, "shape", ()))
-        return isinstance(each, (str, Path)) or len(shape) == 2 or (len(shape) == 1 and shape[0] > MOST_CHANNELS)
+        return isinstance(each, (str, Path)) or len(shape) == 2 or (len(shape) == 1 and shape[0] > MAX_CHANNELS)
 
     return any(map(is_one, recording))
 
@@ -189,7 +189,7 @@ def checked_rate(rate: Any) -> int:
         right = whole == rate and not isinstance(rate, (bool, str))
     except (TypeError, ValueError, OverflowError):
         right = False
-    if not right or whole < LOWEST_RATE:
+    if not right or whole < MIN_RATE:
         raise InputError(f"{rate!r} is not a rate in Hz", fix)
     return whole
 
@@ -205,7 +205,7 @@ def checked_samples(samples: Any) -> Samples:
     wave = np.asarray(samples.detach().cpu() if hasattr(samples, "detach") else samples)
     if wave.ndim not in (1, 2):
         raise InputError(f"samples of shape {wave.shape}", "give (n,) of one channel, or (n, channels)")
-    if wave.ndim == 2 and (wave.shape[1] > min(wave.shape[0], MOST_CHANNELS) or wave.shape[1] == 0):
+    if wave.ndim == 2 and (wave.shape[1] > min(wave.shape[0], MAX_CHANNELS) or wave.shape[1] == 0):
         what = f"samples of shape {wave.shape}: not (n, channels)"
         raise InputError(what, "transpose them if channels come first: samples.T")
     wave = _scaled(wave)

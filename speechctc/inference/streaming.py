@@ -45,7 +45,7 @@ Logits = NDArray[np.float32]
 
 BEHIND, AHEAD = 1.0, 0.5  # seconds before and after a frame in which levels are compared
 # Seconds. In a shorter recording only digital silence is inactive: a vowel cut from a word is steady too.
-SHORTEST = 1.0
+MIN_SECONDS = 1.0
 # Seconds of the median filter, which removes clicks, and of the mean after it, which smooths the level of noise.
 SMOOTHING = 0.09
 GROUPS = 5  # groups of mel bands: the mean over several bands is steady in noise, and speech changes at least one
@@ -204,7 +204,7 @@ class ActivityDetector:
         self._half = round(SMOOTHING / step) // 2
         self._behind = round(BEHIND / step)
         self._window = self._behind + round(AHEAD / step) + 1
-        self._shortest = round(SHORTEST / step)
+        self._shortest = round(MIN_SECONDS / step)
         self._threshold = min_modulation_db
         self._first: Levels | None = None
         self._raw: Levels = np.zeros((0, len(self._bands)))  # levels to be smoothed, and their context

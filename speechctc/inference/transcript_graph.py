@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.ctc.graph import MOST_SOURCES, NODE, StateGraph
+from speechctc.ctc.graph import MAX_SOURCES, NODE, StateGraph
 from speechctc.inference.transcript import Choice, Item, Unit, units_of
 
 BLANK = 0
@@ -26,8 +26,8 @@ GAP = 3.0  # how many unusual deficits a gap costs beside those of its units
 BESIDE = 0.5  # the share of these that a unit costs beside which something else was said: another word?
 # How many of them a unit costs: this times its phones to that power, for what varies evens out in a long one.
 UNIT = 1.5, 0.7
-LEAST = 2.5  # least deficit of a phone that is unusual, nats: about that of guessing among 12 phones
-FEWEST = 20  # units to learn from; with fewer, `LEAST` is unusual
+MIN_UNUSUAL_DEFICIT = 2.5  # least deficit of a phone that is unusual, nats: about that of guessing among 12 phones
+MIN_UNITS = 20  # units to learn from; with fewer, `MIN_UNUSUAL_DEFICIT` is unusual
 
 
 class Kind(IntEnum):
@@ -126,8 +126,8 @@ def compile_transcript(
     builder = _Builder(encode, classes, costs, silences)
     builder.sequence(items)
     counts = np.array(builder.counts, np.int64)
-    if counts.max() > MOST_SOURCES:
-        what = f"{counts.max()} ways meet between two parts of the transcript; at most {MOST_SOURCES} are possible"
+    if counts.max() > MAX_SOURCES:
+        what = f"{counts.max()} ways meet between two parts of the transcript; at most {MAX_SOURCES} are possible"
         raise InputError(what, "leave out alternatives, or optional parts in a row")
     out = np.array(builder.left_out, np.int32)
     columns, sources = np.array(builder.columns, np.int32), np.array(builder.sources, np.int32)
@@ -332,11 +332,16 @@ def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
     """
     phones = np.array([min(map(len, unit.pronunciations)) for unit in units], np.float64)
     times = UNIT[0] * phones ** UNIT[1]
-    if len(fits.unit) < FEWEST:
-        return Costs(EXTRA, np.full(len(units), GAP * LEAST), LEAST * times, 0.5 * LEAST * phones)
+    if len(fits.unit) < MIN_UNITS:
+        return Costs(
+            EXTRA,
+            np.full(len(units), GAP * MIN_UNUSUAL_DEFICIT),
+            MIN_UNUSUAL_DEFICIT * times,
+            0.5 * MIN_UNUSUAL_DEFICIT * phones,
+        )
     middle, upper = _quartiles(fits, AROUND / step)
     unusual = np.minimum(_fence(middle, upper), _fence(*np.percentile(fits.deficit, (50, 75))))
-    unusual = np.maximum(unusual, LEAST) * np.where(fits.beside, BESIDE, 1.0)
+    unusual = np.maximum(unusual, MIN_UNUSUAL_DEFICIT) * np.where(fits.beside, BESIDE, 1.0)
     unusual, upper = (np.interp(np.arange(len(units)), fits.unit, values) for values in (unusual, upper))
     return Costs(EXTRA, GAP * unusual, unusual * times, upper * phones)
 

@@ -18,9 +18,9 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
 
-FEWEST = 50  # phones, with fewer of which nothing is said
-LEAST = 0.76  # mean confidence of its phones below which most speech is not English
-LEAST_WITHOUT = 0.8  # the same of the best path, without the n-gram
+MIN_PHONES = 50  # phones, with fewer of which nothing is said
+MIN_CONFIDENCE = 0.76  # mean confidence of its phones below which most speech is not English
+MIN_CONFIDENCE_WITHOUT_LM = 0.8  # the same of the best path, without the n-gram
 
 
 def has_ngram(recogniser: Recogniser) -> bool:
@@ -45,7 +45,7 @@ class Doubt:
         self, recogniser: Recogniser, remedy: str = "--lm-weight 0 decodes without it", by_best_path: bool = False
     ) -> None:
         self._remedy, self._with_ngram = remedy, has_ngram(recogniser)
-        self._least = LEAST if self._with_ngram and not by_best_path else LEAST_WITHOUT
+        self._least = MIN_CONFIDENCE if self._with_ngram and not by_best_path else MIN_CONFIDENCE_WITHOUT_LM
         self._best_path = recogniser.with_settings(["decode.search=greedy"]) if by_best_path else None
         self._lock = Lock()
         self._sum, self._count = 0.0, 0
@@ -78,7 +78,7 @@ class Doubt:
 
     def note(self) -> str:
         """Return what the user should know; ``""`` if the phones are too few, or as sure as those of English."""
-        if self._count < FEWEST or self._sum >= self._least * self._count:
+        if self._count < MIN_PHONES or self._sum >= self._least * self._count:
             return ""
         why = f"its n-gram writes English phones where the net is unsure: {self._remedy}"
         ngram = f"; {why}" if self._with_ngram else ""

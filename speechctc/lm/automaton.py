@@ -13,7 +13,7 @@ from speechctc.lm.ngram import ROOT, START, Integers, Labels, Ngram, estimate
 
 END = 0  # column of the end of a sequence
 AT_ONCE = 2**12  # rows that are computed together
-MOST_ENTRIES = 2**29  # in one table: 2 GiB for each of the two
+MAX_ENTRIES = 2**29  # in one table: 2 GiB for each of the two
 
 
 class PhoneLM:
@@ -90,7 +90,7 @@ class PhoneLM:
         """
         contexts = Contexts.of(ngram)
         shape = len(contexts.node), ngram.classes
-        if (size := shape[0] * shape[1]) > MOST_ENTRIES:
+        if (size := shape[0] * shape[1]) > MAX_ENTRIES:
             what = f"an n-gram of {shape[0]:,} contexts and {ngram.classes - 1} phones"
             raise InputError(f"{what} takes {size * 8 / 2**30:.0f} GiB of memory", "prune it, or lower its order")
         return cls(np.empty(shape, np.float32), np.empty(shape, np.int32), contexts)

@@ -1,9 +1,9 @@
 """The inner loop of the prefix beam search, for the interpreter and for the compiler.
 
 One description serves both. A frame costs 0.5 ms in the interpreter and 0.02 ms in compiled code, at beam 64; loading
-the compiler and its cache costs 1.2 s, as much as 50 s of speech. So a process searches its first `PATIENCE` by the
-interpreter. Indices and numbers are read through memoryviews there, which return Python's own, not numpy's: this is 3.5
-times as fast, and integers do not overflow.
+the compiler and its cache costs 1.2 s, as much as 50 s of speech. So a process searches its first `INTERPRETED_WORK` by
+the interpreter. Indices and numbers are read through memoryviews there, which return Python's own, not numpy's: this is
+3.5 times as fast, and integers do not overflow.
 
 The candidates of a frame meet in a hash table.
 """
@@ -31,8 +31,8 @@ STRIDE = 8  # frames between commits
 NEVER = -1e300
 PRIME = 1099511628211  # FNV-1a, with phones in place of octets, is the hash of phones
 SPREAD = 0x9E3779B1
-LARGEST = 2**63 - 1  # so that products are the same whether integers overflow or not
-PATIENCE = 1500 * 64  # frames times tokens: 30 s of speech at beam 64 and 50 frames a second
+MAX_INT64 = 2**63 - 1  # so that products are the same whether integers overflow or not
+INTERPRETED_WORK = 1500 * 64  # frames times tokens: 30 s of speech at beam 64 and 50 frames a second
 
 
 class Tokens(NamedTuple):
@@ -116,7 +116,7 @@ def _extend(tokens: Tokens, row: Reals, lm_log_probs: Rows, weight: float, bonus
             code = own
             if label > 0 and label != last:
                 gain += weight * lm_log_probs[state, label] + bonus
-                code = (own ^ label) * PRIME & LARGEST
+                code = (own ^ label) * PRIME & MAX_INT64
             at = ((code ^ label) * SPREAD >> 24) & mask
             while stamp[at] == frame and (new_code[slot[at]] != code or new_last[slot[at]] != label):
                 at = (at + 1) & mask
@@ -300,7 +300,7 @@ class Work:
     @classmethod
     def is_for_compiler(cls, frames: int, beam: int) -> bool:
         """Return whether to compile for the next frames; they are counted if not."""
-        if "numba" in sys.modules or cls.done + frames * beam > PATIENCE:
+        if "numba" in sys.modules or cls.done + frames * beam > INTERPRETED_WORK:
             return True
         cls.done += frames * beam
         return False

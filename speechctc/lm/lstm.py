@@ -40,7 +40,7 @@ SCORED = 16_384  # events in a batch that is scored, padding included
 
 IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together
-AHEAD = 4
+PREFETCH = 4
 
 FORMAT = 1
 
@@ -248,7 +248,7 @@ def made_ahead(stream: Stream, batches: Iterable[Integers], pinned: bool) -> Ite
 
     pool = ThreadPoolExecutor(1, "batches")
     try:
-        yield from ordered(lambda members: pool.submit(make, members), batches, AHEAD, lambda members: 1, AHEAD)
+        yield from ordered(lambda members: pool.submit(make, members), batches, PREFETCH, lambda members: 1, PREFETCH)
     finally:
         pool.shutdown(cancel_futures=True)
 

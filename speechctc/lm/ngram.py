@@ -25,9 +25,9 @@ START = 0  # the token before the first phone; phones are the tokens from 1; the
 ROOT = 0  # the node of the empty string
 INDICES = ("starts", "token", "children")
 REALS = ("log_prob", "backoff", "unseen")
-LONGEST = 64  # tokens of a string in a file
+MAX_TOKENS = 64  # tokens of a string in a file
 FLOOR = -99 * float(np.log(10))  # log(0) in ARPA files
-LARGEST = 1e9  # of a log probability in a file; sums of a few must not overflow in single precision
+MAX_LOG = 1e9  # of a log probability in a file; sums of a few must not overflow in single precision
 ROUNDED = 1e-3  # of a log probability that is above 0 by rounding alone
 
 
@@ -118,10 +118,10 @@ class Ngram:
         nodes, inner = len(token), len(children)
         if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:
             raise ValueError(f"an n-gram's tables of shapes {shapes}")
-        if not (are_log_probs(log_prob) and are_log_probs(backoff, most=LARGEST) and are_log_probs(unseen)):
+        if not (are_log_probs(log_prob) and are_log_probs(backoff, most=MAX_LOG) and are_log_probs(unseen)):
             raise ValueError("an n-gram with impossible probabilities")
         less = np.asarray(tensors["ngram.less"], np.float64) if "ngram.less" in tensors else None
-        if less is not None and (less.shape != (classes,) or not (np.abs(less) < LARGEST).all()):
+        if less is not None and (less.shape != (classes,) or not (np.abs(less) < MAX_LOG).all()):
             raise ValueError("an n-gram relative to impossible frequencies")
         if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
             raise ValueError("an n-gram whose strings do not fit together")
@@ -193,12 +193,12 @@ class Ngram:
 
 def are_log_probs(values: NDArray[np.floating], most: float = ROUNDED) -> bool:
     """Return whether all values are log probabilities, finite and small enough to be summed; weights may be above 1."""
-    return bool(((-LARGEST <= values) & (values <= most)).all())
+    return bool(((-MAX_LOG <= values) & (values <= most)).all())
 
 
 def _levels_fit(starts: Integers, children: Integers, nodes: int, classes: int) -> bool:
     """Return whether the children of each length's nodes are the nodes of the next length."""
-    if not 2 < len(starts) <= LONGEST + 2 or (np.diff(starts) < 0).any():
+    if not 2 < len(starts) <= MAX_TOKENS + 2 or (np.diff(starts) < 0).any():
         return False
     if (starts[0], starts[1], starts[-2], starts[-1]) != (0, 1, len(children), nodes):
         return False
@@ -210,7 +210,7 @@ def _levels_fit(starts: Integers, children: Integers, nodes: int, classes: int) 
 
 Labels = Sequence[int] | NDArray[np.integer[Any]]
 
-LEAST = 1e-9  # probability of all tokens that back off; less is rounding
+MIN_BACKOFF_MASS = 1e-9  # probability of all tokens that back off; less is rounding
 
 
 def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int = 1, threshold: float = 0.0) -> Ngram:
@@ -382,7 +382,7 @@ def _probabilities(ngram: Ngram, nodes: Integers) -> tuple[Reals, Reals]:
 
 def _backing(context: Integers, prob: Reals, nodes: int) -> Reals:
     """Return by node the probability of the tokens that have no string after it."""
-    return np.asarray(np.maximum(1 - np.bincount(context, prob, minlength=nodes), LEAST))
+    return np.asarray(np.maximum(1 - np.bincount(context, prob, minlength=nodes), MIN_BACKOFF_MASS))
 
 
 def _cost(prob: Reals, lower: Reals, backing: Reals, backing_lower: Reals) -> Reals:

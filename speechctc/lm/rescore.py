@@ -12,7 +12,7 @@ from speechctc.lm.model import LanguageModel
 from speechctc.lm.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
 from speechctc.phones.inventory import BLANK
 
-LONGEST = 30.0
+MAX_SECONDS = 30.0
 """Most seconds to rank at a time: the hypotheses of a longer recording would differ only near its end."""
 
 
@@ -37,7 +37,7 @@ class Ranker:
         self.weight, self.bonus = (decode.lm_weight, decode.lm_bonus) if self.uses_lm else (0.0, 0.0)
         self.beam = decode.beam
         self.is_greedy = decode.search == "greedy" or (decode.search == "auto" and not self.uses_lm)
-        self.longest = round(1000 * LONGEST / (config.features.shift_ms * config.model.time_stride))
+        self.longest = round(1000 * MAX_SECONDS / (config.features.shift_ms * config.model.time_stride))
 
     def rank(self, log_probs: Rows) -> list[Hypothesis]:
         """Return the hypotheses of the search, best first; at least one.
@@ -77,7 +77,7 @@ class Ranker:
         return sorted(found, key=lambda each: -each.total)
 
     def pieces(self, log_probs: Rows, ends: bool = True) -> Iterator[Rows]:
-        """Cut a recording into pieces of at most `LONGEST` seconds, in the middle of pauses.
+        """Cut a recording into pieces of at most `MAX_SECONDS` seconds, in the middle of pauses.
 
         Parameters
         ----------

@@ -31,8 +31,8 @@ from speechctc.phones.folding import Folding, parse_folding
 from speechctc.phones.inventory import TIMIT39, TIMIT48, TIMIT61, Inventory
 from speechctc.phones.label_rules import is_tone
 
-FEW_PHONES = 500  # a score on fewer phones or speakers is not reliable
-FEW_SPEAKERS = 3
+MIN_PHONES = 500  # a score on fewer phones or speakers is not reliable
+MIN_SPEAKERS = 3
 DRAWS = 5000  # samples of the bootstrap
 LEVEL = 0.05  # of the tests
 PER_MEANS = "PER, the phone error rate: substituted, deleted and inserted phones, in per cent of the phones labelled"
@@ -180,17 +180,17 @@ def known_speakers(speakers: Sequence[str]) -> int | None:
 
 def few_of(phones: int, speakers: int | None) -> str:
     """Return in words of what a score has too little to be reliable, phones or known speakers; else ``""``."""
-    few = [f"{_count(phones, 'phone')} (below {FEW_PHONES})"] if phones < FEW_PHONES else []
+    few = [f"{_count(phones, 'phone')} (below {MIN_PHONES})"] if phones < MIN_PHONES else []
     if speakers is None:
         few.append("unknown speakers")
-    elif speakers < FEW_SPEAKERS:
+    elif speakers < MIN_SPEAKERS:
         few.append(_count(speakers, "speaker"))
     return " and ".join(few)
 
 
 def groups_of(speakers: Sequence[str]) -> str:
     """Return what is resampled: ``"speakers"`` if all are known and there are at least 3, else ``"utterances"``."""
-    return "speakers" if "" not in speakers and len(set(speakers)) >= FEW_SPEAKERS else "utterances"
+    return "speakers" if "" not in speakers and len(set(speakers)) >= MIN_SPEAKERS else "utterances"
 
 
 def _interval(sums: NDArray[Any]) -> tuple[float, float]:

@@ -36,12 +36,12 @@ PANELS: tuple[tuple[str, str, tuple[str, ...], float, bool], ...] = (
     ("learning rate", "", ("lr",), 1, True),
 )
 STYLES = ("-", "--")
-LARGEST = 1e100  # of what is drawn; matplotlib's logarithmic axes overflow near the largest floats
+MAX_DRAWN = 1e100  # of what is drawn; matplotlib's logarithmic axes overflow near the largest floats
 
 Array = NDArray[Any]
-MOST_MAPS = 16
-MOST_UNITS = 12
-MOST_FILTERS = 48
+MAX_MAPS = 16
+MAX_UNITS = 12
+MAX_FILTERS = 48
 NAMED = 0.3  # posterior from which a phone gets its own line
 
 
@@ -152,7 +152,7 @@ def _line(axes: Any, records: Records, key: str, factor: float, style: str, colo
 
 def _is_shown(value: Any) -> bool:
     """Return whether a value can be drawn: those of a run that diverged may be too large for an axis."""
-    return isinstance(value, int | float) and abs(value) < LARGEST
+    return isinstance(value, int | float) and abs(value) < MAX_DRAWN
 
 
 def _mark_best(axes: Any, records: Records, colour: str) -> None:
@@ -183,7 +183,7 @@ def _legend(figure: Any, names: Sequence[str]) -> None:
 
 def draw_filters(filters: Array) -> bytes:
     """Draw filters of shape (n, channels, bands, frames), a row for each channel."""
-    shown = filters[:MOST_FILTERS]
+    shown = filters[:MAX_FILTERS]
     gaps = np.full((*shown.shape[:3], 1), np.nan, np.float32)  # between neighbours: a picture for each would take long
     rows = np.concatenate([shown, gaps], axis=3).transpose(1, 2, 0, 3).reshape(*shown.shape[1:3], -1)[:, :, :-1]
     figure = new_figure(min(0.42 * len(shown) + 1, 14), 0.7 * len(rows) + 0.8)
@@ -219,8 +219,8 @@ def draw_functions(units: Sequence[Any], name: str) -> bytes:
     """Draw units of `speechctc.stages.inspect` as functions, with the inputs that occurred as a grey histogram."""
     shapes = ("rectifier", "leaky rectifier", "valley")
     by_shape = [[unit for unit in units if unit.shape == shape] for shape in shapes]
-    chosen = [unit for part in by_shape for unit in part[: MOST_UNITS // 3]]
-    chosen = (chosen + [unit for unit in units if unit not in chosen])[:MOST_UNITS]
+    chosen = [unit for part in by_shape for unit in part[: MAX_UNITS // 3]]
+    chosen = (chosen + [unit for unit in units if unit not in chosen])[:MAX_UNITS]
     figure = new_figure(10, 2.2 * -(-len(chosen) // 4))
     grid = np.linspace(-3, 3, 121)
     for each, unit in zip(figure.subplots(-(-len(chosen) // 4), 4, squeeze=False).flat, chosen, strict=False):
@@ -247,7 +247,7 @@ def draw_maps(maps: Array, name: str, seconds: float) -> bytes:
         axes.imshow(maps[:, 0], aspect="auto", origin="lower", extent=(0, seconds, 0, len(maps)), cmap="magma")
         tidy(axes, f"{name}: output of its {len(maps)} units", "s", "unit")
         return encoded(figure, about=f"outputs of {name}")
-    shown = maps[:MOST_MAPS]
+    shown = maps[:MAX_MAPS]
     figure = new_figure(10, 1.4 * -(-len(shown) // 4) + 0.4)
     for number, each in enumerate(figure.subplots(-(-len(shown) // 4), 4, squeeze=False).flat):
         each.axis("off")
@@ -295,8 +295,8 @@ def draw_saliency(features: Array, weight: Array, phone: str, at: float, seconds
 
 
 Row = Mapping[str, Any]
-MOST_SPEAKERS = 7  # that have a colour of their own
-MOST_BARS = 60  # phones whose durations are shown, the most frequent
+MAX_SPEAKERS = 7  # that have a colour of their own
+MAX_BARS = 60  # phones whose durations are shown, the most frequent
 
 
 def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> bytes:
@@ -317,7 +317,7 @@ def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> by
         matplotlib is not installed.
     """
     speakers = list(dict.fromkeys(row["speaker"] for row in rows))
-    groups = speakers if len(speakers) <= MOST_SPEAKERS else ["all speakers"]
+    groups = speakers if len(speakers) <= MAX_SPEAKERS else ["all speakers"]
     colour = dict(zip(groups, COLOURS, strict=False))
     figure = new_figure(9.0, 10.0)
     chart, bars = figure.subplots(2, 1, height_ratios=(3, 2))
@@ -355,7 +355,7 @@ def _durations(axes: Any, rows: Sequence[Row], groups: Sequence[str], colour: Ma
     of: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         of[row["phone"]][row["speaker"] if len(groups) > 1 else groups[0]].append(1000 * row["duration"])
-    phones = sorted(of, key=lambda phone: -sum(map(len, of[phone].values())))[:MOST_BARS]
+    phones = sorted(of, key=lambda phone: -sum(map(len, of[phone].values())))[:MAX_BARS]
     phones.sort(key=lambda phone: float(np.median([value for each in of[phone].values() for value in each])))
     for number, group in enumerate(groups):
         shift = (number - (len(groups) - 1) / 2) * 0.8 / max(len(groups), 1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 COLUMNS_PER_SECOND = 200
-MOST_COLUMNS = 900
+MAX_COLUMNS = 900
 ROWS = 120
 BLOCK = 256  # columns to compute at a time
 _EDGE = np.exp(-12.0)
@@ -65,7 +65,7 @@ def spectrogram_png(
         the recording: column ``k`` is centred at ``(k + 0.5) / columns`` of its duration.
     """
     if columns is None:
-        columns = min(max(round(len(samples) / rate * COLUMNS_PER_SECOND), 1), MOST_COLUMNS)
+        columns = min(max(round(len(samples) / rate * COLUMNS_PER_SECOND), 1), MAX_COLUMNS)
     settings = settings or SpectrogramSettings()
     levels = levels_db(samples, rate, settings, columns, rows)
     return grey_png(shades(levels, levels.max(initial=-np.inf), settings.dynamic_range))

@@ -18,7 +18,7 @@ from speechctc.pages.spectrogram import SpectrogramSettings, spectrogram_png
 
 STYLE, SCRIPT = "timeline.css", "timeline.js"  # files that a page with a timeline needs
 Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful", "weak", "poor"]
-LONGEST_STRIP = 10.0  # seconds in one line
+STRIP_SECONDS = 10.0  # seconds in one line
 NARROWEST, WIDEST = 150, 400  # pixels for a second
 LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label
 FITTING = 0.8  # share of the labels that fit into their cells
@@ -163,9 +163,9 @@ def cuts(seconds: float, starts: Iterable[float]) -> list[float]:
     """Return where the lines of a recording begin and end, seconds; they are cut where a phone starts, if possible."""
     found = np.unique(np.asarray(list(starts), dtype=np.float64))
     places = [0.0]
-    while seconds - places[-1] > LONGEST_STRIP:
-        latest = places[-1] + LONGEST_STRIP
-        near = found[(found > places[-1] + LONGEST_STRIP / 2) & (found <= latest)]
+    while seconds - places[-1] > STRIP_SECONDS:
+        latest = places[-1] + STRIP_SECONDS
+        near = found[(found > places[-1] + STRIP_SECONDS / 2) & (found <= latest)]
         places.append(float(near[-1]) if len(near) else latest)
     return [*places, seconds]
 

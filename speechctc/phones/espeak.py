@@ -32,7 +32,7 @@ from speechctc.phones.languages import ALONE, LISTED, Voice, find_voice, said_of
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
 _END_OF_LIST, _WORD, _PHONEME = 0, 1, 7
 _RATE, _PITCH = 1, 3
-_MOST_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
+_MAX_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
 _STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
 
 _INDIC = map(chr, range(0x900, 0xE00))
@@ -49,7 +49,7 @@ _VOWELS = "".join(symbol for symbol, sound in SOUNDS.items() if sound.vowel) + "
 _CONSONANTS = "".join(symbol for symbol, sound in SOUNDS.items() if not sound.vowel) + "ɡɫ"
 # One or two vowels with their modifiers, or anything before the next vowel.
 _PHONE = re.compile(f"(?:[{_VOWELS}][^{_VOWELS}{_CONSONANTS}]*){{1,2}}|[^{_VOWELS}]+")
-_LONG = re.compile("[:ː]+")
+_LENGTH_MARKS = re.compile("[:ː]+")
 _UNNAMED = re.compile("[0-9`]+")  # tones, and a mark on vowels of Cherokee and Latvian
 _LANGUAGE = re.compile(r"\((.*)\)")
 _MODIFIERS = ("Lm", "Mn", "Sk")  # Unicode's categories of length, aspiration, diacritics
@@ -193,7 +193,7 @@ class Synthesiser:
             raise InputError(f"eSpeak NG {self.version} has no voice {name}", "install espeakng-loader 0.2.4")
         self._choice = (name, words_per_minute, pitch)
         Synthesiser._choices += 1
-        if Synthesiser._choices == _MOST_CHOICES:
+        if Synthesiser._choices == _MAX_CHOICES:
             self.speak("", keep=False)
 
     def _set(self, name: str, words_per_minute: int, pitch: int) -> bool:
@@ -351,7 +351,7 @@ def _labels(name: str, language: str) -> tuple[str, ...]:
     """Return the labels of one name: usually one, and none for a pause or a tone."""
     name = _OWN_NAMES.get(language, {}).get(name) or _NAMES.get(name, name)
     name = _UNNAMED.sub("", name.replace("nɡ", "ŋ").replace("?", "ʔ")).strip("_ˈˌ")
-    name = _LONG.sub("ː", name)
+    name = _LENGTH_MARKS.sub("ː", name)
     letters = unicodedata.normalize("NFD", name).replace("c\u0327", "ç")
     letters = "".join(letter for letter in letters if letter not in TIES)  # most of its languages have none
     return tuple(unicodedata.normalize("NFC", part) for part in _PHONE.findall(letters))
@@ -477,8 +477,8 @@ def _choose(voice: str) -> None:
 WORDS = 2000
 NUMBERS = 120  # numbers are written in words that are real
 AT_ONCE = 20  # words of a text
-_MOST_LETTERS = 200  # of an alphabet; more are syllables or words
-_LONGEST = 10  # phones of the names of two letters; of a letter that a language lacks, a description is read
+_MAX_LETTERS = 200  # of an alphabet; more are syllables or words
+_MAX_NAME_PHONES = 10  # phones of the names of two letters; of a letter that a language lacks, a description is read
 _LETTERS = ("Lu", "Ll", "Lo", "Mn", "Mc")
 _GROUP = re.compile(b"[\x06\x07\x00]\x06([^\x00-\x20]{1,12})\x00")  # the letters that a group of rules is for
 _LATIN = "abcdefghijklmnopqrstuvwxyz"
@@ -525,7 +525,7 @@ def phones_of_language(language: str) -> tuple[str, ...]:
 def _words(letters: list[str]) -> Iterator[str]:
     """Yield each letter, and random words of four."""
     yield from letters
-    if len(letters) > _MOST_LETTERS:
+    if len(letters) > _MAX_LETTERS:
         return
     rng = random.Random(0)
     for _ in range(WORDS):
@@ -562,4 +562,4 @@ def _ruled(dictionary: Path) -> set[str]:
 def _is_read(reader: Reader, letter: str) -> bool:
     """Return whether a letter has a sound; one that the language does not have is named or spelt."""
     phones = [own for word in reader.read(letter * 2) for own in word.native]
-    return 0 < len(phones) <= _LONGEST and all(phones)
+    return 0 < len(phones) <= _MAX_NAME_PHONES and all(phones)

@@ -17,7 +17,7 @@ _CODES = pairs(TABLES["language_codes"]) | _OWN
 _RELATED = {
     name: codes.split(",") for names, codes in pairs(TABLES["related_languages"]).items() for name in names.split(",")
 }
-_LEAST = 4  # letters of a word inside a name
+_MIN_LETTERS = 4  # letters of a word inside a name
 # What to do without a language, where words are read, and where only its phones are wanted.
 ALONE = "give a dictionary alone (--dictionary, corpus.dictionary)"
 LISTED = "name its phones (--inventory)"
@@ -54,7 +54,7 @@ def find_voice(language: str, voices: Sequence[Voice], instead: str = ALONE) -> 
     for name in _also_called(wanted):
         if found := voice_called(name, voices):
             return found
-    words = _words(wanted) if len(wanted) >= _LEAST else set()
+    words = _words(wanted) if len(wanted) >= _MIN_LETTERS else set()
     inside = {each.languages[0]: each for each in reversed(voices) if words and words <= _words(each.name.lower())}
     usual = {_USUAL.get(word, "") for word in words}
     if len(inside) == 1 or (len(usual) == 1 and usual <= inside.keys()):
@@ -125,7 +125,7 @@ def _shown(voice: Voice) -> str:
 def _also_called(wanted: str) -> Iterator[str]:
     """Yield a name, and its code in eSpeak NG; of a code also what is left without its last parts."""
     parts = wanted.split("-")
-    for count in range(len(parts), 0 if len(parts[0]) < _LEAST else len(parts) - 1, -1):
+    for count in range(len(parts), 0 if len(parts[0]) < _MIN_LETTERS else len(parts) - 1, -1):
         name = "-".join(parts[:count])
         yield name
         yield _CODES.get(name.replace(" ", "-"), name)

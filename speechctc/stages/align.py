@@ -365,7 +365,7 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
 
 COLUMNS = ("id", "ratings")
 JOINED = "rows with times of one recording are one, which has its name and a rating for each phone of all of them"
-FEWEST = 3  # phones or utterances that a correlation needs
+MIN_CORRELATION_SIZE = 3  # phones or utterances that a correlation needs
 
 
 def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:
@@ -475,8 +475,8 @@ def _rows(file: Path) -> dict[str, tuple[float, ...]]:
 
 def _pearson(pairs: Sequence[tuple[float, ...]]) -> str:
     """Return a correlation in words."""
-    if len(pairs) < FEWEST:
-        return f"too few, {FEWEST} are needed"
+    if len(pairs) < MIN_CORRELATION_SIZE:
+        return f"too few, {MIN_CORRELATION_SIZE} are needed"
     scores, ratings = np.array(pairs).T
     if not scores.std() or not ratings.std():
         return "none, for all are equal"

@@ -22,7 +22,7 @@ from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
 from speechctc.stages.used_model import own_folder, write_learned
 
-FEWEST = 50  # phones, to estimate two numbers from
+MIN_CALIBRATION_PHONES = 50  # phones, to estimate two numbers from
 
 
 def calibrate(
@@ -56,8 +56,11 @@ def calibrate(
     if scored.reliability.caution:
         reporter.note(f"  {scored.reliability.caution}")
     posteriors, right, numbers = scored.marks
-    if len(right) < FEWEST:
-        raise InputError(f"{split}: the model finds {len(right)} phones in it, calibration needs {FEWEST}", "train on")
+    if len(right) < MIN_CALIBRATION_PHONES:
+        raise InputError(
+            f"{split}: the model finds {len(right)} phones in it, calibration needs {MIN_CALIBRATION_PHONES}",
+            "train on",
+        )
     slope, intercept = fit(posteriors, right)
     unseen = cross_validated(posteriors, right, numbers)
     calibration = Calibration(
@@ -119,7 +122,11 @@ def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Goo
 
     for _ in map_in_threads(hear, utterances):
         pass
-    return Goodness.learn(recogniser.phones, seen) if sum(len(each.labels) for each in seen) >= FEWEST else None
+    return (
+        Goodness.learn(recogniser.phones, seen)
+        if sum(len(each.labels) for each in seen) >= MIN_CALIBRATION_PHONES
+        else None
+    )
 
 
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:

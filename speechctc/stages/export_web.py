@@ -23,7 +23,7 @@ from speechctc.pages.page import bundled_script, render_page, text_of
 from speechctc.phones.inventory import SILENCES
 from speechctc.stages.export import export
 
-LARGEST = 128 * 2**20
+MAX_BYTES = 128 * 2**20
 """Bytes of a model in half precision; browsers hold texts of half a gigabyte."""
 PIECE = 2**18
 """Characters of a text in the page: for a long one WebKit takes the square of its length."""
@@ -87,7 +87,7 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
     if config.model.activation not in ACTIVATIONS or type(extractor(config.features)) is not LogMel:
         raise InputError(f"{name}: its net or its features are not of a kind that the page has", "export it as ONNX")
     files = {key: folder / f"{file}.safetensors" for key, file in (("weights", "weights"), ("lm", "lm"))}
-    if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > LARGEST:
+    if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > MAX_BYTES:
         what = f"{name}: {size / 2**20:.0f} MiB in half precision, more than a page can hold"
         raise InputError(what, "train a smaller one, or use speechctc studio")
     blocks = [

@@ -31,8 +31,8 @@ from speechctc.features.shards import Recipe, shard_path
 from speechctc.phones.inventory import Inventory
 
 BY_CONTENT = "content "  # before the hash of a shard's sources; without it, it is of the files' sizes and times
-FEW = 64  # utterances; fewer than this take less time than the start of a worker process
-AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
+MIN_PARALLEL_UTTERANCES = 64  # utterances; fewer than this take less time than the start of a worker process
+MAX_AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 Result = tuple[NDArray[np.float32], Moments, float] | str
 
 
@@ -174,16 +174,16 @@ def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]
 @contextmanager
 def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
-    count = min(config.data.workers or several, max(len(jobs) // FEW, 1))
+    count = min(config.data.workers or several, max(len(jobs) // MIN_PARALLEL_UTTERANCES, 1))
     if config.data.cluster and jobs:
         work = partial(_extract_shared, Path.cwd(), config.features)
-        with on_cluster(config.data.cluster, work, jobs, versions, lambda job: job.frames, AHEAD) as results:
+        with on_cluster(config.data.cluster, work, jobs, versions, lambda job: job.frames, MAX_AHEAD) as results:
             yield results
     elif count == 1:
         yield (extract_one(job, config.features) for job in jobs)
     else:
         work_alone, preload = partial(_extract_alone, config=config.features), ["speechctc.stages.extract_work"]
-        with in_processes(work_alone, jobs, count, lambda job: job.frames, AHEAD, preload) as results:
+        with in_processes(work_alone, jobs, count, lambda job: job.frames, MAX_AHEAD, preload) as results:
             yield results
 
 

@@ -26,7 +26,7 @@ from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 
-LONGEST = 20.0  # s of a recording that are looked at
+MAX_SECONDS = 20.0  # s of a recording that are looked at
 COLUMNS, ROWS = 900, 160  # of the spectrogram
 PAGE = "inside.html"
 
@@ -73,12 +73,12 @@ def inspect(
     number = None if phone is None else recogniser.inventory.encode([phone])[0]
     filters = _array(layers["conv1"].conv.weight)  # (pieces x maps, channels, bands, frames)
     count, _, bands, frames = filters.shape
-    values = {"count": count, "most": pictures.MOST_FILTERS, "bands": bands, "frames": frames}
+    values = {"count": count, "most": pictures.MAX_FILTERS, "bands": bands, "frames": frames}
     found = [Picture("filters", pictures.draw_filters(filters), "filters", values)]
     if audio is None:
         return found
     rate = recogniser.config.features.sample_rate
-    samples = sound_file.read(audio, rate, channel)[0][: round(LONGEST * rate)]
+    samples = sound_file.read(audio, rate, channel)[0][: round(MAX_SECONDS * rate)]
     seen = look_inside(recogniser.checkpoint, samples)
     found += _pieces(seen, chosen)
     seconds = len(samples) / rate

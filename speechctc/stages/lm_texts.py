@@ -31,7 +31,7 @@ from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Notation, Pronouncer
 from speechctc.phones.texts import encode, listed, read_text, read_unpacked
 
-MOST_FOUND = 500  # phones that texts may have: more are words
+MAX_PHONES = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
 
 
@@ -104,7 +104,7 @@ def read_sources(
     texts = [*labelled[:1] * times, *read]
     if inventory is None:
         inventory = inventory_of(phone for text in texts for each in text.utterances for phone in each)
-        if len(inventory.phones) > MOST_FOUND:
+        if len(inventory.phones) > MAX_PHONES:
             what = f"{len(inventory.phones):,} different phones, such as {some(inventory.phones, 5)}"
             raise InputError(f"{texts[0].name}: {what}", "if these are words, name their --language, such as en-us")
     whole = [utterance for text in texts for utterance in text.utterances]

@@ -22,7 +22,7 @@ from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import without_marks
 from speechctc.phones.matching import match_phones
 
-FEW_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
+MIN_DEV_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def advise(minutes: float, speakers: int | None) -> Advice:
     else:
         amount, dev_share, epochs, limit, lr = "hours", 0.1, 40, 180, 1e-3
     if speakers and speakers > 1:
-        dev_share = min(max(dev_share, FEW_SPEAKERS / speakers), 0.3)
+        dev_share = min(max(dev_share, MIN_DEV_SPEAKERS / speakers), 0.3)
     return Advice(amount, round(dev_share, 2), epochs, limit, lr)
 
 

@@ -28,7 +28,7 @@ from speechctc.training.optimise import stages
 from speechctc.training.run_state import Progress, fingerprint
 from speechctc.training.runs import Run, point_latest
 
-PATIENCE = 60.0  # seconds for trials of an earlier sweep, which was killed, to save and leave
+TIMEOUT = 60.0  # seconds for trials of an earlier sweep, which was killed, to save and leave
 Process = subprocess.Popen[bytes]
 
 
@@ -87,7 +87,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
     statuses = {trial: 0 for trial in trials if is_finished(configs[trial])}
     waiting, running = [trial for trial in trials if trial not in statuses], dict[Trial, Process]()
     logged = {trial: _log(trial).stat().st_size if _log(trial).exists() else 0 for trial in trials}
-    patience = time.monotonic() + PATIENCE
+    patience = time.monotonic() + TIMEOUT
     with stop_requests(lambda status: _stop(running, status)), reporter.progress("trials", len(trials)) as advance:
         for trial in statuses:
             reporter.note(f"{trial.name}: {_said(trial, 0, 0)}, done already")

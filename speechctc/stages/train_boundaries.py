@@ -26,7 +26,7 @@ from speechctc.phones.matching import is_arpabet
 from speechctc.stages.split_scoring import HEARD, aligned_starts, keep_dev
 from speechctc.stages.used_model import own_folder, write_learned
 
-MOST_MEASURED = 100  # utterances of dev to align
+MAX_MEASURED = 100  # utterances of dev to align
 
 
 def train_boundaries(
@@ -152,14 +152,14 @@ def measure(
     ----------
     recogniser : Recogniser
     utterances : sequence of Utterance
-        Those with times are taken, `MOST_MEASURED` at most.
+        Those with times are taken, `MAX_MEASURED` at most.
     boundaries : BoundaryModel or None
         Refines the alignment; the spread that would be right for it is among the figures.
     """
     placer = recogniser.replaced(lstm=None, boundaries=boundaries)
     timed = _with_times(utterances)
-    if len(timed) > MOST_MEASURED:
-        timed = random.Random(0).sample(timed, MOST_MEASURED)
+    if len(timed) > MAX_MEASURED:
+        timed = random.Random(0).sample(timed, MAX_MEASURED)
     errors: list[float] = []
     around: list[tuple[float, float]] = []
     for start, segment in aligned_starts(placer, timed):

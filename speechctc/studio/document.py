@@ -42,7 +42,7 @@ COPY = ".original"  # ending of the copy of a TextGrid that is replaced
 _RANKED = re.compile(r"alternative ([1-9][0-9]{0,3})")
 _CONFIDENCE = re.compile(r"[01]\.[0-9]{2}")
 _ALTERNATIVE = re.compile(r"\S+ [01]\.[0-9]{2}")
-_CLOSE = 0.0002  # seconds between the same interval of two tiers
+_TOLERANCE = 0.0002  # seconds between the same interval of two tiers
 
 
 class Conflict(Exception):
@@ -369,7 +369,7 @@ def read_grid(path: Path) -> Grid:
     """
     tiers = list(read_tiers(path).tiers)
     place = _place_of_phones(tiers, path)
-    phones = [_phone(each) for each in in_order(tiers[place], path).entries if each.end - each.start > _CLOSE]
+    phones = [_phone(each) for each in in_order(tiers[place], path).entries if each.end - each.start > _TOLERANCE]
     spans = {_key(phone.start): phone.end for phone in phones}
     own = {place: 0}
     for k, tier in enumerate(tiers):
@@ -411,7 +411,7 @@ def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
     form = _CONFIDENCE if named < 0 else _ALTERNATIVE
     if not named or not all(form.fullmatch(entry.label) for entry in labelled):
         return 0
-    beside = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _CLOSE for entry in labelled)
+    beside = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _TOLERANCE for entry in labelled)
     return named if 2 * beside >= len(labelled) else 0
 
 
@@ -471,7 +471,7 @@ def _with_model(
 
     def text(entries: Mapping[int, Interval]) -> str:
         entry = entries.get(key)
-        return entry.label if entry is not None and abs(entry.end - phone.end) < _CLOSE else ""
+        return entry.label if entry is not None and abs(entry.end - phone.end) < _TOLERANCE else ""
 
     others = tuple(found for entries in alternatives if (found := _alternative(text(entries))) is not None)
     return phone._replace(confidence=_number(text(confidences)), alternatives=others)

@@ -24,9 +24,9 @@ from speechctc.phones.labels import nfc
 
 DIGITS = 4  # of times: 0.1 ms, as in TextGrids
 
-SHORTEST = 0.005  # seconds of a phone
+MIN_PHONE_SECONDS = 0.005  # seconds of a phone
 NEW = 0.08  # seconds of a phone that is inserted in a pause
-LONGEST_LABEL = 40  # characters
+MAX_LABEL_CHARACTERS = 40  # characters
 TOUCH = 0.0002  # seconds between phones that count as touching
 
 
@@ -228,7 +228,7 @@ def split(labels: Labels, request: Mapping[str, Any]) -> Splice:
     """Cut a phone in two at a time; the second part may have another label."""
     number, phone = labels.chosen(request)
     time = _time(request.get("time"))
-    if not phone.start + SHORTEST <= time <= phone.end - SHORTEST:
+    if not phone.start + MIN_PHONE_SECONDS <= time <= phone.end - MIN_PHONE_SECONDS:
         raise InputError(f"{phone.label!r} cannot be split at {time:.3f} s", "move the cursor into the phone")
     second = checked_label(request["label"]) if request.get("label") else phone.label
     left = phone._replace(end=time, confidence=None, checked=True)
@@ -266,18 +266,18 @@ def insert(labels: Labels, request: Mapping[str, Any]) -> Splice:
     else:
         end = min([start + NEW, labels.seconds, *(phone.start for phone in labels.phones if phone.start > start)])
     start, end = max(start, 0.0), round(min(end, labels.seconds), DIGITS)
-    if end - start < SHORTEST:
+    if end - start < MIN_PHONE_SECONDS:
         raise InputError(f"no room for {label!r} at {start:.3f} s", "select the time that it takes, or move the cursor")
     first = next((k for k, phone in enumerate(labels.phones) if phone.end > start + TOUCH), len(labels.phones))
     last = next((k for k, phone in enumerate(labels.phones) if phone.start >= end - TOUCH), len(labels.phones))
     parts = [Phone(start, end, label, None, (), True)]
     for phone in labels.phones[first:last]:
         before, after = start - phone.start, phone.end - end
-        if before < SHORTEST and after < SHORTEST:
+        if before < MIN_PHONE_SECONDS and after < MIN_PHONE_SECONDS:
             raise InputError(f"{phone.label!r} is there already", "change its label, or delete it first")
-        if before >= SHORTEST and after >= SHORTEST:
+        if before >= MIN_PHONE_SECONDS and after >= MIN_PHONE_SECONDS:
             raise InputError(f"{phone.label!r} goes on after the new phone", "split it there, and relabel the part")
-        if before >= SHORTEST:
+        if before >= MIN_PHONE_SECONDS:
             parts.insert(0, phone._replace(end=start))
         else:
             parts.append(phone._replace(start=end))
@@ -293,13 +293,13 @@ def move(labels: Labels, request: Mapping[str, Any]) -> Splice:
     if request["edge"] == "start":
         if labels.touches(number - 1):
             return move(labels, {**request, "phone": number - 1, "edge": "end"})
-        start = min(max(time, labels.before(number)), phone.end - SHORTEST)
+        start = min(max(time, labels.before(number)), phone.end - MIN_PHONE_SECONDS)
         return labels.splice(number, number + 1, phone._replace(start=round(start, DIGITS)))
     if not labels.touches(number):
-        end = max(min(time, labels.after(number)), phone.start + SHORTEST)
+        end = max(min(time, labels.after(number)), phone.start + MIN_PHONE_SECONDS)
         return labels.splice(number, number + 1, phone._replace(end=round(end, DIGITS)))
     other = labels.phones[number + 1]
-    edge = round(min(max(time, phone.start + SHORTEST), other.end - SHORTEST), DIGITS)
+    edge = round(min(max(time, phone.start + MIN_PHONE_SECONDS), other.end - MIN_PHONE_SECONDS), DIGITS)
     return labels.splice(number, number + 2, phone._replace(end=edge), other._replace(start=edge))
 
 
@@ -319,7 +319,7 @@ def checked_label(label: Any) -> str:
     text = nfc(label).strip() if isinstance(label, str) else ""
     if not text:
         raise InputError("a phone without a label", "type its label, or delete the phone")
-    if len(text) > LONGEST_LABEL or text.split() != [text]:
+    if len(text) > MAX_LABEL_CHARACTERS or text.split() != [text]:
         raise InputError(f"the label {text!r:.60} is not one phone", "give each phone its own interval")
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise InputError(f"the label {text!r} has a control character", "type it again")

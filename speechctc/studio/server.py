@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
 TYPES = (".html", ".js", ".css", ".svg")
-LARGEST = 1 << 22  # bytes of a request
+MAX_REQUEST_BYTES = 1 << 22  # bytes of a request
 SAMPLES = "microphone/block"  # the request that may have samples
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
@@ -113,7 +113,7 @@ async def _body(request: Request, has_samples: bool) -> Any:
     content = bytearray()
     async for piece in request.stream():
         content += piece
-        if len(content) > LARGEST:
+        if len(content) > MAX_REQUEST_BYTES:
             raise HTTPException(413, "too large")
     if request.headers.get("content-type", "").startswith("application/octet-stream"):
         if not has_samples:

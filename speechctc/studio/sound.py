@@ -20,7 +20,7 @@ from speechctc.pages.spectrogram import SpectrogramSettings, grey_png, levels_db
 Samples = NDArray[np.float32]
 
 PLAIN = ("WAV", "PCM_16", 1)  # format, subtype and channels of files that are served as they are
-LARGEST = 2**31 - 2**16  # samples that a WAV file of 16 bits can hold, about
+MAX_SAMPLES = 2**31 - 2**16  # samples that a WAV file of 16 bits can hold, about
 BLOCK = 1 << 16  # samples to read at a time
 SUMMARY = 256  # samples of which one pair of lowest and highest is kept
 
@@ -84,7 +84,7 @@ class Sound:
     def _decode(self) -> None:
         """Decode the recording to a temporary file, which the system removes with the process."""
         about = info(self.path)
-        form = "WAV" if about.frames < LARGEST else "RF64"
+        form = "WAV" if about.frames < MAX_SAMPLES else "RF64"
         self._copy = tempfile.NamedTemporaryFile(prefix="speechctc-", suffix=".wav")
         self.file = Path(self._copy.name)
         with (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from speechctc.inference.wanted import Wanted
 
 WAIT = 600.0  # seconds that a request waits for the model
-LONGEST = 60.0  # seconds that are aligned at a time
+MAX_SECONDS = 60.0  # seconds that are aligned at a time
 
 
 class Studio:
@@ -275,7 +275,7 @@ def _runs(phones: tuple[Phone, ...], first: int, last: int) -> list[tuple[int, i
     runs = []
     while first < last:
         end = first + 1
-        while end < last and phones[end].end - phones[first].start <= LONGEST:
+        while end < last and phones[end].end - phones[first].start <= MAX_SECONDS:
             end += 1
         if end < last:
             near = range(max(first + 1, end - 100), end + 1)

@@ -36,7 +36,7 @@ from speechctc.studio.sound import Sound
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint
 REMEDY = "correct another recording with such a label, or write the label as another, and train again"
-MOST_NAMED = 8  # labels
+MAX_NAMED = 8  # labels
 
 
 class Ended(Exception):
@@ -103,7 +103,7 @@ class Round:
 
     def _why_no_dev(self) -> str:
         rare = self.state.get("rare", [])
-        why = f"each has a label that no other has: {some(rare, MOST_NAMED)}" if rare else "there is too little"
+        why = f"each has a label that no other has: {some(rare, MAX_NAMED)}" if rare else "there is too little"
         return f"no recording can be set aside to choose the best epoch, because {why}"
 
     def corpus(self) -> dict[str, Any]:
@@ -176,18 +176,18 @@ def main() -> int:
     return 0 if round_.state["state"] == "done" else 1
 
 
-LEAST = 2  # corrected recordings: one chooses the best epoch
-MOST_MINUTES = 24 * 60.0
+MIN_RECORDINGS = 2  # corrected recordings: one chooses the best epoch
+MAX_MINUTES = 24 * 60.0
 RUNNING = ("preparing", "training", "scoring")
 ROUND = "speechctc.studio.training"  # this module, which a round is a process of
 # For phones that the model knows: larger rates or more epochs forget more than corrections teach (bench_corrections).
 KNOWN_PHONES = {"epochs": 8, "lr": 1e-4}
 
-SHORT = 15.0  # seconds of a recording that stays whole
+MAX_WHOLE_SECONDS = 15.0  # seconds of a recording that stays whole
 LEAST_SECONDS, PAUSE, LONG_PAUSE = 4.0, 0.15, 1.0  # seconds of a piece, and of pauses at which it may and must end
 AROUND = 0.25  # seconds of a pause that a piece keeps
 SHARE = 0.2  # of the corrected recordings, held out
-ENOUGH = 5  # corrected recordings, with fewer of which none is held out
+MIN_HELD_OUT_RECORDINGS = 5  # corrected recordings, with fewer of which none is held out
 
 
 class Training:
@@ -280,10 +280,10 @@ class Training:
         """
         if self.is_running():
             raise InputError("a training is running", "wait for its end, or stop it")
-        if not 0 < minutes <= MOST_MINUTES:
-            raise InputError(f"{minutes:g} minutes of training", f"choose more than 0 and at most {MOST_MINUTES:g}")
-        if len(documents) < LEAST:
-            what = f"{len(documents)} corrected recordings, and training needs {LEAST}: one chooses the best epoch"
+        if not 0 < minutes <= MAX_MINUTES:
+            raise InputError(f"{minutes:g} minutes of training", f"choose more than 0 and at most {MAX_MINUTES:g}")
+        if len(documents) < MIN_RECORDINGS:
+            what = f"{len(documents)} corrected recordings; training needs {MIN_RECORDINGS}: one chooses the epoch"
             raise InputError(what, "correct more of them")
         written.refuse_linked_folder(self.folder)
         number = max(self._rounds(), default=0) + 1
@@ -310,7 +310,7 @@ class Training:
         whole = [name for name, document in documents.items() if document.is_whole]
         labels = {name: {phone.label for phone in document.phones} for name, document in documents.items()}
         held = choose_held_out(labels, whole, held_before, trained)
-        return held if len(held) <= len(documents) - LEAST else []
+        return held if len(held) <= len(documents) - MIN_RECORDINGS else []
 
     def _launch(self, folder: Path) -> None:
         command, apart = [*module_command(ROUND), str(folder)], {"start_new_session": True, **OWN_GROUP}
@@ -443,7 +443,7 @@ def choose_held_out(
         Those that earlier rounds trained on.
     """
     held = [name for name in labels if name in before]
-    if len(labels) < ENOUGH:
+    if len(labels) < MIN_HELD_OUT_RECORDINGS:
         return held
     left = Counter(label for name in labels if name not in before for label in set(labels[name]))
     for name in sorted((name for name in whole if name not in before and name not in trained), key=shuffled):
@@ -492,7 +492,7 @@ def write_corpus(documents: Mapping[str, Document], held_out: Collection[str], r
 
 def pieces(phones: Sequence[Phone], seconds: float) -> Iterator[Piece]:
     """Yield the parts of a recording that are short enough to train on; a short recording is one."""
-    if seconds <= SHORT:
+    if seconds <= MAX_WHOLE_SECONDS:
         if phones:
             yield Piece(0.0, seconds, tuple(phones))
         return
@@ -500,7 +500,7 @@ def pieces(phones: Sequence[Phone], seconds: float) -> Iterator[Piece]:
     for k, phone in enumerate(phones):
         pause = (phones[k + 1].start if k + 1 < len(phones) else seconds + LONG_PAUSE) - phone.end
         long = phone.end - phones[first].start
-        if pause >= LONG_PAUSE or (pause >= PAUSE and long >= LEAST_SECONDS) or long >= SHORT:
+        if pause >= LONG_PAUSE or (pause >= PAUSE and long >= LEAST_SECONDS) or long >= MAX_WHOLE_SECONDS:
             before = phones[first - 1].end if first else 0.0
             start = max(phones[first].start - AROUND, (before + phones[first].start) / 2)
             yield Piece(start, min(phone.end + min(AROUND, pause / 2), seconds), tuple(phones[first : k + 1]))

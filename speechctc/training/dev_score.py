@@ -27,7 +27,7 @@ from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch, Loader, TrainingData
 from speechctc.training.train_step import TrainStep
 
-OFTEN = 10  # occurrences in dev from which a phone that is never recognised counts as dead
+MIN_OCCURRENCES = 10  # occurrences in dev from which a phone that is never recognised counts as dead
 
 
 @dataclass(frozen=True)
@@ -197,4 +197,4 @@ def _dead_phones(loader: Loader, inventory: Inventory, best: Sequence[float]) ->
     labels = torch.cat([shard.labels for shard in loader.split.shards])
     there = torch.bincount(labels, minlength=len(best)).tolist()
     each = zip(inventory.phones, there[1:], best[1:], strict=True)
-    return tuple(phone for phone, count, frames in each if count >= OFTEN and not frames)
+    return tuple(phone for phone, count, frames in each if count >= MIN_OCCURRENCES and not frames)

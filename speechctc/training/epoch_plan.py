@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
-MOST_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
+MAX_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
 LENGTH_JITTER = 0.02  # relative noise on lengths before sorting, so that batches differ between epochs
 
 
@@ -124,9 +124,9 @@ def _batches(by_length: Indices, frames: Indices, limits: Limits) -> list[Indice
     """Cut utterances, sorted by length, into batches; into smaller ones if the padding exceeds its limit."""
     batches = _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True)
     padded = sum(int(frames[batch].max()) * len(batch) for batch in batches)
-    if padded <= (1 + MOST_PADDING) * int(frames[by_length].sum()):
+    if padded <= (1 + MAX_PADDING) * int(frames[by_length].sum()):
         return batches
-    return _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True, most_padding=MOST_PADDING)
+    return _cut(by_length, frames, limits.batch_frames, limits.batch_size, padded=True, most_padding=MAX_PADDING)
 
 
 def _cut(

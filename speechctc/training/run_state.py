@@ -23,7 +23,7 @@ from speechctc.model.checkpoint import installed, provenance
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 
 LATER = ("rate",)  # counters of `Progress` that earlier versions did not save
-MOST_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
+MAX_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
 
 PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")
 
@@ -153,7 +153,7 @@ class ResumeState:
         progress, stage = Progress.of(tensors), int(tensors["stage"])
         counters = [value for name, value in vars(progress).items() if name != "loss"]
         are_counters = all(value >= 0 for value in [*counters, stage])  # false of NaN
-        if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MOST_RANKS:
+        if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MAX_RANKS:
             raise ValueError("its counters are out of range")
         return cls(progress, stage, left, Limits(**plan), ranks)
 

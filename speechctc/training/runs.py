@@ -43,7 +43,7 @@ MAY_CHANGE = tuple(
 SAID = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
 
 SHARE = 0.02  # of the time, at most, for drawing
-FEWEST = 2  # epochs
+MIN_EPOCHS = 2  # epochs
 
 
 class Run:
@@ -306,7 +306,7 @@ class CurvesFile:
 
         A picture must not end a training: if it cannot be drawn, it is not.
         """
-        if not self._draws or len(epochs) < FEWEST or len(epochs) == self._drawn:
+        if not self._draws or len(epochs) < MIN_EPOCHS or len(epochs) == self._drawn:
             return
         began = time.monotonic()
         if began < self._next and not last:

@@ -25,7 +25,7 @@ FALL = 0.03  # share by which it must
 KEPT = 3  # epochs that something must last before it is told
 GROWN = 10.0  # times the median norm of the gradient before
 CLIPPED = 0.95  # share of clipped steps
-MANY = 500  # steps clipped, after which it is told in the first epochs too
+MIN_CLIPPED_STEPS = 500  # steps clipped, after which it is told in the first epochs too
 EXPLODED = 100.0  # norm of the gradient per nat of loss: 3 to 20 in first epochs of nets that train well
 VANISHED = 1e-4  # norm of the gradient
 UNIFORM, CERTAIN = 0.95, 0.02  # of the entropy of a uniform output
@@ -149,7 +149,7 @@ def _clipped(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     last = free[-1] if free else 0
     steps = epochs[-1]["step"] - (epochs[last - 1]["step"] if last else 0)
     long = len(epochs) > KEPT and len(epochs) - last >= KEPT
-    if last == len(epochs) or not (long or steps >= MANY):
+    if last == len(epochs) or not (long or steps >= MIN_CLIPPED_STEPS):
         return None
     return alarm("always-clipped", share=100 * epochs[-1]["clipped_share"])
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.load import LONGEST, load_config, override, parse_yaml
+from speechctc.config.load import MAX_CHARACTERS, load_config, override, parse_yaml
 from speechctc.core.errors import InputError
 
 ALIASES = "a0: &a0 {x: 1, y: 2}\n" + "".join(f"a{k}: &a{k} {{x: *a{k - 1}, y: *a{k - 1}}}\n" for k in range(1, 40))
@@ -17,7 +17,7 @@ BOMBS: dict[str, str | bytes] = {
     "within itself": "a: &a [*a]",
     "digits": f"train: {{seed: {'9' * 5000}}}",
     "date": "a: 2026-99-99",
-    "long": "#" * (LONGEST + 1),
+    "long": "#" * (MAX_CHARACTERS + 1),
     "bytes": b"a: \xff",
     "control": "a: \x1b[2J",
     "key": "{[1, 2]: 3}",

@@ -254,7 +254,7 @@ def test_a_clock_that_was_set_back_keeps_no_draft(tmp_path: Path, age: int) -> N
     draft = tmp_path / f".speechctc-{'0' * 12}-{'1' * 16}.partial"
     draft.touch()
     os.utime(draft, (time.time() - age, time.time() - age))
-    drafts.tidy(tmp_path, drafts.PATIENCE)
+    drafts.tidy(tmp_path, drafts.TIMEOUT)
     assert not draft.exists()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from speechctc.corpora.tier_utterances import LEAST, PAD, Piece, Span, cut
+from speechctc.corpora.tier_utterances import MIN_SILENCE, PAD, Piece, Span, cut
 
 SPANS = [Span(2.0, 3.0), Span(3.0, 4.0), Span(6.0, 7.0), Span(7.6, 8.0)]
 
@@ -38,4 +38,4 @@ def test_no_label_is_lost_and_no_two_utterances_overlap() -> None:
         for piece in pieces:
             gaps = [spans[k + 1].start - spans[k].end for k in range(piece.first, piece.last)]
             assert limit is None or max(gaps, default=0.0) <= limit
-            assert piece.end - piece.start <= 12.0 or max(gaps, default=0.0) < LEAST
+            assert piece.end - piece.start <= 12.0 or max(gaps, default=0.0) < MIN_SILENCE

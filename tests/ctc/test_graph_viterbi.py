@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.ctc import viterbi
-from speechctc.ctc.graph import MOST_SOURCES, NODE, Band, GraphPath, StateGraph, graph_viterbi
+from speechctc.ctc.graph import MAX_SOURCES, NODE, Band, GraphPath, StateGraph, graph_viterbi
 
 Arcs = list[list[tuple[int, float]]]
 
@@ -139,9 +139,9 @@ def test_what_is_no_graph_is_refused_and_what_just_is_one_is_not() -> None:
         with pytest.raises(ValueError, match="earlier state"):
             StateGraph.build([NODE, NODE, NODE], [[], [(source, 0.0)], end])
     assert StateGraph.build([NODE, 0, NODE], [[], [(2, 0.0), (1, 0.0)], end]).states == 3, "a column may go back"
-    assert StateGraph.build([NODE, NODE], [[], end * MOST_SOURCES]).states == 2
-    with pytest.raises(ValueError, match=f"{MOST_SOURCES + 1} arcs; at most {MOST_SOURCES}"):
-        StateGraph.build([NODE, NODE], [[], end * (MOST_SOURCES + 1)])
+    assert StateGraph.build([NODE, NODE], [[], end * MAX_SOURCES]).states == 2
+    with pytest.raises(ValueError, match=f"{MAX_SOURCES + 1} arcs; at most {MAX_SOURCES}"):
+        StateGraph.build([NODE, NODE], [[], end * (MAX_SOURCES + 1)])
 
 
 def test_the_width_of_a_band() -> None:

@@ -58,7 +58,7 @@ def test_a_band_around_anchors_finds_what_all_states_do(monkeypatch: pytest.Monk
     whole = placed(words(" ".join(given)), rows, find_misfits)
     assert whole.is_exact and whole.touched is None
     monkeypatch.setattr(placement, "EXACT_CELLS", 10)
-    monkeypatch.setattr(placement, "MOST_CELLS", 10**9)
+    monkeypatch.setattr(placement, "MAX_CELLS", 10**9)
     monkeypatch.setattr(placement, "REACH", (60, 150))
     monkeypatch.setattr(posteriors, "IN_MEMORY", 1000)  # the rest in a file
     inside = placed(words(" ".join(given)), rows, find_misfits)
@@ -79,7 +79,7 @@ def test_a_band_is_widened_until_the_path_keeps_away_from_its_edges(monkeypatch:
     monkeypatch.setattr(placement, "EXACT_CELLS", 10)
     monkeypatch.setattr(placement, "REACH", (3, 8))
     assert placed(phone_units(given), rows).visits == whole.visits
-    monkeypatch.setattr(placement, "MOST_CELLS", 10)
+    monkeypatch.setattr(placement, "MAX_CELLS", 10)
     narrow = placed(phone_units(given), rows)
     assert narrow.touched is not None or narrow.score == -np.inf
     assert not narrow.is_exact and narrow.score < whole.score

@@ -14,7 +14,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
-from speechctc.inference.unsure import FEWEST, LEAST, LEAST_WITHOUT, Doubt
+from speechctc.inference.unsure import MIN_CONFIDENCE, MIN_CONFIDENCE_WITHOUT_LM, MIN_PHONES, Doubt
 from speechctc.stages.decode import decode
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
@@ -30,7 +30,7 @@ def english() -> Recogniser:
 
 
 def test_only_many_unsure_phones_are_a_reason_to_doubt(english: Recogniser) -> None:
-    for count, confidence, doubted in ((FEWEST, 0.5, True), (FEWEST - 1, 0.5, False), (FEWEST, 0.9, False)):
+    for count, confidence, doubted in ((MIN_PHONES, 0.5, True), (MIN_PHONES - 1, 0.5, False), (MIN_PHONES, 0.9, False)):
         doubt = Doubt(english)
         assert list(doubt.seen(phones(count, confidence))) == phones(count, confidence)
         assert bool(doubt.note()) == doubted
@@ -40,17 +40,17 @@ def test_only_many_unsure_phones_are_a_reason_to_doubt(english: Recogniser) -> N
 def test_recordings_count_together_and_failures_pass(english: Recogniser) -> None:
     doubt = Doubt(english)
     results: list[Recognition | InputError] = [
-        Recognition("a", 1.0, tuple(phones(FEWEST, 0.2))),
+        Recognition("a", 1.0, tuple(phones(MIN_PHONES, 0.2))),
         InputError("b", "c"),
         Recognition("d", 1.0, ()),
     ]
     assert list(doubt.watched(results)) == results and doubt.note()
-    assert list(doubt.watched([Recognition("e", 9.0, tuple(phones(9 * FEWEST, 0.9)))])) and not doubt.note()
+    assert list(doubt.watched([Recognition("e", 9.0, tuple(phones(9 * MIN_PHONES, 0.9)))])) and not doubt.note()
 
 
 def test_without_the_ngram_the_limit_is_another_and_no_advice_on_it_is_given() -> None:
     doubt = Doubt(Recogniser.load("english", "cpu", lm_weight=0))
-    list(doubt.seen(phones(FEWEST, (LEAST + LEAST_WITHOUT) / 2)))
+    list(doubt.seen(phones(MIN_PHONES, (MIN_CONFIDENCE + MIN_CONFIDENCE_WITHOUT_LM) / 2)))
     assert "another language" in doubt.note() and "--lm-weight" not in doubt.note()
 
 
@@ -59,8 +59,8 @@ def test_the_limits_are_those_that_were_measured() -> None:
     file = Path(__file__).parent.parent.parent / "benchmarks" / "foreign.csv"
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
     limits: tuple[tuple[str, float, set[str]], ...] = (
-        ("confidence n-gram", LEAST, set()),
-        ("confidence best path", LEAST_WITHOUT, {"ga"}),
+        ("confidence n-gram", MIN_CONFIDENCE, set()),
+        ("confidence best path", MIN_CONFIDENCE_WITHOUT_LM, {"ga"}),
     )
     for column, least, missed in limits:
         english = [float(row[column]) >= least for row in rows if row["language"] == "en"]
@@ -72,9 +72,9 @@ def test_the_limits_are_those_that_were_measured() -> None:
 def posteriors(model: Recogniser, highest: float) -> Logits:
     """Return log posteriors with a phone in each third frame, which is so probable."""
     classes = len(model.phones) + 1
-    rows = np.full((3 * FEWEST + 30, classes), 1e-4)
+    rows = np.full((3 * MIN_PHONES + 30, classes), 1e-4)
     rows[:, 0] = 1 - 1e-4 * (classes - 1)
-    for k in range(FEWEST + 10):
+    for k in range(MIN_PHONES + 10):
         rows[3 * k] = (1 - highest) / (classes - 1)
         rows[3 * k, 1 + k % (classes - 1)] = highest
     found: Logits = np.log(rows).astype(np.float32)
@@ -91,7 +91,9 @@ def test_the_best_sequences_are_doubted_by_the_best_path(
     options = OutputOptions("tsv", tmp_path / "a.tsv")
     assert decode(english, [tmp_path / "a.wav"], options, recorder, doubt=doubt, nbest=1) == 0
     said = [line for line in recorder.said if "another language" in line]
-    assert len(said) == doubted and all("--lm-weight 0" in line and str(LEAST_WITHOUT) in line for line in said)
+    assert len(said) == doubted and all(
+        "--lm-weight 0" in line and str(MIN_CONFIDENCE_WITHOUT_LM) in line for line in said
+    )
 
 
 @pytest.mark.shared

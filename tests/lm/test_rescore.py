@@ -13,7 +13,7 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.lm.rescore import LONGEST, Ranker, RankingSearch, choose_search, method
+from speechctc.lm.rescore import MAX_SECONDS, Ranker, RankingSearch, choose_search, method
 from speechctc.lm.search import GreedySearch, LmSearch, best_labels, collapse
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.lm_tune import Remembered
@@ -90,7 +90,7 @@ def test_nothing_was_said() -> None:
 def test_long_recordings_are_ranked_piece_by_piece_however_they_come(blocks: int) -> None:
     settings = config(beam=4)
     ranker = Ranker(learned(CLASSES, 2), lstm(), settings)
-    frames = round(LONGEST / 0.01)
+    frames = round(MAX_SECONDS / 0.01)
     assert ranker.longest == frames
     ranker.longest = 200
     log_probs = posteriors(900, CLASSES, 1, 3.0)

@@ -211,14 +211,14 @@ def test_only_a_long_search_loads_the_compiler() -> None:
     code = """
 import sys
 import numpy as np
-from speechctc.lm.beam import PATIENCE
+from speechctc.lm.beam import INTERPRETED_WORK
 from speechctc.lm.search import LmSearch
 from speechctc.lm.automaton import PhoneLM
 def search(frames):
     LmSearch(PhoneLM.learn([[1, 2]], 3, 2), 1.0, 0.0, 8).push(np.zeros((frames, 3), np.float32))
-search(PATIENCE // 64)
+search(INTERPRETED_WORK // 64)
 assert 'numba' not in sys.modules
-search(PATIENCE // 8)
+search(INTERPRETED_WORK // 8)
 assert 'numba' in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -5,8 +5,8 @@ import pytest
 
 from speechctc.metrics.per import (
     DRAWS,
-    FEW_PHONES,
-    FEW_SPEAKERS,
+    MIN_PHONES,
+    MIN_SPEAKERS,
     EditCounts,
     Reliability,
     draw_rates,
@@ -142,9 +142,9 @@ def test_the_interval_in_words() -> None:
 
 
 def test_caution_begins_below_the_limits() -> None:
-    assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES, 9).caution == ""
-    assert Reliability(1.0, 2.0, "speakers", FEW_SPEAKERS, FEW_PHONES - 1, 9).caution.startswith("not reliable")
-    assert "speaker" in Reliability(1.0, 2.0, "utterances", FEW_SPEAKERS - 1, FEW_PHONES, 9).caution
+    assert Reliability(1.0, 2.0, "speakers", MIN_SPEAKERS, MIN_PHONES, 9).caution == ""
+    assert Reliability(1.0, 2.0, "speakers", MIN_SPEAKERS, MIN_PHONES - 1, 9).caution.startswith("not reliable")
+    assert "speaker" in Reliability(1.0, 2.0, "utterances", MIN_SPEAKERS - 1, MIN_PHONES, 9).caution
 
 
 def counts_by_hand(a: list[str], b: list[str]) -> set[tuple[int, int, int]]:

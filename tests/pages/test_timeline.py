@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.pages.timeline import LONGEST_STRIP, Cell, Tier, cuts, make_timeline, ogg_opus, pixels_per_second
+from speechctc.pages.timeline import STRIP_SECONDS, Cell, Tier, cuts, make_timeline, ogg_opus, pixels_per_second
 
 RATE = 8000
 
@@ -41,7 +41,7 @@ def test_lines_cover_the_recording_and_are_cut_where_phones_start(seconds: float
     starts = [0.7 * k for k in range(100) if 0.7 * k < seconds]
     places = cuts(seconds, starts)
     assert places[0] == 0 and places[-1] == seconds
-    assert all(0 <= b - a <= LONGEST_STRIP for a, b in itertools.pairwise(places))
+    assert all(0 <= b - a <= STRIP_SECONDS for a, b in itertools.pairwise(places))
     assert set(places[1:-1]) <= set(starts)
 
 

@@ -86,7 +86,7 @@ def test_what_the_page_lacks_is_refused_in_one_line(
     checkpoint = replace(recogniser.checkpoint, config=recogniser.config.model_copy(update={"model": odd}))
     with pytest.raises(InputError, match="m: its net or its features are not of a kind that the page has"):
         page_text(type(recogniser)(checkpoint, recogniser.device), tiny_model / "best", "m")
-    monkeypatch.setattr(stage, "LARGEST", 10)
+    monkeypatch.setattr(stage, "MAX_BYTES", 10)
     with pytest.raises(InputError, match="more than a page can hold"):
         export_web(tiny_model / "best", here / "page")
     assert not (here / "page").exists()

@@ -45,7 +45,7 @@ def _installed() -> dict[Path, bytes]:
 def test_what_is_learned_lies_with_the_user_and_is_named(
     speechctc: Command, corpus: Path, here: Path, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "FEWEST", 1)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_PHONES", 1)
     monkeypatch.setattr("speechctc.stages.train_boundaries.measure", lambda *_: None)
     before = _installed()
     done = speechctc(*words, "--model", "english", *CORPUS)
@@ -68,7 +68,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_work(
 def test_the_copy_is_named_where_it_is_used(
     speechctc: Command, corpus: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "FEWEST", 1)
+    monkeypatch.setattr(calibration, "MIN_CALIBRATION_PHONES", 1)
     write_learned(BUILT_IN, own_folder(BUILT_IN), lambda place: None, Reporter(quiet=True))
     said = speechctc("decode", "corpus/dev/a/0.wav", "--model", "english").err
     assert "using english (in this folder; not the bundled model)" in said

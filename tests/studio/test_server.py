@@ -26,7 +26,7 @@ from speechctc.cli.studio import studio_command
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.unsure import FEWEST
+from speechctc.inference.unsure import MIN_PHONES
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
 from speechctc.studio.folder import Folder
@@ -297,7 +297,7 @@ def test_recognising_without_the_ngram_and_doubts_about_the_language(
 ) -> None:
     def heard(self: Recogniser, blocks: Any, alternatives: int = 0) -> Iterator[Segment]:
         label = "aa" if self.config.decode.lm_weight else "b"
-        yield from (Segment(label, k / 1000, (k + 1) / 1000, 0.5) for _ in blocks for k in range(FEWEST))
+        yield from (Segment(label, k / 1000, (k + 1) / 1000, 0.5) for _ in blocks for k in range(MIN_PHONES))
 
     monkeypatch.setattr(Recogniser, "segments", heard)
     with client_of(folder, BUILT_IN) as (client, studio):

@@ -19,7 +19,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.training import (
-    ENOUGH,
+    MIN_HELD_OUT_RECORDINGS,
     NGRAM,
     ROUND,
     STATE,
@@ -47,7 +47,7 @@ def test_held_out_recordings_are_whole_and_stay_held_out() -> None:
     def labels(some: list[str]) -> dict[str, list[str]]:
         return dict.fromkeys(some, ["a", "b"])
 
-    assert choose_held_out(labels(names[: ENOUGH - 1]), names, [], []) == []
+    assert choose_held_out(labels(names[: MIN_HELD_OUT_RECORDINGS - 1]), names, [], []) == []
     assert choose_held_out(labels(names), [], [], []) == []
     first = choose_held_out(labels(names[:10]), names[:10], [], [])
     assert len(first) == 2
@@ -166,7 +166,7 @@ def test_the_corpus_can_be_read_and_has_the_labels(tmp_path: Path) -> None:
 
 def test_too_few_corrections_are_said(tmp_path: Path, tiny_model: Path) -> None:
     training = Training(tmp_path / "talks")
-    with pytest.raises(InputError, match="1 corrected recordings, and training needs 2"):
+    with pytest.raises(InputError, match="1 corrected recordings; training needs 2"):
         training.start(labelled(tmp_path / "talks", 1), tiny_model / "best", SONG, 1.0)
     with pytest.raises(InputError, match="minutes of training"):
         training.start(labelled(tmp_path / "talks", 2), tiny_model / "best", SONG, 0.0)

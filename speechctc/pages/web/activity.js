@@ -2,7 +2,7 @@
 
 import { joined } from "./rows.js";
 
-const BEHIND = 1, AHEAD = 0.5, SHORTEST = 1, SMOOTHING = 0.09; // seconds
+const BEHIND = 1, AHEAD = 0.5, MIN_SECONDS = 1, SMOOTHING = 0.09; // seconds
 const GROUPS = 5, FLOOR = 5, DB = 10 / Math.LN10;
 const FAR_BELOW = 30; // of a phone's logit below that of the blank, where nobody speaks
 
@@ -15,7 +15,7 @@ class Detector {
     this.half = Math.floor(Math.round(SMOOTHING / step) / 2);
     this.behind = Math.round(BEHIND / step);
     this.window = this.behind + Math.round(AHEAD / step) + 1;
-    this.shortest = Math.round(SHORTEST / step);
+    this.shortest = Math.round(MIN_SECONDS / step);
     this.threshold = least;
     this.raw = []; // levels to be smoothed, and their context
     this.smooth = []; // smoothed levels that undecided frames need

@@ -4,7 +4,7 @@ import { Fourier } from "./fft.js";
 import { joined } from "./rows.js";
 
 const SCALE = 32768; // Kaldi's filter bank expects samples of 16 bits
-const LEAST = 1.1920928955078125e-7; // energy of a band
+const EPSILON = 1.1920928955078125e-7; // energy of a band
 
 const SHAPES = {
   rectangular: () => 1,
@@ -72,9 +72,9 @@ export class FilterBank {
     this.bands.forEach(({ first, weights }, band) => {
       let sum = 0;
       for (let k = 0; k < weights.length; k += 1) sum += weights[k] * spectrum[first + k];
-      result[at + band] = Math.log(Math.max(sum, LEAST));
+      result[at + band] = Math.log(Math.max(sum, EPSILON));
     });
-    if (config.energy) result[at + config.mels] = Math.max(Math.log(Math.max(energy, LEAST)), 0);
+    if (config.energy) result[at + config.mels] = Math.max(Math.log(Math.max(energy, EPSILON)), 0);
   }
 
   // Yields static features as soon as the samples of a frame are known.

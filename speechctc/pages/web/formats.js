@@ -2,7 +2,7 @@
 
 import { clipped } from "./rows.js";
 
-const SHORTEST = 0.002; // seconds that a phone without any gets: ELAN counts milliseconds
+const MIN_SECONDS = 0.002; // seconds that a phone without any gets: ELAN counts milliseconds
 
 const rounded = (value) => Number(value.toFixed(4));
 
@@ -21,7 +21,7 @@ export function lasting(segments, least, end) {
 
 function tiersOf(segments, seconds) {
   const short = segments.some((each) => rounded(each.end) <= rounded(each.start));
-  const whole = short ? lasting(segments, SHORTEST, seconds) : segments;
+  const whole = short ? lasting(segments, MIN_SECONDS, seconds) : segments;
   const tier = (label) => whole.map((each) => ({ start: rounded(each.start), end: Math.min(rounded(each.end), seconds), label: label(each) }));
   return { phones: tier((each) => each.phone), confidence: tier((each) => each.confidence.toFixed(2)) };
 }

@@ -10,7 +10,7 @@ const NARROWEST = 150, WIDEST = 400; // pixels for a second
 const LETTER = 8.5, AROUND = 6; // pixels of a letter, and around a label
 const FITTING = 0.8; // share of the labels that fit into their cells
 const NEAR = 900; // pixels from the screen at which a line is filled
-const LEAST = 0.5; // confidence below which a phone is doubtful
+const MIN_CONFIDENCE = 0.5; // confidence below which a phone is doubtful
 
 export function element(tag, values = {}, ...children) {
   const made = document.createElement(tag);
@@ -105,7 +105,7 @@ export class Lines {
     const cells = element("div", { className: "cells" });
     this.segments.slice(part.from, part.until).forEach((each, k) => {
       const start = Math.max(each.start, part.start), end = Math.min(each.end, part.end);
-      const about = inWords(each), kind = each.confidence < LEAST ? "cell doubtful" : "cell";
+      const about = inWords(each), kind = each.confidence < MIN_CONFIDENCE ? "cell doubtful" : "cell";
       const width = `${(100 * (end - start)) / (part.end - part.start)}%`;
       const cell = element("button", { type: "button", className: kind, title: about, "aria-label": about, tabIndex: k ? -1 : 0, style: { left: percent(start), width } }, element("span", {}, each.phone));
       Object.assign(cell.dataset, { start: start.toFixed(4), end: end.toFixed(4) });

@@ -11,7 +11,7 @@ from speechctc.core.cores import cores, threads
 from speechctc.core.errors import NEEDS_TORCH
 from speechctc.stages.doctor.finding import Diagnosis, Finding, finding
 
-LEAST_DISK = 2 * 2**30  # bytes; checkpoints and features of a small corpus
+MIN_FREE_BYTES = 2 * 2**30  # bytes; checkpoints and features of a small corpus
 
 
 def check_without_torch(folders: tuple[Path, ...] = ()) -> Diagnosis:
@@ -30,6 +30,6 @@ def check_disk(folders: tuple[Path, ...]) -> list[Finding]:
     for folder in folders:
         there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
         free = shutil.disk_usage(there).free
-        if free < LEAST_DISK:
+        if free < MIN_FREE_BYTES:
             found.append(finding("disk", [folder], gib=free / 2**30, folder=folder))
     return found

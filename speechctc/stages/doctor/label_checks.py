@@ -17,11 +17,11 @@ from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 from speechctc.stages.doctor.finding import Finding, Severity, finding, listed
 from speechctc.stages.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 
-RARE = 5  # a phone with fewer occurrences in training is hardly learned
+MIN_OCCURRENCES = 5  # a phone with fewer occurrences in training is hardly learned
 COMMON = 0.4  # share of all labels, from which one label is suspicious
-FEWEST = 100  # labels; of fewer, shares say nothing
+MIN_LABELS = 100  # labels; of fewer, shares say nothing
 SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second
-MOST_A_SECOND = 30.0  # phones; nobody speaks faster
+MAX_PHONE_RATE = 30.0  # phones; nobody speaks faster
 
 Member = tuple[str, Utterance]
 """A split, and an utterance of it."""
@@ -106,19 +106,19 @@ def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
     """Check how often each phone occurs in each split (``"train"`` and others)."""
     train = counts["train"]
     others = sum((count for split, count in counts.items() if split != "train"), Counter[str]())
-    rare = sorted((phone for phone in train if train[phone] < RARE), key=lambda phone: train[phone])
-    tonal = len(rare_by_tone(train, RARE))
+    rare = sorted((phone for phone in train if train[phone] < MIN_OCCURRENCES), key=lambda phone: train[phone])
+    tonal = len(rare_by_tone(train, MIN_OCCURRENCES))
     more = f"; {tonal} of them are rare by their tones: {OF_TONES}" if tonal else ""
-    found = listed("rare-phones", _with_counts(rare, train), rare=RARE, more=more)
+    found = listed("rare-phones", _with_counts(rare, train), rare=MIN_OCCURRENCES, more=more)
     unseen = sorted(set(others) - set(train))
-    only = sorted(phone for phone in set(train) - set(others) if train[phone] >= RARE and others)
+    only = sorted(phone for phone in set(train) - set(others) if train[phone] >= MIN_OCCURRENCES and others)
     splits, why = "dev or test and not in train", "the model never recognises them"
     found += listed("one-split", _with_counts(unseen, others), splits=splits, why=why)
     splits, why = "train and neither in dev nor in test", "no score tells how well they are recognised"
     found += listed("one-split", _with_counts(only, train), splits=splits, why=why)
     total = train.total()
     for phone, count in train.most_common(1):
-        if total >= FEWEST and count > COMMON * total and len(train) > 2:
+        if total >= MIN_LABELS and count > COMMON * total and len(train) > 2:
             found.append(finding("one-label", [f"{phone} ({count:,} of {total:,})"], share=100 * count / total))
     return found
 
@@ -152,6 +152,6 @@ def _rates(pairs: Sequence[tuple[Utterance, Heard]]) -> list[Finding]:
     if len(rates) < 10:
         return []
     usual = statistics.median(rate for _, rate in rates)
-    slowest, fastest = SLOW * usual, min(FAST * usual, max(MOST_A_SECOND, usual))
+    slowest, fastest = SLOW * usual, min(FAST * usual, max(MAX_PHONE_RATE, usual))
     odd = (f"{each.id} ({rate:.1f})" for each, rate in rates if not slowest <= rate <= fastest)
     return listed("speech-rate", odd, usual=usual)

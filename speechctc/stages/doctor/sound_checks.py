@@ -41,7 +41,7 @@ HOP = 0.02  # s; the level is measured in pieces of this length
 TELEPHONE = 4200.0  # Hz; a telephone passes less
 FLAT = 1e-5  # largest difference of neighbouring samples of a clipped peak
 SPECTRUM = 4096  # samples of a Fourier transform
-MOST_SPECTRA = 400  # of a block of samples
+MAX_SPECTRA = 400  # of a block of samples
 
 
 @dataclass
@@ -134,7 +134,7 @@ def _loudest(block: Samples, hop: int) -> float:
 
 def _powers(block: Samples, rate: int) -> tuple[float, float]:
     """Return the power of a block, and that above 4.2 kHz, both on one scale."""
-    count = min(len(block) // SPECTRUM, MOST_SPECTRA)
+    count = min(len(block) // SPECTRUM, MAX_SPECTRA)
     if count == 0 or rate <= 2.5 * TELEPHONE:
         return 0.0, 0.0
     step = len(block) // SPECTRUM // count
@@ -145,18 +145,18 @@ def _powers(block: Samples, rate: int) -> tuple[float, float]:
 
 
 CLIPPED = 5e-4  # share of a recording's samples in flat peaks, from which it is clipped
-FEW_CLIPPED = 20  # samples; fewer are not heard
+MIN_CLIPPED_SAMPLES = 20  # samples; fewer are not heard
 SILENT_DB = -65.0  # dB of full scale; the loudest 20 ms of speech are louder
 QUIET_DB = -45.0  # dB of full scale; below, 16 bits leave few steps for soft sounds
 OFFSET = 0.03  # of full scale
 TELEPHONE_DB = -70.0  # of the whole power, above 4.2 kHz: less has been filtered away
-LONG = 60.0  # s
+MAX_SECONDS = 60.0  # s
 
 Sounds: TypeAlias = Mapping[Place, Heard | InputError]
 
 
 def _is_clipped(sound: Heard) -> bool:
-    return sound.clipped > CLIPPED * sound.samples and sound.clipped >= FEW_CLIPPED
+    return sound.clipped > CLIPPED * sound.samples and sound.clipped >= MIN_CLIPPED_SAMPLES
 
 
 CHECKS: Mapping[str, Callable[[Heard], str]] = {
@@ -167,7 +167,7 @@ CHECKS: Mapping[str, Callable[[Heard], str]] = {
     "silent": lambda sound: f"{sound.level_db:.0f} dB" if sound.level_db <= SILENT_DB else "",
     "quiet": lambda sound: f"{sound.level_db:.0f} dB" if SILENT_DB < sound.level_db <= QUIET_DB else "",
     "offset": lambda sound: f"{sound.offset:+.2f}" if abs(sound.offset) > OFFSET else "",
-    "long": lambda sound: f"{sound.seconds:.0f} s" if sound.seconds > LONG else "",
+    "long": lambda sound: f"{sound.seconds:.0f} s" if sound.seconds > MAX_SECONDS else "",
 }
 """By kind of finding, what is said of a recording that has it; ``""`` of others."""
 
@@ -181,7 +181,7 @@ def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Find
     found = [*_unreadable(sounds), *_rates(heard, rate, of_model), *_telephone(heard)]
     for kind, see in CHECKS.items():
         seen = (f"{place} ({said})" for place, sound in heard.items() if (said := see(sound)))
-        found += listed(kind, seen, quiet=QUIET_DB, long=LONG)
+        found += listed(kind, seen, quiet=QUIET_DB, long=MAX_SECONDS)
     return found
 
 

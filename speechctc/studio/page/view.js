@@ -4,7 +4,7 @@ import { session } from "./session.js";
 
 export const view = { start: 0, scale: 100, width: 800 };
 
-const MOST = 20000; // pixels for each second
+const MAX_SCALE = 20000; // pixels for each second
 const listeners = [];
 
 export function onView(listener) {
@@ -25,7 +25,7 @@ export function end() {
 
 function settle() {
   const least = view.width / Math.max(session.seconds, 0.05);
-  view.scale = Math.min(Math.max(view.scale, least), MOST);
+  view.scale = Math.min(Math.max(view.scale, least), MAX_SCALE);
   const last = session.seconds - view.width / view.scale;
   view.start = Math.max(Math.min(view.start, last), 0);
   for (const listener of listeners) listener();
@@ -44,7 +44,7 @@ export function show(start, scale) {
 
 export function zoom(factor, time = (view.start + end()) / 2) {
   const x = toX(time);
-  const scale = Math.min(Math.max(view.scale * factor, view.width / Math.max(session.seconds, 0.05)), MOST);
+  const scale = Math.min(Math.max(view.scale * factor, view.width / Math.max(session.seconds, 0.05)), MAX_SCALE);
   show(time - x / scale, scale);
 }
 
