@@ -15,7 +15,7 @@ import soundfile
 from speechctc.audio import sound_file
 from speechctc.corpora import synthetic
 from speechctc.studio.microphone import recover
-from speechctc.studio.sound import Sound
+from speechctc.studio.sound import Waveform
 from tests.command import Command, one_line_error
 from tests.studio.folders import client_of
 from tests.tiny_model import write_song
@@ -115,7 +115,7 @@ def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, mo
         lambda: sound_file.write_wav(tmp_path / "c.wav", noise, 8000),
         lambda: synthetic.write_recording(tmp_path / "c.flac", noise),
         lambda: sound_file.info(tmp_path / "ab.ogg"),  # several in one file are decoded to a temporary one
-        lambda: Sound(tmp_path / "a.ogg"),
+        lambda: Waveform(tmp_path / "a.ogg"),
     ]
     for act in acts:
         with full(), pytest.raises(OSError, match="Input/output error"):

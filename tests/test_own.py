@@ -97,11 +97,11 @@ def test_an_augmentation_of_ones_own_changes_training_utterances() -> None:
     frames = torch.full((3,), static.shape[1])
     augmenter = Augmenter(config, torch.device("cpu"))
     torch.manual_seed(1)
-    found = augmenter.disguise(static, frames)
+    found = augmenter.perturb_spectrum(static, frames)
     changed = (found != static).any(1)
     assert changed.sum(1).tolist() == [1, 1, 1] and float(found[changed.unsqueeze(1).expand_as(found)].min()) > 12
     torch.manual_seed(1)
-    again = augmenter.disguise(static, frames)
+    again = augmenter.perturb_spectrum(static, frames)
     assert torch.equal(found, again)
     plugins.registered.clear()
     with pytest.raises(InputError, match="no augmentation 'hum' here"):
@@ -142,7 +142,7 @@ speechctc.register_features("mine", Mine)
     ]:
         augmenter = Augmenter(load_config("demo", [f"augment.own.{setting}"]), torch.device("cpu"))
         with pytest.raises(InputError, match=said):
-            augmenter.disguise(torch.zeros(1, 3, 41), torch.full((1,), 3))
+            augmenter.perturb_spectrum(torch.zeros(1, 3, 41), torch.full((1,), 3))
     for options, said in [
         ("{bands: 2}", f"features.kind=mine: {path}, line 10, in static: IndexError"),
         ("{bands: 2, wide: 1}", r"static returned the shape \(800, 1\), not \(n_frames, 2\)"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
-from speechctc.core.errors import InputError, printable, some
+from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
 
 SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
@@ -119,14 +119,16 @@ def check_some(arguments: Sequence[Path]) -> None:
     if not any(os.path.exists(argument) for argument in arguments):
         found = find_recordings(arguments)
         if not any(os.path.exists(recording.path) for recording in found):
-            raise InputError(f"{some([str(argument) for argument in arguments])}: no such file", "check the path")
+            raise InputError(f"{first_few([str(argument) for argument in arguments])}: no such file", "check the path")
 
 
 def chosen_outside(file: Path, folder: Path, recordings: Iterable[str | Path]) -> list[str]:
     """Return a line on recordings outside of a folder that a table or a file of ELAN, maybe a stranger's, names."""
     inside = os.path.join(os.path.abspath(folder), "")
     found = [each for each in dict.fromkeys(map(str, recordings)) if not os.path.abspath(each).startswith(inside)]
-    return [f"{file} chooses what is read, and {len(found)} outside of {folder}: {some(found, 3)}"] if found else []
+    return (
+        [f"{file} chooses what is read, and {len(found)} outside of {folder}: {first_few(found, 3)}"] if found else []
+    )
 
 
 def left_out(arguments: Iterable[Path]) -> list[str]:
@@ -155,7 +157,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
         "speechctc made this folder, such as a round of the studio, with copies of recordings; name it itself": made,
     }
     left = set(doubles)
-    said = [f"{some([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found]
+    said = [f"{first_few([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found]
     return [path for path in sound if path not in left], said
 
 

@@ -14,7 +14,7 @@ from speechctc import __version__
 from speechctc.cli import lm, recognition, scoring, studio, training
 from speechctc.cli.options import described
 from speechctc.cli.streams import drop_output, say, write_utf8
-from speechctc.core.cores import PRODUCTS
+from speechctc.core.cores import BLAS_THREADS
 from speechctc.core.errors import NEEDS_TORCH, InputError, of_disk
 
 app = typer.Typer(
@@ -119,7 +119,7 @@ def _check_removed(arguments: list[str]) -> None:
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
-    os.environ.setdefault(PRODUCTS, "1")  # before numpy is: recognition has threads of its own
+    os.environ.setdefault(BLAS_THREADS, "1")  # before numpy is: recognition has threads of its own
     try:
         write_utf8()
         _check_folder()

@@ -8,7 +8,7 @@ import typer
 
 from speechctc.cli import options as opt
 from speechctc.cli.streams import check_places, new_reporter, show, show_scores, write_page
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 
 
 def evaluate_command(
@@ -204,7 +204,7 @@ def measure_command(
     if rows and places:
         count = len({row["file"] for row in rows})
         speakers = list(dict.fromkeys(row["speaker"] for row in rows if row["speaker"]))
-        by = f", speakers: {some(speakers)}" if speakers else ""
+        by = f", speakers: {first_few(speakers)}" if speakers else ""
         said = f"wrote {' and '.join(places)}: {len(rows):,} phones of {count} recording{'s'[: count - 1]}{by}"
         show(said, err=out is None)
     if status:

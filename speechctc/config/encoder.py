@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from speechctc.config.section import Section
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 
 FAMILIES = {"wav2vec2": "Wav2Vec2Model", "hubert": "HubertModel", "wavlm": "WavLMModel"}
 """By ``model_type``, the class of transformers; XLS-R and MMS are of the type of wav2vec 2.0."""
@@ -204,7 +204,7 @@ def find_encoder(config: EncoderConfig) -> tuple[Path, EncoderFacts]:
         if seen[-1][1].sha256 == config.sha256:
             return seen[-1]
     fix = f"name its folder, or that above it: {ELSEWHERE}=FOLDER in the environment; or train again with another"
-    nor = f", nor in {some([str(folder) for folder in others])} or a folder there" if others else ""
+    nor = f", nor in {first_few([str(folder) for folder in others])} or a folder there" if others else ""
     if not seen:
         gone = f"{own[0] if own else 'encoder'}: the encoder of these features is not there any more"
         raise InputError(gone + nor, fix)

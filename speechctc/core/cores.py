@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 Answer = TypeVar("Answer", covariant=True)
 
 # The environment variable that says, before numpy is loaded, how many threads share a matrix product.
-PRODUCTS = "OPENBLAS_NUM_THREADS"
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 MAX_WAITING = 4  # most results that wait to be taken, per thread
 
@@ -35,13 +35,13 @@ def threads() -> int:
     return max(int(wanted), 1) if wanted.isdecimal() else cores()
 
 
-def threads_of_one() -> int:
+def threads_per_recording() -> int:
     """Return the threads that may share the rows of one recording; 1 where numpy's matrix products have their own.
 
-    Threads of both kinds would compete for the cores. The command line sets `PRODUCTS` to 1: elementwise work is then
-    shared too.
+    Threads of both kinds would compete for the cores. The command line sets `BLAS_THREADS` to 1: elementwise work is
+    then shared too.
     """
-    return (_share or threads()) if os.environ.get(PRODUCTS) == "1" else 1
+    return (_share or threads()) if os.environ.get(BLAS_THREADS) == "1" else 1
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= MAX_HALF else f"{text[: MAX_HALF - _END - 5]} ... {text[-_END:]}"
 
 
-def some(names: Sequence[str], most: int = 8) -> str:
+def first_few(names: Sequence[str], most: int = 8) -> str:
     """Return the first `most` names in one line, and the number of the others: ``"a, b and 3 more"``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -145,7 +145,7 @@ def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) 
         groups.setdefault(re.sub(names + r"|\d+" * with_numbers, "", text), []).append((path, text))
     lines = []
     for (_, first), *more in groups.values():
-        names = some([str(path) for path, _ in more])
+        names = first_few([str(path) for path, _ in more])
         lines.append(f"{first} ({len(more) + 1} times, also for {names})" if more else first)
     return lines
 
@@ -153,7 +153,7 @@ def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) 
 def counted(counts: Counter[str], most: int = 8) -> str:
     """Return names with their counts in one line, the most frequent first: ``"a (5), b (2)"``."""
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    return some([f"{name} ({count})" for name, count in ranked], most)
+    return first_few([f"{name} ({count})" for name, count in ranked], most)
 
 
 def columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:

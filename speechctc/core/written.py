@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from speechctc.core import files
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
@@ -98,7 +98,7 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
     if folder := next((path for path in found if path.is_dir()), None):
         raise InputError(f"{folder}: a folder, where a file is to be written", "name another file")
     one = len(found) == 1
-    names = some([str(path) for path in found], NAMED)
+    names = first_few([str(path) for path in found], NAMED)
     what = f"{names}: {'exists and was' if one else f'{len(found)} files exist that were'} made or changed by hand"
     fix = f"write to another place, move {'it' if one else 'them'} away, or give --overwrite to lose what is there"
     raise InputError(f"{what} (not as speechctc wrote {'it' if one else 'them'})", fix + advice)

@@ -23,7 +23,7 @@ REPEATED = 3, 0.1  # number and share of a split's utterances from which it is s
 _NOTES = read_tables(__file__, "notes.yaml")
 
 
-def said(note: str, **values: object) -> str:
+def note_text(note: str, **values: object) -> str:
     """Return a note or a warning on a corpus: a text of ``notes.yaml``, with values in it."""
     return str(_NOTES[note].format(**values))
 
@@ -151,4 +151,6 @@ def count_repeats(part: Collection[Hashable], train: Iterable[Hashable]) -> tupl
 def repeats_note(split: str, count: int, everything: int) -> str:
     """Return in words that the labels of so many utterances of a split are also trained on; ``""`` where few are."""
     few, share = REPEATED
-    return said("repeated", split=split, count=count, all=everything) if count >= max(few, share * everything) else ""
+    return (
+        note_text("repeated", split=split, count=count, all=everything) if count >= max(few, share * everything) else ""
+    )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import ffmpeg
 from speechctc.config.corpus_config import CorpusConfig
-from speechctc.core.errors import counted, some
-from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
+from speechctc.core.errors import counted, first_few
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
@@ -121,11 +121,11 @@ class CorpusBuilder:
         phones = self.phones or self._find_phones(words.words if words else ())
         self.notes += self._spellings.notes() + self.rules.notes()
         if unused := self.rules.unused():
-            self.warnings.append(f"corpus.map names labels that do not occur: {some(unused)}")
+            self.warnings.append(f"corpus.map names labels that do not occur: {first_few(unused)}")
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
         if absent := sorted(self._ignored - set(self._left_out)):
-            self.warnings.append(f"corpus.ignore names labels that do not occur: {some(absent)}")
+            self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
             counts = Counter(chain.from_iterable(each.phones for each in everything))
@@ -143,7 +143,7 @@ class CorpusBuilder:
     def warn_of(self, paths: Sequence[Path], what: str) -> None:
         """Add a warning: what is wrong with some files, how many they are, and the names of a few."""
         if paths:
-            self.warnings.append(f"{what} ({len(paths)}): {some([str(path) for path in paths], 5)}")
+            self.warnings.append(f"{what} ({len(paths)}): {first_few([str(path) for path in paths], 5)}")
 
     def warn_of_formats(self, paths: Iterable[Path]) -> None:
         """Add a warning if recordings need ffmpeg and it is not installed."""
@@ -153,7 +153,7 @@ class CorpusBuilder:
     def _warn_of_languages_without_dev(self) -> None:
         train, dev = (Counter(each.trait("language") for each in self.utterances[split]) for split in ("train", "dev"))
         if dev and (without := Counter({name: count for name, count in train.items() if name and name not in dev})):
-            self.warnings.append(said("without dev", languages=counted(without, 20)))
+            self.warnings.append(note_text("without dev", languages=counted(without, 20)))
 
     def _find_phones(self, from_words: Container[str]) -> Inventory:
         """Return the labels of the training split, or of all if it is empty.
@@ -182,11 +182,11 @@ class CorpusBuilder:
                     self.rejected[split].append(Rejected(utterance.id, reason))
             if unknown:
                 count = len(self.utterances[split]) - len(known)
-                self.warnings.append(said("unknown", split=split, count=count, labels=counted(unknown)))
+                self.warnings.append(note_text("unknown", split=split, count=count, labels=counted(unknown)))
             self.utterances[split] = known
         if nearest.nearest:
-            pairs = some([f"{phone} as {to}" for phone, to in sorted(nearest.nearest.items())], 20)
-            self.notes.append(said("nearest", pairs=pairs))
+            pairs = first_few([f"{phone} as {to}" for phone, to in sorted(nearest.nearest.items())], 20)
+            self.notes.append(note_text("nearest", pairs=pairs))
         return phones
 
 
@@ -194,13 +194,13 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
     """Return warnings of labels, also as `written`, that may be mistakes: spellings, notations, strings, pauses."""
     warnings = []
     if groups := spellings(counts):
-        warnings.append(said("spellings", groups=some(groups)))
+        warnings.append(note_text("spellings", groups=first_few(groups)))
     if pairs := notation_pairs(counts):
-        warnings.append(said("notations", pairs=some(pairs)))
+        warnings.append(note_text("notations", pairs=first_few(pairs)))
     if are_strings(written):
-        warnings.append(said("strings", labels=counted(written, 3)))
+        warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
-        warnings.append(said("doubtful", kind=kind, labels=counted(there), names=names))
+        warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
 
 
@@ -317,15 +317,15 @@ def choose_dev(
         chosen, count = _dev_speakers(utterances, share, named)
         if 2 * len(chosen) >= count:
             dev = frozenset(utterance.id for utterance in utterances if utterance.speaker in chosen)
-            names = some(sorted(chosen))
-            return dev, said("dev of speakers", count=len(chosen), all=len(speakers), names=names)
+            names = first_few(sorted(chosen))
+            return dev, note_text("dev of speakers", count=len(chosen), all=len(speakers), names=names)
         why = f"too few of {len(speakers)} speakers can be held out, because others lack their labels or language"
     if len(utterances) < 2:
         return frozenset(), "dev: none, because there is only one training utterance"
     ids = _dev_utterances(utterances, share, named, together)
     if not ids:
         return ids, "dev: none, because each utterance has a label that no other has; label more recordings"
-    return ids, said("dev", count=len(ids), all=len(utterances), why=why)
+    return ids, note_text("dev", count=len(ids), all=len(utterances), why=why)
 
 
 def _dev_speakers(utterances: Sequence[Utterance], share: float, named: bool) -> tuple[list[str], int]:

@@ -32,7 +32,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables
 from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, said
+from speechctc.corpora.corpus import SPLITS, Corpus, note_text
 from speechctc.corpora.timit import read_timit
 from speechctc.phones.espeak import Speech
 from speechctc.phones.labels import pairs
@@ -59,7 +59,7 @@ def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Cor
         what = f"{root}: {count} usable utterances of the {about['utterances']} that were made"
         raise InputError(what, synthetic.AGAIN)
     facts = {"voices": config.voices, "sentences": config.sentences, "minutes": about["seconds"] / 60}
-    note = said("demo", **facts, utterances=count, espeak=about["espeak"])
+    note = note_text("demo", **facts, utterances=count, espeak=about["espeak"])
     return dataclasses.replace(corpus, notes=(note,))
 
 
@@ -84,7 +84,7 @@ def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
 
 def _make_whole(folder: Path, config: DemoConfig, wanted: dict[str, Any]) -> None:
     """Write all voices."""
-    count, samples, version, voices = 0, 0, "", cast(config)
+    count, samples, version, voices = 0, 0, "", sample_speakers(config)
     numbers = {text: number for number, text in enumerate(synthetic.sentences(), start=1)}
     for number, (voice, result) in enumerate(zip(voices, synthetic.spoken(voices, "demo corpus"), strict=True)):
         version = result.version
@@ -99,7 +99,7 @@ def _make_whole(folder: Path, config: DemoConfig, wanted: dict[str, Any]) -> Non
     files.write_json(folder / MARKER, wanted | about)
 
 
-def cast(config: DemoConfig) -> list[synthetic.Speaker]:
+def sample_speakers(config: DemoConfig) -> list[synthetic.Speaker]:
     """Choose the voices and distribute the sentences among them; the result depends only on the config."""
     rng = random.Random(config.seed)
     order = list(range(config.sentences))

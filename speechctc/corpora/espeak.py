@@ -18,7 +18,7 @@ import numpy as np
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, said
+from speechctc.corpora.corpus import SPLITS, Corpus, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.phones.espeak import Piece, Reader, Speech, pieces
 from speechctc.phones.matching import is_arpabet
@@ -73,7 +73,7 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
     assert sentences is not None  # only a corpus that is there already may lack them
     for language in languages_of(config):
         Reader(language)  # raises here and now if eSpeak NG does not speak it
-    speakers = cast(config.espeak, languages_of(config), sentences)
+    speakers = sample_speakers(config.espeak, languages_of(config), sentences)
     version, made = "", list[tuple[str, synthetic.Row, list[Piece]]]()
     for number, (speaker, result) in enumerate(zip(speakers, synthetic.spoken(speakers, "corpus"), strict=True)):
         version, rng = result.version, np.random.default_rng([config.espeak.seed, number])
@@ -95,7 +95,9 @@ def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | N
     synthetic.write_tables(folder, MARKER, wanted | {"espeak": version, "nearest": notation.nearest}, rows)
 
 
-def cast(config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str]) -> list[synthetic.Speaker]:
+def sample_speakers(
+    config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str]
+) -> list[synthetic.Speaker]:
     """Choose the speakers, and distribute the sentences among them; the result depends only on the arguments.
 
     Languages and voices take turns. Where there are fewer sentences than training utterances, half of these are of
@@ -150,7 +152,7 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
     english = all(language.lower().startswith("en") for language in languages_of(config))
     builder.utterances = synthetic.read_utterances(root, about, _writer(builder, english))
     facts = {"espeak": about["espeak"], "utterances": about["utterances"], "minutes": about["seconds"] / 60}
-    builder.notes.append(said("espeak", **facts, languages=", ".join(languages_of(config))))
+    builder.notes.append(note_text("espeak", **facts, languages=", ".join(languages_of(config))))
     if near := about.get("nearest"):
         pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
         builder.notes.append(f"phones that only foreign words have are labelled as the nearest: {pairs}")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from speechctc.config.corpus_config import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, said
+from speechctc.corpora.corpus import SPLITS, Corpus, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 
 MARKER = "flite.json"
@@ -75,13 +75,13 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
 
     builder.utterances = synthetic.read_utterances(root, about, write)
     facts = {"utterances": about["utterances"], "minutes": about["seconds"] / 60}
-    builder.notes.append(said("flite", **facts, voices=", ".join(about["voices"])))
+    builder.notes.append(note_text("flite", **facts, voices=", ".join(about["voices"])))
     return builder.to_corpus(config.dev_share, without_dev=False)
 
 
 def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
     voices = find_voices()
-    lines, rows = cast(config, sentences, voices), list[tuple[str, synthetic.Row]]()
+    lines, rows = sample_lines(config, sentences, voices), list[tuple[str, synthetic.Row]]()
     with ThreadPoolExecutor(TOGETHER) as pool:
         speeches = pool.map(lambda line: speak(line.text, line.voice, line.stretch, line.pitch), lines)
         for number, (line, speech) in enumerate(zip(lines, speeches, strict=True)):
@@ -95,7 +95,7 @@ def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wan
     synthetic.write_tables(folder, MARKER, wanted | {"voices": voices}, rows)
 
 
-def cast(config: FliteConfig, sentences: Sequence[str], voices: Sequence[str]) -> list[Line]:
+def sample_lines(config: FliteConfig, sentences: Sequence[str], voices: Sequence[str]) -> list[Line]:
     """Return what each voice says; a speaker is a voice with a rate, a pitch and a level. Voices take turns."""
     rng = random.Random(config.seed)
     texts, counts = synthetic.divided(config, sentences, rng)

@@ -20,9 +20,9 @@ from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core import written
 from speechctc.core.cores import attempt
-from speechctc.core.errors import InputError, counted, some
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.text_files import read_text
-from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, said
+from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
@@ -47,7 +47,7 @@ MAX_PHONES = 80  # more are not phones, but words, or phones with marks
 
 
 @dataclass
-class Sound:
+class AudioFacts:
     """Facts from the headers of recordings.
 
     Attributes
@@ -117,7 +117,7 @@ class Survey:
     notes: list[str] = field(default_factory=list)
     config: CorpusConfig | None = None
     corpus: Corpus | None = None
-    sound: Sound = field(default_factory=Sound)
+    sound: AudioFacts = field(default_factory=AudioFacts)
     unlabelled: int = 0
     refused: int = 0
     broken: list[str] = field(default_factory=list)
@@ -204,7 +204,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
         look.transcripts = True
         endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
-        look.notes.append(said("transcripts", files=f"{counts} ({some([str(path) for path in files], 2)})"))
+        look.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return look
 
 
@@ -256,7 +256,7 @@ def _divided(look: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[Corpus
     if not are_strings(counts):
         return config, corpus
     look.given["segment"] = "ipa"
-    look.notes.append(said("divided", labels=counted(counts, 3)))
+    look.notes.append(note_text("divided", labels=counted(counts, 3)))
     config = config.model_copy(update={"segment": "ipa"})
     return config, read_corpus(config)
 
@@ -280,9 +280,9 @@ def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     look.broken = others.unreadable
 
 
-def listen(recordings: Iterable[Path]) -> Sound:
+def listen(recordings: Iterable[Path]) -> AudioFacts:
     """Return facts from the headers of recordings."""
-    sound = Sound()
+    sound = AudioFacts()
     for path in sorted(set(recordings)):
         try:
             about = sound_file.info(path)
@@ -316,14 +316,14 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
     }
     left = [str(path) for path in own if path not in chosen.values()]
     if left:
-        look.notes.append(f"not used: {len(left)} more tables ({some(left, 3)})")
+        look.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
     train = chosen["train"]
     if not {"language", "dictionary"} & set(look.given) and all(row.phones is None for row in rows[train]):
         named = named_language(rows[train], train, look.folder)
         look.of_words = named is None
         if named:
             look.given["language"] = named.code
-            look.notes.append(said("language", where=named.where, name=named.name, code=named.code))
+            look.notes.append(note_text("language", where=named.where, name=named.name, code=named.code))
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
@@ -355,7 +355,7 @@ def _of_one_language(look: Survey, rows: Mapping[Path, Sequence[Row]]) -> list[P
         kept = kept if kept in counts else ""
     others = [f"{path}: {name}" for path, (code, name) in names.items() if code != kept]
     s = "s"[: len(others) - 1]
-    look.notes.append(said("other languages", count=len(others), s=s, names=some(others, 3)))
+    look.notes.append(note_text("other languages", count=len(others), s=s, names=first_few(others, 3)))
     return [path for path, (code, _) in names.items() if code == kept] or list(rows)
 
 
@@ -444,7 +444,7 @@ def describe(survey: Survey) -> str:
         "corpus": corpus,
         "sound": sound,
         "kind": kind,
-        "what": said(f"what {kind or survey.case}"),
+        "what": note_text(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
         "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
         "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in without_drafts(split)],
@@ -458,7 +458,7 @@ def describe(survey: Survey) -> str:
         "splits": [f"{name} {len(split)}" for name, split in corpus.splits.items() if split] if corpus else [],
     }
     limits = {"fewest": MIN_OCCURRENCES, "most": MAX_LISTED, "most_phones": MAX_PHONES, "of_tones": OF_TONES}
-    return render_text("survey.txt", {**values, **limits, "numbered": numbered, "some": some}).rstrip("\n")
+    return render_text("survey.txt", {**values, **limits, "numbered": numbered, "some": first_few}).rstrip("\n")
 
 
 def numbered(count: int, more: str = "") -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import ENDINGS, Siblings, chosen_outside
 from speechctc.core.errors import InputError
-from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.tier_utterances import MIN_EDGE, TAIL
@@ -261,7 +261,7 @@ def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
             any(start < until and since < end for since, until in trained.get(recording, ()))
             for recording, (start, end) in places(split)
         ):
-            notes.append(said("shared", split=split, count=count))
+            notes.append(note_text("shared", split=split, count=count))
     return notes
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order
 from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, some
-from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
+from speechctc.core.errors import InputError, first_few
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.phones.label_rules import is_tone
@@ -155,7 +155,7 @@ class _Reader(NamedTuple):
         assert self.words is not None
         language = self.words.language_of(*_names(self.labelled, self.tier, self.config))
         if isinstance(self.config.language, dict) and language not in self.config.language.values():
-            known = some(list(self.config.language), 20)
+            known = first_few(list(self.config.language), 20)
             what = f"neither the tier {self.tier.name!r} nor a folder is among those of corpus.language: {known}"
             raise InputError(what, "add one of them")
         return language
@@ -232,7 +232,7 @@ def _check(labelled: Labelled, tier: Tier, entries: Sequence[Interval], are_phon
     spaced = [f"{each.label!r} at {each.start:.2f} s" for each in entries if each.label.split() != [each.label]]
     if spaced and are_phones:
         fix = "give each phone its own interval, or set corpus.segment=spaces or ipa to divide labels into phones"
-        raise InputError(f"{file}: labels with a space in them: {some(spaced, 5)}", fix)
+        raise InputError(f"{file}: labels with a space in them: {first_few(spaced, 5)}", fix)
     if entries[-1].end > seconds + TAIL:
         what = f"labels up to {entries[-1].end:.2f} s for a recording of {seconds:.2f} s"
         raise InputError(f"{file}: {what}", "check that they belong together")
@@ -439,8 +439,8 @@ class TierReader:
             raise InputError(what, reasons[0] if reasons else fix)
         left_out = f"{UNCORRECTED} ({CURE})"
         drafts = [Path(file.name) for file in self._uncorrected]
-        builder.warn_of(drafts, said("drafts") if self._config.uncorrected else left_out)
-        builder.warn_of([Path(file.name) for file in written.unrecorded(self._edited)], said("no record"))
+        builder.warn_of(drafts, note_text("drafts") if self._config.uncorrected else left_out)
+        builder.warn_of([Path(file.name) for file in written.unrecorded(self._edited)], note_text("no record"))
         report_tiers(self._found, builder, self._config)
         return builder.to_corpus(self._config.dev_share, not builder.utterances["dev"], self._words)
 
@@ -463,17 +463,17 @@ def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusC
     builder.notes.append(_speakers(utterances, tiered))
     folders = {Path(utterance.speaker) for utterance in utterances}
     names = Counter(folder.name for folder in folders - {Path()})
-    builder.warn_of(sorted(each for each in folders if names[each.name] > 1), said("speakers alike"))
+    builder.warn_of(sorted(each for each in folders if names[each.name] > 1), note_text("speakers alike"))
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= MIN_GAP:
         quiet = [_name(file) for file in files if file.gap >= MIN_GAP]
-        builder.warn_of(quiet, said("long gaps", seconds=MIN_GAP))
+        builder.warn_of(quiet, note_text("long gaps", seconds=MIN_GAP))
     if interrupted := sum(file.interrupted for file in files):
-        builder.warnings.append(said("interrupted", count=interrupted, utterances=len(utterances)))
+        builder.warnings.append(note_text("interrupted", count=interrupted, utterances=len(utterances)))
     long = {_name(file) for file in files for utterance in file.utterances if _is_long(utterance, file, config)}
-    builder.warn_of(sorted(long), said("long", seconds=config.max_seconds))
+    builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
 
 
 def _report_cuts(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
@@ -481,10 +481,10 @@ def _report_cuts(files: Sequence[Found], builder: CorpusBuilder, config: CorpusC
     if not cut:
         return
     parts = [u.stretch for file in cut for u in file.utterances if u.stretch is not None]
-    gaps = "" if config.max_gap is None else said("gaps", gap=config.max_gap)
+    gaps = "" if config.max_gap is None else note_text("gaps", gap=config.max_gap)
     minutes = {"all": sum(file.labelled.seconds for file in cut) / 60, "used": sum(b - a for a, b in parts) / 60}
     counts = {"recordings": len(cut), "utterances": len(parts)}
-    builder.notes.append(said("cut", **counts, **minutes, gaps=gaps, longest=config.max_seconds))
+    builder.notes.append(note_text("cut", **counts, **minutes, gaps=gaps, longest=config.max_seconds))
 
 
 def _is_long(utterance: Utterance, file: Found, config: CorpusConfig) -> bool:
@@ -499,10 +499,10 @@ def _name(file: Found) -> Path:
 def _speakers(utterances: Sequence[Utterance], tiered: set[str]) -> str:
     speakers = {utterance.speaker for utterance in utterances}
     if speakers == {""}:
-        return said("no speakers")
+        return note_text("no speakers")
     outside = "; recordings outside of folders have none" if "" in speakers else ""
     named = len(speakers - {""})
     if tiered:
         names = ", ".join(sorted(tiered)[:8])
-        return said("speakers by tiers", named=named, tiered=len(tiered), names=names, outside=outside)
-    return said("speakers", named=named, outside=outside)
+        return note_text("speakers by tiers", named=named, tiered=len(tiered), names=names, outside=outside)
+    return note_text("speakers", named=named, outside=outside)

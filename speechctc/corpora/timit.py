@@ -16,9 +16,9 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PhnLine, read_phn_lines
 from speechctc.audio.recordings import walk
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_tables
-from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, said
+from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import choose_dev
 from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import named_inventory
@@ -111,7 +111,7 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
     counts = {side: len(speakers[side]) for side in ("train", "test")}
     which = "the core test speakers" if core else "the speakers of TEST"
     notes = [
-        said("partial TIMIT", all=TRAIN_SPEAKERS, **counts, dev=len(dev), core=len(core)),
+        note_text("partial TIMIT", all=TRAIN_SPEAKERS, **counts, dev=len(dev), core=len(core)),
         f"test: {which} ({len(test)})" if speakers["test"] else "test: none, because there is no TEST folder",
     ]
     if left_out := len(speakers["test"] - dev - test):
@@ -220,7 +220,7 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
         notes.append(f"{second_copies} files of a second copy of the same utterances are not used")
     if doubles:
         what = "files whose names differ from another's in their folder by ending or letter case only"
-        notes.append(f"{len(doubles)} {what} ({some(doubles, 3)}) are not used")
+        notes.append(f"{len(doubles)} {what} ({first_few(doubles, 3)}) are not used")
     return {side: [found[side][id] for id in sorted(found[side])] for side in SPLITS}, notes
 
 
@@ -296,6 +296,6 @@ def _nothing(root: Path) -> InputError:
     endings = sorted({Path(name).suffix.lower() or "no ending" for name in names})
     top = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.iterdir())
     return InputError(
-        f"{root}: no utterances in {len(names)} files ({', '.join(endings[:6])}); it holds {some(top, 6)}; {wanted}",
+        f"{root}: no utterances in {len(names)} files ({first_few(endings, 6)}); in it: {first_few(top, 6)}; {wanted}",
         "set corpus.root to the corpus, or corpus.kind to table for recordings of your own",
     )

@@ -24,7 +24,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core import written
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import FolderListings, spelling_of
@@ -246,7 +246,7 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
         (cased, "differ from their recordings' by letter case or Unicode form"),
         (shared, "fit several recordings"),
     ):
-        said = f"transcripts used whose names {what}: {some([f'{file} for {path}' for path, file in some_], 2)}"
+        said = f"transcripts used whose names {what}: {first_few([f'{file} for {path}' for path, file in some_], 2)}"
         for path, _ in some_:
             notes[path] = f"{notes[path]}; {said}" if path in notes else said
     return notes
@@ -471,7 +471,7 @@ def find_tasks(
         spare: list[str] = []
         pairs = in_table(given, find_recordings(arguments) if arguments else None, choice, spare)
         if spare and any(map(os.path.isdir, arguments)):
-            reporter.note(f"{given}: rows that fit no recording: {some(spare)}")
+            reporter.note(f"{given}: rows that fit no recording: {first_few(spare)}")
         if not arguments:
             reporter.note(*chosen_outside(given, given.parent, (recording.path for recording, _ in pairs)))
         return _noted_tasks(pairs, reporter)
@@ -484,7 +484,7 @@ def find_tasks(
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
     if given is not None and given.is_dir() and any(map(os.path.isdir, arguments)):
         if spare := _spare(given, recordings, choice):
-            reporter.note(f"{given}: transcripts that fit no recording: {some(spare)}")
+            reporter.note(f"{given}: transcripts that fit no recording: {first_few(spare)}")
     if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
@@ -528,5 +528,5 @@ def _known(
     read = in_folder(given, recordings, choice, siblings) if given else beside_each(recordings, choice, siblings)
     if left:
         what = "text files left out, which nobody has changed since speechctc wrote phones into them"
-        reporter.warn(f"{what}: {len(left)} ({some(list(left), 2)})")
+        reporter.warn(f"{what}: {len(left)} ({first_few(list(left), 2)})")
     return read

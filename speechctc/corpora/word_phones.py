@@ -15,8 +15,8 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.core.cores import attempt
-from speechctc.core.errors import InputError, counted, some
-from speechctc.corpora.corpus import Corpus, Utterance, said
+from speechctc.core.errors import InputError, counted, first_few
+from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
@@ -139,7 +139,7 @@ class WordPhones:
         for part in splits.values() if new else ():
             part[:] = [_renamed(each, new) for each in part]
         alike = [f"{names[0]} (also {', '.join(names[1:])})" for names in groups.values() if len(names) > 1]
-        return [f"languages that have several codes or names: {some(alike, 20)}"] if alike else []
+        return [f"languages that have several codes or names: {first_few(alike, 20)}"] if alike else []
 
     def _pronouncer(self, language: str) -> Pronouncer:
         phones = named_inventory(self._config.phones) if self._named else None
@@ -195,7 +195,7 @@ class WordPhones:
         if unread := [word.text for word in words if not word.pronunciations]:
             self._unread.update(unread)
             here = f" in {language}" if len(self._languages) > 1 else ""
-            what = f"nothing can read {some(unread, 5)}{here}"
+            what = f"nothing can read {first_few(unread, 5)}{here}"
             raise InputError(what, "add them to a dictionary (corpus.dictionary)")
         if not words:
             raise InputError("no words in it", "for a recording without speech, write [] as its phones")
@@ -231,7 +231,7 @@ class WordPhones:
             if several and name in used and reader.pronouncer.has_dictionary:
                 notes.append(f"{here}{reader.pronouncer.describe()}")
             if reader.nearest:
-                pairs = some([f"{phone} as {to}" for phone, to in sorted(reader.nearest.items())], 20)
+                pairs = first_few([f"{phone} as {to}" for phone, to in sorted(reader.nearest.items())], 20)
                 notes.append(f"{here}phones that only foreign words have become the nearest: {pairs}")
             notes += [f"{here}{note}" for note in reader.pronouncer.notes()]
         return notes
@@ -240,16 +240,16 @@ class WordPhones:
         """Return what may be a mistake: words that nothing can read, and transcripts that do not fit."""
         warnings = []
         if self._unknown:
-            warnings.append(said("unknown language", languages=counted(self._unknown, 20)))
+            warnings.append(note_text("unknown language", languages=counted(self._unknown, 20)))
         if self._foreign:
-            warnings.append(said("foreign script", languages=counted(self._foreign, 20)))
+            warnings.append(note_text("foreign script", languages=counted(self._foreign, 20)))
         if self._unread:
-            warnings.append(said("unread", words=counted(self._unread, 20)))
+            warnings.append(note_text("unread", words=counted(self._unread, 20)))
         if self._sparse:
-            names = some(self._sparse, 5)
-            warnings.append(said("sparse", fewest=MIN_PHONE_RATE, count=len(self._sparse), names=names))
+            names = first_few(self._sparse, 5)
+            warnings.append(note_text("sparse", fewest=MIN_PHONE_RATE, count=len(self._sparse), names=names))
         if apart := self._disagreeing():
-            warnings.append(said("apart", count=len(apart), names=some(apart, 5)))
+            warnings.append(note_text("apart", count=len(apart), names=first_few(apart, 5)))
         return warnings
 
     def add_to(self, corpus: Corpus, rules: LabelRules) -> Corpus:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.result import Misfit, Recognition, Word
 from speechctc.inference.segmenter import OMITTED, WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
@@ -284,7 +284,7 @@ def of_phrases(
     notes = [part.note for part in parts if part.note]
     if failures:
         left = f"{name}: {len(failures)} of {len(phrases)} phrases are left out, which do not fit their times"
-        notes.append(f"{left}: {some([each.what.removeprefix(f'{name}, ') for each in failures], NAMED)}")
+        notes.append(f"{left}: {first_few([each.what.removeprefix(f'{name}, ') for each in failures], NAMED)}")
     return _joined(name, seconds, parts, "; ".join(notes))
 
 
@@ -572,4 +572,4 @@ class Hearing:
         """Return which labels were heard as which phones, or ``""``."""
         known = sorted(pair for pair in self._known.items() if _PART not in pair[0])
         pairs = [f"{label} as {to}" for label, to in known if to not in (None, label)]
-        return f"labels are kept; the model hears {some(pairs, 40)}" if pairs else ""
+        return f"labels are kept; the model hears {first_few(pairs, 40)}" if pairs else ""

@@ -29,7 +29,7 @@ from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.features.extractor import extractor
 from speechctc.features.one_recording import sliding_cmn
 from speechctc.jit.cache import with_cache
-from speechctc.phones.articulation import Sound, sounds_of
+from speechctc.phones.articulation import PhoneFeatures, sounds_of
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
 
@@ -220,7 +220,7 @@ def _signature(phone: str) -> list[float]:
     return [0.0 if phone == SILENCE else 1.0 if byte % 2 else -1.0 for byte in digest]
 
 
-def _features(sound: Sound) -> list[float]:
+def _features(sound: PhoneFeatures) -> list[float]:
     """Return the features of a sound, each about from -3 to 3."""
     closeness = sound.closeness / 3
     place = (0.0, sound.place - 7.0, closeness) if sound.vowel else (sound.place / 5, 0.0, 0.0)

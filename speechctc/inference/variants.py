@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.load_lm import load_lm, relative
 from speechctc.inference.recogniser import ONLY, Recogniser
@@ -69,16 +69,16 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
 def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
     near = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "nearness"]
     if near:
-        reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {some(near, 20)}")
+        reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {first_few(near, 20)}")
     other = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "table"]
     if other:
-        reporter.note(f"{source}: phones that the model spells otherwise: {some(other, 20)}")
+        reporter.note(f"{source}: phones that the model spells otherwise: {first_few(other, 20)}")
     if lost := [phone for phone in phones if phone not in matches]:
-        reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {some(lost, 20)}")
+        reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {first_few(lost, 20)}")
     known = {phone for phone, match in matches.items() if match.how != "nearness"}
     doubts = [f"{phone} ({meant}?)" for phone in phones if phone not in known and (meant := likely_meant(phone))]
     if doubts and not is_arpabet(phones):
-        reporter.warn(f"{source}: read as one phone each; did you mean something else? {some(doubts, 20)}")
+        reporter.warn(f"{source}: read as one phone each; did you mean something else? {first_few(doubts, 20)}")
 
 
 def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
 from speechctc.model import checkpoint
-from speechctc.phones.articulation import Sound, sounds_of
+from speechctc.phones.articulation import PhoneFeatures, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.label_rules import apply_marks, divide_phone, segment_ipa
@@ -123,7 +123,7 @@ def likely_meant(phone: str) -> str:
     return "" if _are_one(*sounds_of(phone)) else f"{first} {second}"
 
 
-def _are_one(a: Sound, b: Sound) -> bool:
+def _are_one(a: PhoneFeatures, b: PhoneFeatures) -> bool:
     """Return whether two sounds are often one phone: an affricate, prenasalised, glottalised, doubly articulated."""
     if a.vowel or b.vowel:
         return False
@@ -149,7 +149,9 @@ def _of_lists(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> list[st
         else:
             left.append(label)
     if left:
-        reporter.note(f"{wanted.source}: left out, as this model writes none of them by themselves: {some(left, 20)}")
+        reporter.note(
+            f"{wanted.source}: left out, as this model writes none of them by themselves: {first_few(left, 20)}"
+        )
     return [label for label in taken if label]
 
 
@@ -168,9 +170,9 @@ def phones_wanted(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> tup
         for part in ((phone,) if phone in whole else divide_phone(phone, diphthongs=True, affricates=False))
     )
     if unknown := [part for part in parts if part not in whole and not sounds_of(part)]:
-        what = f"{wanted.source}: neither IPA nor labels of the model: {some(unknown, 10)}"
+        what = f"{wanted.source}: neither IPA nor labels of the model: {first_few(unknown, 10)}"
         meant = [f"{' or '.join(readings)} ({part})" for part in unknown if (readings := _readings(part))]
-        advice = f"did you mean {some(meant, 10)}? " if meant else ""
+        advice = f"did you mean {first_few(meant, 10)}? " if meant else ""
         raise InputError(what, f"{advice}the model's: {' '.join(own)}")
     return tuple(dict.fromkeys(parts))
 

@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn
 from speechctc.audio.recordings import ENDINGS, Siblings, files_below
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.core.errors import InputError, columns, some
+from speechctc.core.errors import InputError, columns, first_few
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import is_arpabet
@@ -82,7 +82,7 @@ class BoundaryScore:
         rows = [head, _cells("all", report), *(_cells(*each) for each in report["by_class"].items())]
         found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
         lines = [f"{self.files} pairs of files; {found}", *columns(rows, "l" + "r" * (len(head) - 1))]
-        alone = f"no pair for {len(self.unmatched)} files: {some(self.unmatched)}"
+        alone = f"no pair for {len(self.unmatched)} files: {first_few(self.unmatched)}"
         return "\n".join(lines + [alone] * bool(self.unmatched))
 
 
@@ -207,5 +207,7 @@ def _files(folder: Path) -> dict[str, Path]:
     for group in alike.values():
         kinds, names = {path.suffix.lower() for path in group}, {path.with_suffix("") for path in group}
         if len(kinds) > 1 or len(names) < len(group):
-            raise InputError(f"{some([str(path) for path in group])}: labels of one name", "keep one of them there")
+            raise InputError(
+                f"{first_few([str(path) for path in group])}: labels of one name", "keep one of them there"
+            )
     return {str(path.relative_to(folder).with_suffix("")): path for path in paths}

@@ -165,7 +165,7 @@ class Context(nn.Module):
             Only frames where it is true are heard.
         """
         heard = torch.cat([x * mask, mask.to(x.dtype)], dim=1).squeeze(2)
-        sums = around(heard, self.reach)
+        sums = moving_sum(heard, self.reach)
         values = torch.relu(self.down(self.norm((sums[:, :-1] / sums[:, -1:].clamp(min=1)).transpose(1, 2))))
 
         def change(number: int, x: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class Context(nn.Module):
         return change
 
 
-def around(x: Tensor, half: int) -> Tensor:
+def moving_sum(x: Tensor, half: int) -> Tensor:
     """Return sums over `half` frames before and after each, and itself; (n_batch, n, frames), float32 or wider."""
     sums = functional.pad(x.double(), (half + 1, half)).cumsum(2)  # slices of it: a gather's gradient is slow on a GPU
     return (sums[:, :, 2 * half + 1 :] - sums[:, :, : x.shape[2]]).to(torch.promote_types(x.dtype, torch.float32))

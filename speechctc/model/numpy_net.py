@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.core.cores import threads_of_one
+from speechctc.core.cores import threads_per_recording
 from speechctc.features.one_recording import net_input
 from speechctc.model.layers import ContextPlan, LayerPlan, plan_of
 
@@ -198,7 +198,7 @@ def _maxout(x: Rows, outputs: int) -> Rows:
 @contextmanager
 def _in_threads() -> Iterator[Each]:
     """Offer a way to call a function with each of some numbers, in as many threads as a recording may use."""
-    count = threads_of_one()
+    count = threads_per_recording()
     if count == 1:
         yield lambda work, numbers: list(map(work, numbers))
         return

@@ -31,7 +31,7 @@ BACKNESSES = ("front", "central", "back")
 
 
 @dataclass(frozen=True)
-class Sound:
+class PhoneFeatures:
     """A consonant or a vowel. An affricate or a diphthong consists of two.
 
     Attributes
@@ -79,17 +79,17 @@ _OUTSIDE: tuple[tuple[str, str, dict[str, Any], str], ...] = (
 )
 
 
-def _tables() -> tuple[dict[str, Sound], dict[str, dict[str, str]]]:
+def _tables() -> tuple[dict[str, PhoneFeatures], dict[str, dict[str, str]]]:
     """Return each letter of the tables as a sound, and its terms."""
     sounds, names = {}, {}
     for row, column, symbol in _cells():
         second = bool(column % 2)  # of a pair: voiced, or rounded
         if row in _MANNERS:
             close, kinds = _MANNERS[row]
-            sounds[symbol] = Sound(False, close, column // 2, second, **kinds)
+            sounds[symbol] = PhoneFeatures(False, close, column // 2, second, **kinds)
             names[symbol] = {"place": _PLACES[column // 2], "manner": _MANNER_TERMS.get(row, row)}
         else:
-            sounds[symbol] = Sound(True, 0.5 * (6 - HEIGHTS.index(row)) * 0.9, 6 + column // 2, rounded=second)
+            sounds[symbol] = PhoneFeatures(True, 0.5 * (6 - HEIGHTS.index(row)) * 0.9, 6 + column // 2, rounded=second)
             names[symbol] = {"height": row, "backness": BACKNESSES[column // 2]}
     for symbol, near, changes, place in _OUTSIDE:
         sounds[symbol] = replace(sounds[near], **changes)
@@ -127,12 +127,12 @@ def plain(label: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def sounds_of(label: str) -> tuple[Sound, ...]:
+def sounds_of(label: str) -> tuple[PhoneFeatures, ...]:
     """Return the first and the last sound of an IPA label; for most labels they are the same.
 
     The result is empty if a letter is not on the chart, or if there are more than two sounds, as in a word.
     """
-    sounds: list[Sound] = []
+    sounds: list[PhoneFeatures] = []
     for letter in plain(label):
         if letter in SOUNDS:
             sounds.append(SOUNDS[letter])
@@ -187,7 +187,7 @@ def is_diphthong(label: str) -> bool:
     return bool(sounds) and sounds[0] != sounds[1] and sounds[0].vowel and sounds[1].vowel
 
 
-def _apart(a: Sound, b: Sound) -> float:
+def _apart(a: PhoneFeatures, b: PhoneFeatures) -> float:
     """Return the distance of two sounds; glides are nearer to close vowels than other consonants are."""
     kinds = 3.0 if a.vowel != b.vowel else 0.0
     place = (1.2 if a.vowel and b.vowel else 0.6) * abs(a.place - b.place)

@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import SOUNDS, plain, sounds_of
 from speechctc.phones.labels import TIES, nfc
@@ -140,7 +140,7 @@ class LabelRules:
             return []
         shown = {label: " ".join(phones) or "nothing" for label, phones in self._map.items()}
         counts = [f"{label} as {shown[label]} ({count})" for label, count in self._replaced.most_common()]
-        return [f"labels read as corpus.map says: {some(counts) or 'none'}"]
+        return [f"labels read as corpus.map says: {first_few(counts) or 'none'}"]
 
     def unused(self) -> list[str]:
         """Return the labels of the map that did not occur."""

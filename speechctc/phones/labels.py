@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from speechctc.core.errors import some
+from speechctc.core.errors import first_few
 from speechctc.core.text_files import read_tables
 
 TABLES = read_tables(__file__)
@@ -61,10 +61,10 @@ class Spellings:
         notes = []
         if twofold:
             what = f"{_labels(twofold)} written in two ways, as one character and as letter and mark"
-            notes.append(f"{what}: {some(sorted(twofold))}; both are read as one phone (Unicode NFC)")
+            notes.append(f"{what}: {first_few(sorted(twofold))}; both are read as one phone (Unicode NFC)")
         if other:
             what = f"{_labels(other)} written as a letter with a mark, now read as one character"
-            notes.append(f"{what} (Unicode NFC): {some(sorted(other))}")
+            notes.append(f"{what} (Unicode NFC): {first_few(sorted(other))}")
         return notes
 
 

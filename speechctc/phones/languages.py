@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.phones.labels import TABLES, nfc, pairs
 
 _USUAL = pairs(TABLES["usual_languages"])
@@ -78,7 +78,7 @@ def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError
     likeness = {voice: -difflib.SequenceMatcher(None, base, voice.languages[0]).ratio() for voice in voices}
     begin = [voice for voice in sorted(voices, key=likeness.__getitem__) if voice.languages[0][:1] == wanted[:1]]
     alike = related or near or begin
-    listed = some(list(dict.fromkeys(map(_shown, alike))), 12)
+    listed = first_few(list(dict.fromkeys(map(_shown, alike))), 12)
     what = "related" if related else "the nearest by name" if near else "codes that begin alike"
     fix = f"choose a related one, or {instead}"
     fix += f"; {what}: {listed}" * bool(alike)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.phones.articulation import plain
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61
 from speechctc.phones.label_rules import read_map
@@ -53,7 +53,9 @@ def choose_symbols(phones: Sequence[str], choice: str) -> Symbols:
     elif Path(choice).is_file():
         table = read_map(Path(choice)).phones
         if several := [label for label, symbols in table.items() if len(symbols) != 1]:
-            raise InputError(f"{choice}: not one symbol for {some(several, 3)}", "a line has a label, a tab, a symbol")
+            raise InputError(
+                f"{choice}: not one symbol for {first_few(several, 3)}", "a line has a label, a tab, a symbol"
+            )
         found = {phone: table[nfc(phone)][0] if nfc(phone) in table else None for phone in phones}
     else:
         raise InputError(f"--symbols {choice}: no such file", f"choose one of {', '.join(CHOICES)}, or give a table")
@@ -156,10 +158,10 @@ def _translated(text: str, table: Mapping[str, str]) -> str | None:
 
 
 def _note(choice: str, written: Mapping[str, str], left: Sequence[str]) -> str:
-    parts = [f"{len(left)} phones have no symbol in it and stay as they are: {some(left)}"] if left else []
+    parts = [f"{len(left)} phones have no symbol in it and stay as they are: {first_few(left)}"] if left else []
     same: dict[str, list[str]] = {}
     for phone, symbol in written.items():
         same.setdefault(symbol, []).append(phone)
     if alike := [f"{' and '.join(phones)} as {symbol}" for symbol, phones in same.items() if len(phones) > 1]:
-        parts.append(f"several phones are written alike: {some(alike)}")
+        parts.append(f"several phones are written alike: {first_few(alike)}")
     return f"--symbols {choice}: {'; '.join(parts)}" if parts else ""

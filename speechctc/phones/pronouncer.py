@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
 from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
@@ -392,9 +392,9 @@ class Pronouncer:
             what = f"{len(near)} phone{'s' * (len(near) > 1)} of words that the phone set lacks"
             notes.append(f"{what}, written as the nearest: {pairs}")
         if self._ipa:
-            notes.append(f"words in IPA, read as they are written: {len(self._ipa)} ({some(list(self._ipa), 3)})")
+            notes.append(f"words in IPA, read as they are written: {len(self._ipa)} ({first_few(list(self._ipa), 3)})")
         if self._mixed:
-            shown = some([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
+            shown = first_few([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
             what = f"{len(self._mixed)} word{'s' if len(self._mixed) > 1 else ''}: {shown}"
             notes.append(
                 f"Latin letters among Cyrillic ones are read as the Cyrillic ones that they look like, in {what}"
@@ -563,7 +563,7 @@ def _check_phones(dictionary: Dictionary, phones: Inventory) -> None:
     exact = dictionary.arpabet and is_arpabet(phones.phones)
     outside = [p for p in dictionary.phones if p not in matches or (exact and matches[p].how == "nearness")]
     if outside:
-        named = some([f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside], 5)
+        named = first_few([f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside], 5)
         what = f"{dictionary.path}: phones outside of the set {phones.name}: {named}"
         raise InputError(what, "correct them, or choose a model or a phone set (corpus.phones) that has them")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from speechctc.audio.recordings import Recording, ids
 from speechctc.core.cores import attempt, map_in_threads
-from speechctc.core.errors import InputError, counted_alike, some
+from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.table_rows import read_cells
@@ -319,12 +319,12 @@ def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:
 
 
 def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
-    some = " ".join(transcript.labels[:6]) + (" ..." if len(transcript.labels) > 6 else "")
+    first_few = " ".join(transcript.labels[:6]) + (" ..." if len(transcript.labels) > 6 else "")
     where = f"{path}: {transcript.file}" if transcript.file else str(path)
     fix = f"give phones of the model, such as {' '.join(inventory.phones[:EXAMPLES])}"
     text = transcript.file is not None and transcript.file.suffix.lower() in transcripts.TEXTS
     advice = "; --tier phones reads those of a TextGrid" if text else ""
-    return InputError(f"{where}: these look like words, not phones: {some}", fix + advice)
+    return InputError(f"{where}: these look like words, not phones: {first_few}", fix + advice)
 
 
 class _Seen(NamedTuple):
@@ -415,13 +415,13 @@ class Ratings:
                 users[key].append(id)
         if shared := next((key for key, each in users.items() if len(each) > 1), None):
             what = f"{file}: the id {shared} fits {len(users[shared])} recordings"
-            raise InputError(what, f"write which is meant: {some(users[shared], 3)}")
+            raise InputError(what, f"write which is meant: {first_few(users[shared], 3)}")
         if not given:
-            what = f"{file}: ratings of other utterances ({some(list(rows), 3)}), of none of the recordings"
-            raise InputError(what, f"the ids here are: {some(own)}; {JOINED}")
+            what = f"{file}: ratings of other utterances ({first_few(list(rows), 3)}), of none of the recordings"
+            raise InputError(what, f"the ids here are: {first_few(own)}; {JOINED}")
         other = [id for id in rows if id not in users]
         count = f"{len(other)} of its {len(rows)} ids fit no recording"
-        note = f"{file}: {count}: {some(other)}; the ids here are: {some(own)}; {JOINED}" if other else ""
+        note = f"{file}: {count}: {first_few(other)}; the ids here are: {first_few(own)}; {JOINED}" if other else ""
         return cls(file, given, note)
 
     def see(self, recording: Recording, result: Recognition) -> None:
@@ -442,7 +442,7 @@ class Ratings:
             A recording has not as many phones as ratings.
         """
         if self._odd:
-            what = f"{self.file}: ratings of other utterances: {some(self._odd, 2)}"
+            what = f"{self.file}: ratings of other utterances: {first_few(self._odd, 2)}"
             raise InputError(what, "rate each phone of the transcript once")
         phones = [pair for pairs in self._pairs for pair in pairs]
         means = [tuple(map(fmean, zip(*pairs, strict=True))) for pairs in self._pairs if pairs]

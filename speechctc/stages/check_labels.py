@@ -20,7 +20,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
 from speechctc.core.cores import map_in_threads
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import SPLITS, Utterance
@@ -221,7 +221,7 @@ class Checked:
         for suspect in self.suspects[:most]:
             if suspect.gain <= 0:
                 break
-            said, heard = (some(text.split(), SHOWN) for text in suspect.words(suspect.doubt.places[0]))
+            said, heard = (first_few(text.split(), SHOWN) for text in suspect.words(suspect.doubt.places[0]))
             start, end = (suspect.begin + time for time in suspect.span(suspect.doubt.places[0]))
             where = f"{start:.2f} to {end:.2f} s: labels [{said}], heard [{heard}]"
             lines.append(f"  {suspect.gain:7.1f}  {suspect.utterance.id}  {where}")

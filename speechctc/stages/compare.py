@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, counted_alike, some
+from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import PairedTest, compare_errors, few_of, known_speakers
@@ -158,7 +158,7 @@ def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
             what = f"{names[0]} and {name} are scored on different utterances"
             raise InputError(what, "name one corpus for both: corpus.root=..., or corpus.tables.test=...")
         if odd := next((id for id in sorted(shared) if first.labels[id] != other.labels[id]), None):
-            mine, theirs = (some(each.labels[odd], 12) for each in (first, other))
+            mine, theirs = (first_few(each.labels[odd], 12) for each in (first, other))
             what = f"{names[0]} and {name} are scored on different labels: those of {odd} are {mine}, and {theirs}"
             raise InputError(what, "name for both how labels are read: corpus.segment=..., corpus.tone=... and others")
         if other.folding != first.folding:

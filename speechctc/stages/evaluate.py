@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.errors import columns, counted_alike, some
+from speechctc.core.errors import columns, counted_alike, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.calibration import expected_calibration_error
@@ -152,7 +152,7 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         recogniser.calibration.phones > 0,
         tuple(score_by_protocols(protocols, pairs, scored.speakers)),
         features if isinstance(features, FeatureScore) else None,
-        "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {some(features)}",
+        "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {first_few(features)}",
         scored.notes,
         tuple(languages if len(languages) > 1 else ()),
     )

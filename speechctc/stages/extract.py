@@ -24,10 +24,10 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import Config
 from speechctc.core import files, written
 from speechctc.core.cores import attempt
-from speechctc.core.errors import InputError, counted, printable, some
+from speechctc.core.errors import InputError, counted, first_few, printable
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
-from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, said
+from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, note_text
 from speechctc.corpora.corpus_builder import choose_dev
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import without_drafts
@@ -136,7 +136,9 @@ def _with_dev_there(corpus: Corpus, config: Config) -> Corpus:
         return corpus
     before, _ = choose_dev(pool, config.corpus.dev_share, corpus.phone_set != FOUND, together=False)
     return (
-        corpus.with_dev(held, said("kept dev", count=len(held), folder=config.data.dir)) if held == before else corpus
+        corpus.with_dev(held, note_text("kept dev", count=len(held), folder=config.data.dir))
+        if held == before
+        else corpus
     )
 
 
@@ -272,7 +274,7 @@ def report_phones(folder: Path, phones: Inventory, counts: Mapping[str, Counter[
     reporter.note(f"phones and their counts in train: {counted(counts['train'], LISTED)}; all in {table}")
     reporter.warn(*(finding.to_line() for finding in check_counts(counts)))
     if unused := [phone for phone in phones.phones if not any(each[phone] for each in counts.values())]:
-        reporter.note(f"phones of {phones.name} that do not occur: {some(unused, LISTED)}")
+        reporter.note(f"phones of {phones.name} that do not occur: {first_few(unused, LISTED)}")
 
 
 def write_utterances(folder: Path, corpus: Corpus) -> None:
@@ -324,9 +326,11 @@ def write_pronunciations(folder: Path, corpus: Corpus, by_language: bool) -> str
     for path in texts.keys() - set(kept):
         written.write_text(path, texts[path])
     count = len({word for each in counts.values() for word, _ in each})
-    said = f"{count:,} different words with their pronunciations in {some(sorted(map(str, texts)), LISTED)}"
+    text = f"{count:,} different words with their pronunciations in {first_few(sorted(map(str, texts)), LISTED)}"
     return (
-        said + "; kept as changed by hand (corpus.dictionary takes them): " * bool(kept) + some(sorted(map(str, kept)))
+        text
+        + "; kept as changed by hand (corpus.dictionary takes them): " * bool(kept)
+        + first_few(sorted(map(str, kept)))
     )
 
 

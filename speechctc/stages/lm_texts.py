@@ -16,7 +16,7 @@ import numpy as np
 from speechctc.config.schema import Config
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.cores import attempt
-from speechctc.core.errors import InputError, columns, counted, some
+from speechctc.core.errors import InputError, columns, counted, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table
@@ -105,10 +105,10 @@ def read_sources(
     if inventory is None:
         inventory = inventory_of(phone for text in texts for each in text.utterances for phone in each)
         if len(inventory.phones) > MAX_PHONES:
-            what = f"{len(inventory.phones):,} different phones, such as {some(inventory.phones, 5)}"
+            what = f"{len(inventory.phones):,} different phones, such as {first_few(inventory.phones, 5)}"
             raise InputError(f"{texts[0].name}: {what}", "if these are words, name their --language, such as en-us")
     whole = [utterance for text in texts for utterance in text.utterances]
-    name = some([text.name for text in [*labelled[:1], *read]], 4)
+    name = first_few([text.name for text in [*labelled[:1], *read]], 4)
     return inventory, PhoneText(name, whole), labelled[1] if len(labelled) > 1 else None
 
 
@@ -150,7 +150,7 @@ def _in_set(text: PhoneText, inventory: Inventory, reporter: Reporter) -> PhoneT
     if not found:
         return text
     named = [f"{label} as {' '.join(phones)} ({counts[label]})" for label, phones in sorted(found.items())]
-    reporter.note(f"{text.name}: phones that the set lacks are written as the nearest: {some(named, 40)}")
+    reporter.note(f"{text.name}: phones that the set lacks are written as the nearest: {first_few(named, 40)}")
     written = [[phone for label in each for phone in found.get(label, (label,))] for each in text.utterances]
     return PhoneText(text.name, written)
 

@@ -26,7 +26,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted_alike, optional, some, with_extra
+from speechctc.core.errors import InputError, counted_alike, first_few, optional, with_extra
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import Choice, in_table
@@ -143,7 +143,7 @@ def measure(
         reporter.note(f"in {old} TextGrids the tier of scores has its name from before, goodness; it is read")
     if labelled.cased:
         what = "TextGrids used whose names differ from their recordings' by letter case or Unicode form"
-        reporter.warn(f"{what}: {some(labelled.cased, 2)}")
+        reporter.warn(f"{what}: {first_few(labelled.cased, 2)}")
     reporter.warn(*counted_alike(failures, with_numbers=True))
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import written
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.pages.figures import draw_curves, picture_form
 from speechctc.training.runs import Run
 
@@ -28,7 +28,9 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
     runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(folders) if folder not in beside}
     written.write_bytes(out, draw_curves(runs, form), overwrite)
     lines = [_line(name, epochs) for name, epochs in runs.items()]
-    return lines + ([f"passed over, no folders of runs: {some([str(path) for path in beside], 3)}"] if beside else [])
+    return lines + (
+        [f"passed over, no folders of runs: {first_few([str(path) for path in beside], 3)}"] if beside else []
+    )
 
 
 def read_epochs(folder: Path) -> list[dict[str, Any]]:

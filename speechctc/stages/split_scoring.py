@@ -17,9 +17,9 @@ from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, MARKS
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core.cores import attempt, map_in_threads
-from speechctc.core.errors import InputError, counted, some
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import Corpus, Utterance, said
+from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import UNCORRECTED
 from speechctc.inference.calibration import right_phones
@@ -209,7 +209,7 @@ def _read_divided(
     if is_told or config.corpus.segment != "labels" or 2 * known > counts.total() or not are_strings(counts):
         return corpus, notes
     corpus, notes = read_to_score(with_settings(config, ["corpus.segment=ipa"]), trained, split)
-    return corpus, [*notes, said("divided", labels=counted(counts, 3))]
+    return corpus, [*notes, note_text("divided", labels=counted(counts, 3))]
 
 
 def _decode(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Iterator[Recognition | InputError]:
@@ -294,7 +294,7 @@ def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: R
             "dev: it may hold utterances that the model was trained on"
         )
         return corpus, []
-    notes = [f"{len(gone)} of the {len(known)} utterances of the run's dev are gone: {some(gone)}"] * bool(gone)
+    notes = [f"{len(gone)} of the {len(known)} utterances of the run's dev are gone: {first_few(gone)}"] * bool(gone)
     if chosen == known - set(gone):
         return corpus, notes
     note = f"dev: the {len(known) - len(gone)} utterances that the model's run held out, not those chosen now"
@@ -356,9 +356,9 @@ def in_notation_of(
     # a letter of IPA that is another phone in ARPABET, such as y, must not count as that
     written |= {label: matches[label].phone for label in lacking if label in phones and label in matches}
     pairs = [f"{label} as {to}" for label, to in sorted(written.items()) if label != to]
-    notes = [f"labels are compared in the model's notation: {some(pairs, 12)}"] if pairs else []
+    notes = [f"labels are compared in the model's notation: {first_few(pairs, 12)}"] if pairs else []
     if pauses:
-        notes.append(f"labels of pauses are left out, because the model has none: {some(sorted(pauses))}")
+        notes.append(f"labels of pauses are left out, because the model has none: {first_few(sorted(pauses))}")
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         notes.append(

@@ -18,7 +18,7 @@ from speechctc.audio.recordings import files_below
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core.cores import attempt
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
@@ -115,7 +115,7 @@ def _warn(trainer: Trainer) -> None:
     if repeated := repeats_note("dev", *data.repeated):
         trainer.reporter.warn(repeated)
     if newer := _changed_labels(trainer.config):
-        what = f"newer than the features: {some(newer, 3)}; the net learns the labels of before"
+        what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
         trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first")
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")

@@ -15,7 +15,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.pages.spectrogram import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
-from speechctc.studio.sound import Sound, loudest, version
+from speechctc.studio.sound import Waveform, loudest, version
 
 OPEN = 8  # documents and sounds that stay in memory
 SOON = 0.4  # seconds after a change in which further ones join the same writing of the TextGrid
@@ -56,7 +56,7 @@ class Folder:
         self._lock = threading.Lock()
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._documents: OrderedDict[str, Document] = OrderedDict()
-        self._sounds: OrderedDict[str, Sound] = OrderedDict()
+        self._sounds: OrderedDict[str, Waveform] = OrderedDict()
         self._loudest: dict[tuple[str, str, SpectrogramSettings], float] = {}
         self._rows: dict[str, dict[str, Any]] = {}
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="studio")
@@ -123,7 +123,7 @@ class Folder:
                 self._documents.move_to_end(name)
             return self._documents.get(name)
 
-    def sound(self, name: str) -> Sound:
+    def sound(self, name: str) -> Waveform:
         """Return the samples of a recording.
 
         Raises
@@ -136,7 +136,7 @@ class Folder:
             if name in self._sounds and self._sounds[name].version in ("", version(path)):
                 self._sounds.move_to_end(name)
                 return self._sounds[name]
-        sound = Sound(path)
+        sound = Waveform(path)
         with self._lock:
             if name in self._sounds and self._sounds[name].version == sound.version:
                 return self._sounds[name]  # made by another request meanwhile, which may be sending its file

@@ -37,7 +37,7 @@ def version(path: Path) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}" if status else ""
 
 
-class Sound:
+class Waveform:
     """A recording whose parts can be read, mono, at its own rate. Its methods may be called from several threads.
 
     Parameters
@@ -194,7 +194,7 @@ def settings_of(window: float, highest: float, dynamic_range: float) -> Spectrog
     return SpectrogramSettings(window, 0.0, highest, dynamic_range)
 
 
-def tile_png(sound: Sound, level: int, number: int, settings: SpectrogramSettings, maximum: float) -> bytes:
+def tile_png(sound: Waveform, level: int, number: int, settings: SpectrogramSettings, maximum: float) -> bytes:
     """Return a tile as PNG, dark where there is energy.
 
     Parameters
@@ -223,7 +223,7 @@ def tile_png(sound: Sound, level: int, number: int, settings: SpectrogramSetting
     return grey_png(shades(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range), effort=1)
 
 
-def loudest(sound: Sound, settings: SpectrogramSettings) -> float:
+def loudest(sound: Waveform, settings: SpectrogramSettings) -> float:
     """Return the highest level of the spectrogram, dB, from places spread over the recording."""
     length = min(round(PROBE_SECONDS * sound.rate), sound.frames)
     probes = max(min(PROBES, sound.frames // max(length, 1)), 1)

@@ -24,14 +24,14 @@ from speechctc.audio.sound_file import write_wav
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
 from speechctc.core.children import module_command
-from speechctc.core.errors import InputError, check_torch, some
+from speechctc.core.errors import InputError, check_torch, first_few
 from speechctc.core.stopping import OWN_GROUP, STOP
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
-from speechctc.studio.sound import Sound
+from speechctc.studio.sound import Waveform
 
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint
@@ -103,7 +103,7 @@ class Round:
 
     def _why_no_dev(self) -> str:
         rare = self.state.get("rare", [])
-        why = f"each has a label that no other has: {some(rare, MAX_NAMED)}" if rare else "there is too little"
+        why = f"each has a label that no other has: {first_few(rare, MAX_NAMED)}" if rare else "there is too little"
         return f"no recording can be set aside to choose the best epoch, because {why}"
 
     def corpus(self) -> dict[str, Any]:
@@ -477,7 +477,7 @@ def write_corpus(documents: Mapping[str, Document], held_out: Collection[str], r
     """
     trained = {}
     for name, document in documents.items():
-        sound = Sound(document.recording)
+        sound = Waveform(document.recording)
         phones = tuple(document.phones)
         parts = [piece for piece in pieces(phones, sound.seconds) if _is_corrected(document, piece)]
         split = "test" if name in held_out else "train"
@@ -513,7 +513,7 @@ def _is_corrected(document: Document, piece: Piece) -> bool:
     return whole or document.by_hand or any(phone.checked for phone in piece.phones)
 
 
-def _write(piece: Piece, sound: Sound, stem: Path) -> None:
+def _write(piece: Piece, sound: Waveform, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     first, last = round(piece.start * sound.rate), round(piece.end * sound.rate)
     samples = np.clip(sound.read(first, min(last, sound.frames)), -1, 1)

@@ -26,7 +26,7 @@ from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.transcript import phone_units
 from speechctc.model.numpy_net import log_softmax
-from speechctc.studio.sound import Sound, version
+from speechctc.studio.sound import Waveform, version
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
@@ -74,7 +74,7 @@ class Worker:
         self._recogniser: Recogniser | None = None
         self._without_ngram: Recogniser | None = None
         self._doubts: dict[bool, Doubt] = {}  # with and without the n-gram; none if the model is not the bundled one
-        self._sound: Sound | None = None
+        self._sound: Waveform | None = None
         self._live: Stream | None = None
 
     def answer(self, request: int, name: str, arguments: Sequence[Any]) -> None:
@@ -159,16 +159,18 @@ class Worker:
             raise InputError("no model is loaded", "name another with --model")
         return recogniser
 
-    def _opened(self, path: Path) -> Sound:
+    def _opened(self, path: Path) -> Waveform:
         """Return a recording; the last one stays open, as some formats are decoded first."""
         if self._sound is None or self._sound.path != path or self._sound.version != version(path):
             if self._sound is not None:
                 self._sound.close()
-            self._sound = Sound(path)
+            self._sound = Waveform(path)
         return self._sound
 
 
-def align_part(recogniser: Recogniser, sound: Sound, start: float, stop: float, labels: Sequence[str]) -> list[Segment]:
+def align_part(
+    recogniser: Recogniser, sound: Waveform, start: float, stop: float, labels: Sequence[str]
+) -> list[Segment]:
     """Place phones between two times of a recording.
 
     Parameters

@@ -60,7 +60,7 @@ class Augmenter:
         slowest, _ = self.config.rates
         return math.ceil(frames / slowest + 0.5) if slowest < 1 else frames
 
-    def pace(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def perturb_speed(self, static: Tensor, frames: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Perturb the speed.
 
         Parameters
@@ -81,10 +81,10 @@ class Augmenter:
             return static, frames
         return self._change_speed(static.float(), frames, least_frames(labels, counts, self.stride))
 
-    def disguise(self, static: Tensor, frames: Tensor) -> Tensor:
+    def perturb_spectrum(self, static: Tensor, frames: Tensor) -> Tensor:
         """Perturb vocal tract length, room, equalisation, bandwidth and level, add noise, and what users added.
 
-        Each phone stays in its frames, and shapes are as for `pace`.
+        Each phone stays in its frames, and shapes are as for `perturb_speed`.
         """
         config = self.config
         if config.warp:

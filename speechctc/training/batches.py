@@ -24,7 +24,7 @@ from torch import Tensor
 from speechctc.config.schema import Config
 from speechctc.core.cores import ordered
 from speechctc.core.devices import give_back_memory
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats
@@ -400,7 +400,7 @@ class Languages:
         ]
         has = "all utterances of each"
         if fewer:
-            has = some(fewer, 10) + ", and all of the other languages" * (len(fewer) < len(self.names))
+            has = first_few(fewer, 10) + ", and all of the other languages" * (len(fewer) < len(self.names))
         return f"{len(self.names)} languages; an epoch has {has} (train.balance={temperature:g})"
 
 

@@ -10,7 +10,7 @@ import torch
 
 from speechctc.config.schema import Config
 from speechctc.core.bundled import MODELS, bundled_folder
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
 from speechctc.model.net import ConvCTCNet
@@ -116,7 +116,9 @@ def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
     fresh = [phone for phone in inventory.phones if phone not in matches]
     said = f"of the {len(inventory.phones)} phones here it knows {ways['name']} by name, {ways['table']} by table"
     if near := [phone for phone, match in matches.items() if match.how == "nearness"]:
-        said += f"; {len(near)} begin as the nearest it knows ({some([f'{p} as {matches[p].phone}' for p in near])})"
+        said += (
+            f"; {len(near)} begin as the nearest it knows ({first_few([f'{p} as {matches[p].phone}' for p in near])})"
+        )
     if fresh:
         said += f"; {len(fresh)} begin afresh ({' '.join(fresh[:8])}{' ...' if len(fresh) > 8 else ''})"
     return said

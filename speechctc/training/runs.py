@@ -25,7 +25,7 @@ from speechctc.config.load import read_yaml, without_removed
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
-from speechctc.core.errors import InputError, optional, some, with_extra
+from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 from speechctc.pages import figures
@@ -250,7 +250,7 @@ class Run:
             raise InputError(f"{self.folder}: this run was begun with another config: {said}", fix)
         course = sorted((key for key in differ if key in new and _is_of(key, SAID)), key=lambda key: key[:5] != "train")
         told = [f"{key} {old.get(key)} -> {new[key]}" for key in course]
-        return f"{self.folder}: not as in the session before: {some(told, 5)}" if told else ""
+        return f"{self.folder}: not as in the session before: {first_few(told, 5)}" if told else ""
 
 
 def _is_of(key: str, sections: Sequence[str]) -> bool:

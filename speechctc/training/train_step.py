@@ -106,9 +106,9 @@ class TrainStep:
 
         Two views share speed, level and noise and differ in their masks.
         """
-        static, frames = self.augmenter.pace(batch.static, batch.frames, batch.labels, batch.label_counts)
+        static, frames = self.augmenter.perturb_speed(batch.static, batch.frames, batch.labels, batch.label_counts)
         augmenter, views = self.augmenter, self.config.train.views
-        static = augmenter.disguise(static, frames)
+        static = augmenter.perturb_spectrum(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])
         with autocast(self.device, self.precision):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from speechctc.config.schema import Config
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
@@ -427,7 +427,7 @@ class LossWatch:
 
     def _not_finite(self, where: str, indices: Indices, value: float) -> InputError:
         return InputError(
-            f"the loss became {value} at {where}, in the batch of {some([self.ids[k] for k in indices.tolist()], 5)}",
+            f"the loss became {value} at {where}, in the batch of {first_few([self.ids[k] for k in indices], 5)}",
             f"look at these recordings, or {ANOTHER_RUN} (docs/guide/symptoms.md#the-loss-is-nan)",
         )
 

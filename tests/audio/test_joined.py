@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.damage import Joined
 from speechctc.audio.sound_file import channels_differ, open_sound
 from speechctc.core.errors import InputError
-from speechctc.studio.sound import Sound
+from speechctc.studio.sound import Waveform
 
 RATE = 16000
 FORMATS = {"ogg": ("OGG", "VORBIS"), "opus": ("OGG", "OPUS"), "mp3": ("MP3", "MPEG_LAYER_III"), "flac": ("FLAC", None)}
@@ -57,7 +57,7 @@ def test_all_recordings_of_a_file_are_read(tmp_path: Path, ending: str) -> None:
     assert sound_file.cut_short(joined) == "" and not channels_differ(joined)
     with sound_file.opened(joined, RATE) as blocks:
         np.testing.assert_array_equal(np.concatenate([block.copy() for block in blocks]), wanted)
-    with closing(Sound(joined)) as sound:
+    with closing(Waveform(joined)) as sound:
         assert sound.frames == len(wanted)
         assert np.abs(sound.read(30000, 31000) - wanted[30000:31000]).max() < 1e-3
 

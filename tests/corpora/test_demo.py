@@ -213,7 +213,7 @@ def test_there_are_sentences_and_voices_enough() -> None:
     texts, config = sentences(), DemoConfig()
     assert len(texts) == len(set(texts)) >= 300 and config.sentences >= 300
     assert all(4 <= len(text.split()) <= 12 and text.isascii() and text[-1] in ".?" for text in texts)
-    voices = demo.cast(config)
+    voices = demo.sample_speakers(config)
     assert len({(voice.variant, voice.pitch, voice.words_per_minute) for voice in voices}) >= 40
     assert len({voice.variant for voice in voices}) >= 40
     assert len({voice.name for voice in voices}) == len(voices) == 48
@@ -226,13 +226,17 @@ def test_no_variant_is_in_two_splits() -> None:
 
 
 def test_the_cast_hangs_on_the_seed_alone() -> None:
-    assert demo.cast(SMALL) == demo.cast(SMALL) != demo.cast(SMALL.model_copy(update={"seed": 1}))
+    assert (
+        demo.sample_speakers(SMALL)
+        == demo.sample_speakers(SMALL)
+        != demo.sample_speakers(SMALL.model_copy(update={"seed": 1}))
+    )
 
 
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
     for voices in (3, 48, 120):
         config = DemoConfig(voices=voices)
-        said = [voice.texts for voice in demo.cast(config) if voice.split == "train"]
+        said = [voice.texts for voice in demo.sample_speakers(config) if voice.split == "train"]
         assert all(len(set(hand)) == len(hand) for hand in said)
         assert len({k for hand in said for k in hand}) == min(240, 36 * len(said))
 

@@ -225,7 +225,7 @@ def test_where_there_is_no_corpus_it_is_said_what_there_is(tmp_path: Path) -> No
     (tmp_path / "clips").mkdir()
     (tmp_path / "clips/1.mp3").touch()
     with pytest.raises(
-        InputError, match=r"2 files \(.mp3, .txt\); it holds TRAIN/, clips/, notes.txt; looked for TRAIN/"
+        InputError, match=r"2 files \(.mp3, .txt\); in it: TRAIN/, clips/, notes.txt; looked for TRAIN/"
     ):
         read_timit(tmp_path)
 

@@ -80,7 +80,7 @@ def test_a_corpus_that_cannot_be_trained_on_gives_status_1(
 
 def test_the_machine_alone_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"torch", "processor", "CTC loss"} <= set(check_machine().facts)
-    monkeypatch.setattr("speechctc.stages.doctor.disk.LEAST_DISK", 2**70)
+    monkeypatch.setattr("speechctc.stages.doctor.disk.MIN_FREE_BYTES", 2**70)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     found = check_machine("cuda", (Path("no/such/folder"),))
     assert {"disk", "no-gpu"} <= {each.kind for each in found.findings} and not found.is_possible

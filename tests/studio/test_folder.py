@@ -16,7 +16,7 @@ from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
 from speechctc.studio.microphone import Microphone, recover
 from speechctc.studio.server import fragment, listen, serve
-from speechctc.studio.sound import Sound
+from speechctc.studio.sound import Waveform
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
 
@@ -51,7 +51,7 @@ def test_any_part_of_a_recording_is_read(tmp_path: Path, ending: str, channels: 
     path = tmp_path / f"a.{ending}"
     soundfile.write(path, np.repeat(samples[:, None], channels, axis=1), 16000)
     expected, _ = soundfile.read(path, dtype="float32", always_2d=True)
-    sound = Sound(path)
+    sound = Waveform(path)
     close = 1 / 32000 if ending in ("flac", "ogg") else 1e-7
     assert np.abs(sound.read(500, 2500) - expected[500:2500].mean(axis=1)).max() <= close
     outside = sound.read(-3, sound.frames + 4)
@@ -68,7 +68,7 @@ def test_the_summary_of_a_long_recording_has_its_peaks(tmp_path: Path) -> None:
     samples = np.zeros(16000 * 60, dtype=np.float32)
     samples[16000 * 41 + 5], samples[16000 * 7] = 0.75, -0.5
     soundfile.write(tmp_path / "a.wav", samples, 16000)
-    found = Sound(tmp_path / "a.wav").extremes(0.0, 64.0, 512)
+    found = Waveform(tmp_path / "a.wav").extremes(0.0, 64.0, 512)
     assert int(found[:, 1].argmax()) == 41 * 8 and int(found[:, 0].argmin()) == 7 * 8
     assert (found.max(), found.min()) == (24576, -16384) and not found[60 * 8 :].any()
 

@@ -46,8 +46,8 @@ def augmenter(stride: int = 1, **values: Any) -> Augmenter:
 
 
 def varied_by(chosen: Augmenter, static: Tensor, frames: Tensor, *labels: Tensor) -> tuple[Tensor, Tensor]:
-    static, frames = chosen.pace(static, frames, *labels)
-    return chosen.disguise(static, frames), frames
+    static, frames = chosen.perturb_speed(static, frames, *labels)
+    return chosen.perturb_spectrum(static, frames), frames
 
 
 def drawing(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
@@ -207,7 +207,7 @@ def test_reverberation_adds_the_power_of_earlier_frames(monkeypatch: pytest.Monk
     drawn = iter([torch.tensor([1 / 6, 0.5]), torch.tensor([0.4, 0.2]), torch.tensor([0.4, 0.9])])  # 0.3 s, 3 dB
     static = static_features(speech(1.0), FeatureConfig(mels=23))[None].repeat(2, 1, 1)
     monkeypatch.setattr(torch, "rand", lambda *_, **__: next(drawn))
-    changed = augmenter(reverb=0.5).disguise(static, torch.tensor([static.shape[1]] * 2)).double()
+    changed = augmenter(reverb=0.5).perturb_spectrum(static, torch.tensor([static.shape[1]] * 2)).double()
     power, decay = static[0].double().exp(), 10 ** (-6 * 0.01 / 0.3)
     tail = torch.zeros_like(power)
     for t in range(1, len(power)):
@@ -221,7 +221,7 @@ def test_a_telephone_carries_the_middle_bands(monkeypatch: pytest.MonkeyPatch) -
     drawn = iter([torch.tensor([0.75, 0.75]), torch.tensor([0.25, 0.25]), torch.tensor([0.1, 0.9])])  # 300, 3400 Hz
     static = static_features(speech(1.0), FeatureConfig(mels=23))[None].repeat(2, 1, 1)
     monkeypatch.setattr(torch, "rand", lambda *_, **__: next(drawn))
-    limited, untouched = augmenter(telephone=0.5).disguise(static, torch.tensor([static.shape[1]] * 2))
+    limited, untouched = augmenter(telephone=0.5).perturb_spectrum(static, torch.tensor([static.shape[1]] * 2))
     banks = torchaudio.functional.melscale_fbanks(2000, 20.0, 8000.0, 23, 16000, None, "htk")
     centres = banks.argmax(0) * 8000 / 1999
     carried = (centres > 350) & (centres < 3300)

@@ -12,7 +12,7 @@ import numpy as np
 
 from speechctc.config.schema import Config
 from speechctc.core.cores import cores, map_in_threads
-from speechctc.core.errors import InputError, counted, some
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
@@ -127,7 +127,7 @@ def _phones(corpus: Corpus) -> str:
     shares = np.array(list(train.values())) / train.total()
     even = math.exp(-float((shares * np.log(shares)).sum()))
     ranked = [f"{phone} {count}" for phone, count in train.most_common()]
-    least = f"; least: {some(ranked[:-6:-1], 5)}" if len(ranked) > 10 else ""
+    least = f"; least: {first_few(ranked[:-6:-1], 5)}" if len(ranked) > 10 else ""
     return (
         f"{len(train)} in train, as varied as {even:.0f} that are equally frequent (perplexity);"
         f" most: {', '.join(ranked[:5])}{least}"

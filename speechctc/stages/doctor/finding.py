@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from speechctc.core.errors import InputError, some
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_tables
 from speechctc.pages.page import render_text
 
@@ -46,7 +46,7 @@ class Finding:
 
     def to_line(self) -> str:
         """Return what is wrong, a few of the places, and what to do, in a line."""
-        return f"{self.what} ({some(self.where, NAMED)}); {self.fix}" if self.where else f"{self.what}; {self.fix}"
+        return f"{self.what} ({first_few(self.where, NAMED)}); {self.fix}" if self.where else f"{self.what}; {self.fix}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
@@ -89,7 +89,7 @@ class Diagnosis:
     def to_text(self) -> str:
         """Return the report for people: the facts, then the findings, the gravest first."""
         values: dict[str, Any] = {"facts": self.facts, "findings": in_order(self.findings), "summary": self.summary()}
-        values |= {"width": max(map(len, self.facts), default=0) + 2, "names": NAMES, "some": some, "shown": SHOWN}
+        values |= {"width": max(map(len, self.facts), default=0) + 2, "names": NAMES, "some": first_few, "shown": SHOWN}
         return render_text("diagnosis.txt", values).strip("\n")
 
     def summary(self) -> str:
