@@ -225,9 +225,12 @@ def mark_checked_command(drafts: list[Path]) -> None:
     if other := next((each for each in drafts if not each.is_dir() and each not in files), None):
         what = "no TextGrid or file of ELAN" if other.exists() else "no such file"
         raise InputError(f"{other}: {what}", "name drafts, or folders of them")
-    own = set(written.changed(files))
+    unknown = set(written.unrecorded(files))
+    own = set(written.changed(files)) - unknown
     written.check(file for file in files if file not in own)
     show(f"files that count as checked: {len(files) - len(own)}, and {len(own)} that a person made or changed before")
+    if unknown:
+        show(f"of {len(unknown)} of them no hidden {written.RECORD} says whether speechctc wrote them")
 
 
 def check_labels_command(

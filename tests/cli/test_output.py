@@ -388,5 +388,10 @@ def test_a_draft_that_is_right_is_marked_so_and_kept(speechctc: Command, here: P
     assert "checked: 1, and 0 that" in speechctc("mark-checked", "a.TextGrid").out
     assert "a.TextGrid: exists and was made or changed by hand" in one_line_error(speechctc(*again))
     assert "checked: 1, and 1 that" in speechctc("mark-checked", ".").out
+    Path("elsewhere").mkdir()
+    shutil.copy("a.TextGrid", "elsewhere")
+    for unknown in (1, 0):
+        said = speechctc("mark-checked", "elsewhere").out
+        assert f"checked: {unknown}, and {1 - unknown} that" in said and ("of 1 of them no" in said) == bool(unknown)
     for name, what in {"no.TextGrid": "no such file", "a.wav": "no TextGrid or file of ELAN"}.items():
         assert f"{name}: {what}; name drafts" in one_line_error(speechctc("mark-checked", name))
