@@ -72,7 +72,8 @@ class SplitSummary:
 
     def to_text(self, most: int = 10) -> str:
         """Return the report for people, naming at most `most` skipped utterances."""
-        counts = f"{self.utterances} utterances, {self.frames:,} frames, {self.hours:.2f} h"
+        utterances = f"{self.utterances} utterance{'s' * (self.utterances != 1)}"
+        counts = f"{utterances}, {self.frames:,} frames, {self.hours:.2f} h"
         lines = [f"{self.split}: {counts}; {len(self.skipped)} skipped"]
         lines += [printable(f"  skipped {id}: {reason}") for id, reason in self.skipped[:most]]
         if len(self.skipped) > most:

@@ -100,7 +100,10 @@ def _stuck(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     for before, now in zip(epochs, epochs[1:], strict=False):
         fast = now["loss"] < min((1 - SLOW) * before["loss"], THROWN * net.constant) and now["step"] < YOUNG
         if not fast and min(now["loss"], now["dev_loss"]) > ABOVE * net.constant:
-            return alarm("stuck", epoch=now["epoch"], loss=now["loss"], dev_loss=now["dev_loss"], constant=net.constant)
+            thrown = max(each["loss"] for each in epochs) > THROWN * net.constant
+            cause = "the first steps were too large" if thrown else "the first weights were unlucky"
+            cure = "a third of train.lr" if thrown else "another train.seed"
+            return alarm("stuck", **now, constant=net.constant, cause=cause, cure=cure)
     return None
 
 

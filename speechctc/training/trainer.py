@@ -33,6 +33,7 @@ from speechctc.training.runs import Run
 from speechctc.training.sentinel import NetFacts, new_warnings
 from speechctc.training.train_step import TrainStep
 
+WARMUP_SHARE = 10  # a warm-up is at most the tenth part of its stage, as `Stage.rate` has it
 EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
 
 
@@ -198,6 +199,14 @@ class Trainer:
     def _out_of_time(self) -> bool:
         return self.progress.is_out_of_time(self.config.train.minutes)
 
+    def _cut_warmup(self) -> str:
+        """Say where the training that is planned is too short for its warm-up; "" where it is not."""
+        steps = math.ceil(self.plan().steps / self.config.train.accumulate) * self.stage.epochs
+        if self.progress.step or self.stage.warmup_steps <= steps / WARMUP_SHARE:
+            return ""
+        what = f"train.warmup_steps={self.stage.warmup_steps}: the learning rate rises over {steps // WARMUP_SHARE}"
+        return f"{what} steps instead, a tenth of all {steps}; more train.epochs lengthen it"
+
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
         whole = len(self._members())
@@ -339,6 +348,8 @@ class Trainer:
         self.reporter.note(self._said.to_text())
         if not self.reporter.quiet:
             self.reporter.note(LEGEND)
+        if cut := self._cut_warmup():
+            self.reporter.note(cut)
         if self.progress.step and self.progress.epoch < self.last_epoch:
             where = f"epoch {self.progress.epoch + 1} of {self.last_epoch}, batch {self.progress.batch + 1}"
             self.reporter.note(f"going on from {self.run.last}: {where}")
