@@ -15,6 +15,7 @@ import pytest
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
+from speechctc.studio import elan, praat
 from speechctc.studio.elan import read_parameters, read_spans, write_tier
 from speechctc.studio.plugins import ELAN, PRAAT, install
 from tests.tiny_model import write_song
@@ -83,6 +84,17 @@ def test_elan_gets_tiers_of_phones(tmp_path: Path, tiny_model: Path) -> None:
     spans = [(span.attrib, [value.text for value in span]) for span in root]
     assert [values[0] for _, values in spans] == ["ɡã", "mid", "<&>", "ɡã", "top"]
     assert all(abs(int(at["start"]) / 1000 - start) < 0.06 for (at, _), (start, _) in zip(spans, times, strict=True))
+
+
+@pytest.mark.slow
+def test_both_write_phones_by_a_table_of_symbols(here: Path, tiny_model: Path) -> None:
+    write_song(here / "a.wav", SONG, 1)
+    Path("own.tsv").write_text("low\tɡã\n", encoding="utf-8")
+    elan.run({"source": "a.wav", "phones": "a.xml", "model": str(tiny_model), "symbols": "own.tsv"})
+    praat.main("a.wav", "a.TextGrid", "error", str(tiny_model), "own.tsv")
+    assert not Path("error").exists() and Path("a.wav").exists()
+    for name in ("a.xml", "a.TextGrid"):
+        assert "ɡã" in Path(name).read_text(encoding="utf-8") and "low" not in Path(name).read_text(encoding="utf-8")
 
 
 def test_elan_is_told_why_it_failed(tmp_path: Path) -> None:
