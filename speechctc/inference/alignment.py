@@ -22,10 +22,11 @@ from speechctc.phones.label_rules import apply_marks, divide_phone
 from speechctc.phones.matching import match_phones
 
 if TYPE_CHECKING:
+    from speechctc.inference.calibration import Calibration
     from speechctc.inference.goodness import Judge
     from speechctc.inference.placement import Placement, Stretch
+    from speechctc.inference.refinement import Refiner
 
-Refine = Callable[[Sequence[Segment], Span], list[Segment]]  # returns phones with other times, within a span
 BEYOND = 0.1  # seconds by which a phrase may end after the recording: times of other programs are rounded
 NAMED = 3  # phrases that are left out, to be named
 SPOKEN = -1
@@ -90,89 +91,217 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
         raise InputError(f"{file}: {what}", fix)
 
 
-def recognition(
-    name: str,
-    seconds: float,
-    items: Items,
-    posteriors: Posteriors,
-    segmenter: Segmenter,
-    find_misfits: bool,
-    silences: Sequence[str],
-    refine: Refine = lambda segments, span: list(segments),
-    watch: Callable[[str], None] | None = None,
-    start: float | None = None,
-    judge: Judge | None = None,
-    model_classes: NDArray[np.int64] | None = None,
-) -> Recognition:
-    """Place a transcript in a recording, and return its phones, words and misfits.
+@dataclass(frozen=True)
+class AlignOptions:
+    """How a transcript is placed.
+
+    Attributes
+    ----------
+    find_misfits, silences
+        As for `speechctc.inference.placement.place`; silences by name.
+    heard : Heard, optional
+        Labels that are not the model's, and the phones that they are heard as.
+    judge : callable, optional
+        Scores the phones: `Goodness.scores`, or `collect` to learn from them.
+    watch : callable
+        As for `speechctc.inference.placement.place`; it is also told how much the net has computed.
+    """
+
+    find_misfits: bool = False
+    silences: Sequence[str] = ()
+    heard: Heard | None = None
+    judge: Judge | None = None
+    watch: Callable[[str], None] = lambda text: None
+
+
+class Aligner:
+    """Places transcripts in the posteriors of a recording.
 
     Parameters
     ----------
-    name : str
-        Of the recording.
-    seconds : float
-        Its length; of a part, when it ends.
-    items : Items
-        The transcript.
-    posteriors : Posteriors
-    segmenter : Segmenter
-        New; finds the boundaries.
-    find_misfits, silences
-        As for `speechctc.inference.placement.place`.
-    refine : callable
+    phones : Inventory
+        Of the model.
+    clock : FrameClock
+        Of the posteriors.
+    calibration : Calibration
+    options : AlignOptions
+    refiner : Refiner, optional
         Refines the boundaries.
-    watch : callable, optional
-        As for `speechctc.inference.placement.place`.
-    start : float, optional
-        When the part begins that the posteriors are of, seconds; None: they are of the whole recording.
-    judge : callable, optional
-        Says how well each phone was said.
-    model_classes : ndarray, optional
-        The model's class of each class of the posteriors; None: they are the model's.
 
-    Raises
-    ------
-    InputError
-        The recording is too short, or the transcript cannot be compiled.
+    Attributes
+    ----------
+    inventory : Inventory
+        The phones of the transcripts and of the segments.
+    heard : Heard
+        The model's phone of each of these.
     """
-    if not items:
-        return Recognition(name, seconds, (), 0.0)
-    encode, length = segmenter.inventory.encode, seconds - (start or 0.0)
-    if not find_misfits:
-        plain = units_of(items) if is_plain(items) else ()
-        labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
-        check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
-    from speechctc.inference.placement import place  # late: it loads numba
 
-    placed = place(items, encode, posteriors, segmenter.clock.step, find_misfits, encode(silences), watch)
-    if placed.score == -math.inf:
-        if placed.is_exact:
-            what, fix = f"its {length:.2f} s are too short for the transcript", "check that they belong together"
-        else:
-            what, fix = "no alignment near what is recognised", "cut the recording and its transcript into parts"
-        raise InputError(f"{name}: {what}", fix)
-    units = tuple(units_of(items))
-    span = WHOLE if start is None else (start, seconds)
-    aligned = in_time(placed, posteriors, units, segmenter, seconds, lambda found: refine(found, span), span[0])
-    is_unlike = not find_misfits and fits_no_better(placed, posteriors, segmenter.inventory, model_classes)
-    notes = [f"{name}: {UNLIKE}"] if is_unlike else []
-    if judge is not None:
-        aligned = _judged(aligned, placed, judge(placed, posteriors, aligned.segments))
-        notes += _unheard(name, aligned.segments, placed, posteriors, segmenter.inventory)
-    segments, words, misfits = aligned
-    if all(unit.pronunciations == ((unit.text,),) for unit in units):
-        words = ()  # they would repeat the phones
-    if placed.touched is not None:
-        where = f"from {segmenter.clock.seconds(placed.touched):.0f} s on"
-        edge = "it is at the edge of what was looked at: cut the recording"
-        notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
-    score = placed.score / max(len(segments), 1)
-    return Recognition(name, seconds, segments, score, None, words, misfits, "; ".join(notes))
+    def __init__(
+        self,
+        phones: Inventory,
+        clock: FrameClock,
+        calibration: Calibration,
+        options: AlignOptions = AlignOptions(),  # noqa: B008
+        refiner: Refiner | None = None,
+    ) -> None:
+        self.clock, self.calibration, self.options, self.refiner = clock, calibration, options, refiner
+        self.heard = options.heard or Heard(phones, {})
+        self.inventory = self.heard.inventory
+
+    def place(
+        self,
+        name: str,
+        seconds: float,
+        items: Items,
+        posteriors: Posteriors,
+        start: float | None = None,
+        first: int = 0,
+    ) -> Recognition:
+        """Place a transcript in a recording, and return its phones, words and misfits.
+
+        Parameters
+        ----------
+        name : str
+            Of the recording.
+        seconds : float
+            Its length; of a part, when it ends.
+        items : Items
+            The transcript.
+        posteriors : Posteriors
+            Log posteriors of `Aligner.inventory`.
+        start : float, optional
+            When the part begins that the posteriors are of, seconds; None: they are of the whole recording.
+        first : int
+            Their first frame.
+
+        Raises
+        ------
+        InputError
+            The recording is too short, or the transcript cannot be compiled.
+        """
+        if not items:
+            return Recognition(name, seconds, (), 0.0)
+        length, span = seconds - (start or 0.0), WHOLE if start is None else (start, seconds)
+        placed = self._placed(name, length, items, posteriors)
+        clock = FrameClock(self.clock.step, self.clock.seconds(first))
+        segmenter = Segmenter(self.inventory, clock, self.calibration)
+        units = tuple(units_of(items))
+        aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span)
+        is_unlike = not self.options.find_misfits and fits_no_better(placed, posteriors, self.heard)
+        notes = [f"{name}: {UNLIKE}"] if is_unlike else []
+        if self.options.judge is not None:
+            scores = self.options.judge(placed, posteriors, aligned.segments, self.heard.classes)
+            aligned = _judged(aligned, placed, scores)
+            notes += _unheard(name, aligned.segments, placed, posteriors, self.inventory)
+        segments, words, misfits = aligned
+        if all(unit.pronunciations == ((unit.text,),) for unit in units):
+            words = ()  # they would repeat the phones
+        if placed.touched is not None:
+            where = f"from {clock.seconds(placed.touched):.0f} s on"
+            edge = "it is at the edge of what was looked at: cut the recording"
+            notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
+        score = placed.score / max(len(segments), 1)
+        return Recognition(name, seconds, segments, score, None, words, misfits, "; ".join(notes))
+
+    def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors) -> Placement:
+        """Return the best placement of a transcript."""
+        encode, options = self.inventory.encode, self.options
+        if not options.find_misfits:
+            plain = units_of(items) if is_plain(items) else ()
+            labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
+            check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
+        from speechctc.inference.placement import place  # late: it loads numba
+
+        silences = encode(options.silences)
+        placed = place(items, encode, posteriors, self.clock.step, options.find_misfits, silences, options.watch)
+        if placed.score == -math.inf:
+            if placed.is_exact:
+                what, fix = f"its {length:.2f} s are too short for the transcript", "check that they belong together"
+            else:
+                what, fix = "no alignment near what is recognised", "cut the recording and its transcript into parts"
+            raise InputError(f"{name}: {what}", fix)
+        return placed
+
+    def place_phrases(
+        self, name: str, seconds: float, phrases: Sequence[Phrase], posteriors: Posteriors
+    ) -> Recognition:
+        """Place each phrase between its times, and return all as one result, which notes the phrases that do not fit.
+
+        Parameters
+        ----------
+        name, seconds
+            As for `place`.
+        phrases : sequence of Phrase
+            In the order of time.
+        posteriors : Posteriors
+            Of the whole recording.
+
+        Raises
+        ------
+        InputError
+            No phrase lies in the recording and fits.
+        """
+        parts, failures, number = [], list[InputError](), 0
+        for phrase in phrases:
+            start, end = phrase.start, min(phrase.end, seconds)
+            where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
+            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in (start, end))
+            try:
+                if end - start <= 0 or phrase.end > seconds + BEYOND:
+                    what = f"{where}: a phrase ends after the recording, which has {seconds:.2f} s"
+                    raise InputError(what, "correct its times")
+                with posteriors.part(first, last) as rows:
+                    found = self.place(where, end, phrase.items, rows, start, first)
+                parts.append(_moved(found, start, end, number))
+            except InputError as error:
+                failures.append(error)
+            number += sum(1 for _ in units_of(phrase.items))
+        if not parts:
+            raise failures[0]
+        notes = [part.note for part in parts if part.note]
+        if failures:
+            left = f"{name}: {len(failures)} of {len(phrases)} phrases are left out, which do not fit their times"
+            notes.append(f"{left}: {first_few([each.what.removeprefix(f'{name}, ') for each in failures], NAMED)}")
+        return _joined(name, seconds, parts, "; ".join(notes))
+
+    def _in_time(
+        self,
+        placed: Placement,
+        posteriors: Posteriors,
+        units: Sequence[Unit],
+        segmenter: Segmenter,
+        seconds: float,
+        span: Span,
+    ) -> Aligned:
+        """Return an alignment in time; `seconds` and `span` are when the part ends, and within what times it lies."""
+        segments: list[Segment] = []
+        start = 0
+        classes, stretch_of = _with_heard(placed, posteriors)
+        for rows in posteriors.blocks():
+            segments += segmenter.push(rows, classes[start : start + len(rows)])
+            start += len(rows)
+        segments += segmenter.finish(seconds)
+        if self.refiner:
+            segments = self._refined(self.refiner, segments, span)
+        heard: dict[int, list[Segment]] = {}
+        for segment, number in zip(segments, stretch_of, strict=True):
+            heard.setdefault(number, []).append(segment)
+        spans = [
+            (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
+            for k, stretch in enumerate(placed.stretches)
+        ]
+        segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, span[0], seconds)
+        words, misfits = _words(segments, placed, units, spans), _misfits(segments, placed, units, spans, seconds)
+        return Aligned(tuple(segments), tuple(words), tuple(misfits))
+
+    def _refined(self, refiner: Refiner, segments: Sequence[Segment], span: Span) -> list[Segment]:
+        """Return segments that are refined as phones of the model, and keep their labels."""
+        own = [each._replace(phone=self.heard.phone(each.phone)) for each in segments]
+        refined = refiner.refine(own, span)
+        return [each._replace(phone=label.phone) for each, label in zip(refined, segments, strict=True)]
 
 
-def fits_no_better(
-    placed: Placement, posteriors: Posteriors, inventory: Inventory, model_classes: NDArray[np.int64] | None = None
-) -> bool:
+def fits_no_better(placed: Placement, posteriors: Posteriors, mapping: Heard) -> bool:
     """Return whether a transcript is hardly more like what is recognised than its phones in random order are.
 
     What is counted are the edits from the phones recognised to those of the transcript, without silences; where they
@@ -181,8 +310,8 @@ def fits_no_better(
     """
     from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
 
-    silent = _silent(inventory)
-    spoken = placed.classes if model_classes is None else model_classes[placed.classes]
+    silent = _silent(mapping.inventory)
+    spoken = mapping.classes[placed.classes]
     heard = posteriors.greedy.astype(np.int64)
     for stretch in placed.stretches:
         heard[stretch.first : stretch.end] = 0
@@ -232,62 +361,6 @@ def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | N
     return Aligned(segments, words, aligned.misfits)
 
 
-def of_phrases(
-    name: str,
-    seconds: float,
-    phrases: Sequence[Phrase],
-    posteriors: Posteriors,
-    segmenter: Callable[[FrameClock], Segmenter],
-    clock: FrameClock,
-    place_part: Callable[..., Recognition],
-) -> Recognition:
-    """Place each phrase between its times, and return all as one result, which notes the phrases that do not fit.
-
-    Parameters
-    ----------
-    name, seconds
-        As for `recognition`.
-    phrases : sequence of Phrase
-        In the order of time.
-    posteriors : Posteriors
-        Of the whole recording.
-    segmenter : callable
-        Returns a new segmenter with a clock.
-    clock : FrameClock
-        Of the posteriors.
-    place_part : callable
-        `recognition`, with its settings.
-
-    Raises
-    ------
-    InputError
-        No phrase lies in the recording and fits.
-    """
-    parts, failures, number = [], list[InputError](), 0
-    for phrase in phrases:
-        start, end = phrase.start, min(phrase.end, seconds)
-        where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
-        first, last = (max(math.ceil((time - clock.half) / clock.step), 0) for time in (start, end))
-        own = FrameClock(clock.step, clock.seconds(first))
-        try:
-            if end - start <= 0 or phrase.end > seconds + BEYOND:
-                what = f"{where}: a phrase ends after the recording, which has {seconds:.2f} s"
-                raise InputError(what, "correct its times")
-            with posteriors.part(first, last) as rows:
-                found = place_part(where, end, phrase.items, rows, segmenter(own), start=start)
-            parts.append(_moved(found, start, end, number))
-        except InputError as error:
-            failures.append(error)
-        number += sum(1 for _ in units_of(phrase.items))
-    if not parts:
-        raise failures[0]
-    notes = [part.note for part in parts if part.note]
-    if failures:
-        left = f"{name}: {len(failures)} of {len(phrases)} phrases are left out, which do not fit their times"
-        notes.append(f"{left}: {first_few([each.what.removeprefix(f'{name}, ') for each in failures], NAMED)}")
-    return _joined(name, seconds, parts, "; ".join(notes))
-
-
 def _moved(part: Recognition, start: float, end: float, number: int) -> Recognition:
     """Return a part within its times, with words numbered from `number`."""
 
@@ -315,51 +388,6 @@ def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) 
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
     return Recognition(name, seconds, segments, score, None, words, misfits, note)
-
-
-def in_time(
-    placed: Placement,
-    posteriors: Posteriors,
-    units: Sequence[Unit],
-    segmenter: Segmenter,
-    seconds: float,
-    refine: Callable[[Sequence[Segment]], list[Segment]] = list,
-    begin: float = 0.0,
-) -> Aligned:
-    """Return an alignment in time.
-
-    Parameters
-    ----------
-    placed : Placement
-    posteriors : Posteriors
-    units : sequence of Unit
-        Of the transcript, in reading order.
-    segmenter : Segmenter
-        New; finds the boundaries.
-    seconds : float
-        Length of the recording; of a part, when it ends.
-    refine : callable
-        Refines the boundaries.
-    begin : float
-        When the part begins, seconds.
-    """
-    segments: list[Segment] = []
-    start = 0
-    classes, stretch_of = _with_heard(placed, posteriors)
-    for rows in posteriors.blocks():
-        segments += segmenter.push(rows, classes[start : start + len(rows)])
-        start += len(rows)
-    segments += segmenter.finish(seconds)
-    heard: dict[int, list[Segment]] = {}
-    for segment, number in zip(refine(segments), stretch_of, strict=True):
-        heard.setdefault(number, []).append(segment)
-    spans = [
-        (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
-        for k, stretch in enumerate(placed.stretches)
-    ]
-    segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, begin, seconds)
-    words, misfits = _words(segments, placed, units, spans), _misfits(segments, placed, units, spans, seconds)
-    return Aligned(tuple(segments), tuple(words), tuple(misfits))
 
 
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:
@@ -476,15 +504,9 @@ class Heard:
             return log_probs
         return np.hstack([log_probs, log_probs[:, self.phones.encode(self.labels.values())]])
 
-    def around(self, refine: Refine) -> Refine:
-        """Return a function that refines segments as phones of the model, and keeps their labels."""
-
-        def refined(segments: Sequence[Segment], span: Span) -> list[Segment]:
-            own = (self.labels.get(each.phone, each.phone.removeprefix(_OWN)) for each in segments)
-            heard = [each._replace(phone=phone) for each, phone in zip(segments, own, strict=True)]
-            return [each._replace(phone=label.phone) for each, label in zip(refine(heard, span), segments, strict=True)]
-
-        return refined if self.labels else refine
+    def phone(self, label: str) -> str:
+        """Return the phone of the model that a label of `inventory` is heard as."""
+        return self.labels.get(label, label.removeprefix(_OWN))
 
 
 class Hearing:

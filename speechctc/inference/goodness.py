@@ -48,8 +48,9 @@ SAID = 3  # alternatives to name
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-# Returns a score for each phone of a placement, with its phones in time; None for silences.
-Judge = Callable[["Placement", Posteriors, Sequence[Segment]], "list[PhoneScore | None]"]
+# Returns a score for each phone of a placement, with its phones in time and the model's class of each class of the
+# posteriors; None for silences.
+Judge = Callable[["Placement", Posteriors, Sequence[Segment], Labels], "list[PhoneScore | None]"]
 
 
 class Evidence(NamedTuple):
@@ -168,6 +169,16 @@ class Goodness:
         if self.quantiles is None:
             return np.asarray(1 / (1 + np.exp(-fit)))
         return np.array([_rank(value, self.quantiles) for value in fit.tolist()])
+
+    def scores(
+        self, placed: Placement, posteriors: Posteriors, segments: Sequence[Segment], to_model: Labels
+    ) -> list[PhoneScore | None]:
+        """Return a score for each phone of a placement, None for silences; `to_model` as for `evidence`."""
+        numbers, seen = evidence(placed, posteriors, segments, to_model, self.phones)
+        found: list[PhoneScore | None] = [None] * len(placed.visits)
+        for number, score in zip(numbers, self.judge(seen), strict=True):
+            found[number] = score
+        return found
 
     def judge(self, seen: Evidence) -> list[PhoneScore]:
         """Return the scores of phones, and what was probably said instead of each."""
@@ -345,24 +356,14 @@ def _ratios(found: Alternatives) -> Array:
     return np.hstack([changed, found.inserted[1:], before]) - found.log_likelihood
 
 
-def judge_of(goodness: Goodness, to_model: Labels) -> Judge:
-    """Return a function that scores the phones of a placement; `to_model` as for `evidence`."""
-
-    def judge(placed: Placement, posteriors: Posteriors, segments: Sequence[Segment]) -> list[PhoneScore | None]:
-        numbers, seen = evidence(placed, posteriors, segments, to_model, goodness.phones)
-        found: list[PhoneScore | None] = [None] * len(placed.visits)
-        for number, score in zip(numbers, goodness.judge(seen), strict=True):
-            found[number] = score
-        return found
-
-    return judge
-
-
-def collector(seen: list[Evidence], phones: Sequence[str], to_model: Labels) -> Judge:
-    """Return a function that appends what lattices say, to learn from, and scores nothing."""
-
-    def judge(placed: Placement, posteriors: Posteriors, segments: Sequence[Segment]) -> list[PhoneScore | None]:
-        seen.append(evidence(placed, posteriors, segments, to_model, phones)[1])
-        return [None] * len(placed.visits)
-
-    return judge
+def collect(
+    seen: list[Evidence],
+    phones: Sequence[str],
+    placed: Placement,
+    posteriors: Posteriors,
+    segments: Sequence[Segment],
+    to_model: Labels,
+) -> list[PhoneScore | None]:
+    """Append what a lattice says about the phones of a placement, to learn from, and score nothing."""
+    seen.append(evidence(placed, posteriors, segments, to_model, phones)[1])
+    return [None] * len(placed.visits)

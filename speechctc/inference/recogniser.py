@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -19,12 +18,12 @@ from speechctc.core import files
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import Heard, check_phones, of_phrases, recognition
+from speechctc.inference.alignment import Aligner, AlignOptions, check_phones
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.goodness import Goodness, Judge
+from speechctc.inference.goodness import Goodness
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.refinement import refiner
+from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
@@ -457,12 +456,8 @@ class Recogniser:
         items: Items,
         rate: int | None = None,
         channel: int | None = None,
-        find_misfits: bool = False,
-        silences: Sequence[str] = (),
-        watch: Callable[[str], None] = lambda text: None,
-        heard: Heard | None = None,
         phrases: Sequence[Phrase] = (),
-        judge: Callable[[NDArray[np.int64]], Judge] | None = None,
+        options: AlignOptions = AlignOptions(),  # noqa: B008
     ) -> Recognition:
         """Find the times of a transcript's words and phones in a recording of any length.
 
@@ -472,30 +467,21 @@ class Recogniser:
             As for `align`.
         items : Items
             The transcript.
-        find_misfits, silences, watch
-            As for `speechctc.inference.placement.place`; silences by name. `watch` is also told what the net has heard.
-        heard : Heard, optional
-            Labels that are not the model's, and the phones that they are heard as.
         phrases : sequence of Phrase, optional
             The items in parts, in the order of time: each lies between its times.
-        judge : callable, optional
-            Returns what scores the phones, given the model's class of each class of the posteriors.
+        options : AlignOptions, optional
         """
-        inventory = (heard := heard or Heard(self.inventory, {})).inventory
-        refining = refiner(recording, rate, channel, self.boundaries, self.phones)
+        refining = Refiner(recording, rate, channel, self.boundaries, self.phones)
+        aligner = Aligner(self.inventory, self.clock, self.calibration, options, refining)
         opening = opened(recording, rate, channel, self.config.features.sample_rate)
-        with opening as (name, blocks), Posteriors(len(inventory.phones) + 1) as rows, refining as refine:
-            check_phones(name, items, silences, inventory)
+        with opening as (name, blocks), Posteriors(len(aligner.inventory.phones) + 1) as posteriors, refining:
+            check_phones(name, items, options.silences, aligner.inventory)
             for block in self.forward.in_blocks(blocks, local=True):
-                rows.append(heard.rows(log_softmax(block)))
-                watch(f"{self.clock.step * rows.frames:.0f} s heard")
-            way: dict[str, Any] = {"judge": judge and judge(heard.classes), "model_classes": heard.classes}
-            way |= {"find_misfits": find_misfits, "silences": silences, "refine": heard.around(refine), "watch": watch}
-            part: Callable[..., Recognition] = partial(recognition, **way)
-            segmenter = partial(Segmenter, inventory, calibration=self.calibration)
+                posteriors.append(aligner.heard.rows(log_softmax(block)))
+                options.watch(f"{self.clock.step * posteriors.frames:.0f} s heard")
             if phrases:
-                return of_phrases(name, blocks.seconds, phrases, rows, segmenter, self.clock, part)
-            return part(name, blocks.seconds, items, rows, segmenter(self.clock))
+                return aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
+            return aligner.place(name, blocks.seconds, items, posteriors)
 
     def segments(
         self, blocks: AudioBlocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,34 +42,34 @@ class _Part(NamedTuple):
     edges: tuple[bool, bool]
 
 
-@contextmanager
-def refiner(
-    recording: Any, rate: int | None, channel: int | None, model: BoundaryModel | None, phones: Sequence[str]
-) -> Iterator[Callable[[Sequence[Segment], Span], list[Segment]]]:
-    """Offer what refines segments of a recording, which it gets part by part, each with when it begins and ends.
-
-    The recording is read once more. Without a model the segments stay as they are.
+class Refiner(ExitStack):
+    """Refines segments of a recording part by part; the recording is read once more, and closed with this.
 
     Parameters
     ----------
     recording, rate, channel
         As for `speechctc.inference.samples.opened`.
     model : BoundaryModel or None
+        None: segments stay as they are.
     phones : sequence of str
         The phone set of the segments.
     """
-    with ExitStack() as stack:
-        windows: list[Window] = []
 
-        def refine(segments: Sequence[Segment], span: Span) -> list[Segment]:
-            if model is None:
-                return list(segments)
-            if not windows:
-                _, blocks = stack.enter_context(opened(recording, rate, channel, model.rate))
-                windows.append(Window(blocks, model.rate))
-            return refined(segments, windows[0], model, phones, span)
+    def __init__(
+        self, recording: Any, rate: int | None, channel: int | None, model: BoundaryModel | None, phones: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self._recording, self._model, self._phones = (recording, rate, channel), model, phones
+        self._window: Window | None = None
 
-        yield refine
+    def refine(self, segments: Sequence[Segment], span: Span) -> list[Segment]:
+        """Return the segments of a part, which lies between these times, with other times."""
+        if self._model is None:
+            return list(segments)
+        if self._window is None:
+            _, blocks = self.enter_context(opened(*self._recording, self._model.rate))
+            self._window = Window(blocks, self._model.rate)
+        return refined(segments, self._window, self._model, self._phones, span)
 
 
 def refined(

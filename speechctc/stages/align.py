@@ -23,8 +23,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.table_rows import read_cells
 from speechctc.corpora.transcripts import Labels, Task, Transcript
-from speechctc.inference.alignment import Hearing
-from speechctc.inference.goodness import judge_of
+from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,
@@ -284,17 +283,13 @@ def _place(
         raise phrases
     items = tuple(item for phrase in phrases for item in phrase.items)
     path, channel = task.recording.path, task.recording.channel
-    result = recogniser.place(
-        path,
-        items,
-        channel=channel,
-        find_misfits=placing.find_misfits,
-        silences=placing.silences,
-        watch=lambda text: reporter.beside(f"{path.name}: {text}"),
-        heard=placing.hearing.of(_labels(items)) if placing.hearing else None,
-        phrases=() if phrases[0].end == math.inf else phrases,
-        judge=partial(judge_of, recogniser.goodness) if scored else None,
+    heard = placing.hearing.of(_labels(items)) if placing.hearing else None
+    judge = recogniser.goodness.scores if scored else None
+    options = AlignOptions(
+        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.beside(f"{path.name}: {text}")
     )
+    parts = () if phrases[0].end == math.inf else phrases
+    result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = result.words if placing.pronouncer else ()
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)

@@ -13,8 +13,9 @@ from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
+from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
-from speechctc.inference.goodness import Evidence, Goodness, collector
+from speechctc.inference.goodness import Evidence, Goodness, collect
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.transcript import phone_units
@@ -115,10 +116,10 @@ def _stamp(folder: Path) -> tuple[int, ...]:
 def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Goodness | None:
     """Return what is usual in the utterances, whose labels count as right; None: they have too few phones."""
     seen: list[Evidence] = []
-    judge = partial(collector, seen, recogniser.phones)
+    options = AlignOptions(judge=partial(collect, seen, recogniser.phones))
 
     def hear(each: Utterance) -> Recognition:
-        return recogniser.place(items=phone_units(each.phones), judge=judge, **sound_of(each, recogniser))
+        return recogniser.place(items=phone_units(each.phones), options=options, **sound_of(each, recogniser))
 
     for _ in map_in_threads(hear, utterances):
         pass

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import check_fit, recognition
+from speechctc.inference.alignment import Aligner, check_fit
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
+from speechctc.inference.segmenter import FrameClock, Segment
 from speechctc.inference.transcript import phone_units
 from speechctc.model.numpy_net import log_softmax
 from speechctc.studio.sound import Waveform, version
@@ -205,9 +205,9 @@ def align_part(
     last = min(max(math.ceil((stop - begin - clock.half) / step), first), len(rows))
     rows = rows[first:last]
     check_fit(f"{sound.path.name}, {start:.2f} to {stop:.2f} s", classes, len(rows), stop - start)
-    segmenter = Segmenter(recogniser.inventory, FrameClock(step, begin + clock.seconds(first)), recogniser.calibration)
+    aligner = Aligner(recogniser.inventory, FrameClock(step, begin + clock.seconds(first)), recogniser.calibration)
     with Posteriors(rows.shape[1]) as posteriors:
         posteriors.append(rows)
-        found = recognition(sound.path.name, stop, phone_units(labels), posteriors, segmenter, False, ()).segments
+        found = aligner.place(sound.path.name, stop, phone_units(labels), posteriors).segments
     spans = np.clip([(each.start, each.end) for each in found], start, stop).tolist()
     return [each._replace(start=a, end=b) for each, (a, b) in zip(found, spans, strict=True)]

@@ -13,7 +13,7 @@ import pytest
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
-from speechctc.inference.goodness import RANKS, Evidence, Goodness, evidence, judge_of
+from speechctc.inference.goodness import RANKS, Evidence, Goodness, evidence
 from speechctc.inference.placement import Placement, place
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.segmenter import Segment
@@ -136,11 +136,11 @@ def test_stretches_and_silences_part_the_lattice() -> None:
     posteriors = spoken([1, 2, 4, 4, 3, 1], 2)
     items = (*phone_units(["a", "b"]), AnyStretch(), *phone_units(["c", "a"]))
     placed = place(items, encode, posteriors, 0.02)
-    scores = judge_of(Goodness.untaught(PHONES), OWN)(placed, posteriors, in_time(placed))
+    scores = Goodness.untaught(PHONES).scores(placed, posteriors, in_time(placed), OWN)
     assert len(scores) == 4 and all(each and each.probability > 0.5 for each in scores)
     words = (Unit("one", (("a", "b"),)), Unit("two", (("c", "a"),)))
     placed = place(words, encode, posteriors, 0.02, silences=[4])
-    scores = judge_of(Goodness.untaught(PHONES), OWN)(placed, posteriors, in_time(placed))
+    scores = Goodness.untaught(PHONES).scores(placed, posteriors, in_time(placed), OWN)
     assert [visit.unit for visit in placed.visits] == [0, 0, -1, -1, 1, 1]
     assert [each is None for each in scores] == [False, False, True, True, False, False]
 

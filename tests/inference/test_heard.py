@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
-from speechctc.inference.alignment import Hearing
-from speechctc.inference.goodness import judge_of
+from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.transcript import phone_units
@@ -33,7 +31,7 @@ def test_labels_are_kept_and_placed_as_their_phones(tiny_model: Path, tmp_path: 
     heard = hearing.of(ipa)
     assert heard.labels["y"] == "uw" and heard.labels["j"] == "y"
     expected = model.place(tmp_path / "a.wav", phone_units(own))
-    found = model.place(tmp_path / "a.wav", phone_units(ipa), heard=heard)
+    found = model.place(tmp_path / "a.wav", phone_units(ipa), options=AlignOptions(heard=heard))
     assert [each.phone for each in found.segments] == ipa and [each.phone for each in expected.segments] == own
     for ours, theirs in zip(found.segments, expected.segments, strict=True):
         assert ours[1:4] == pytest.approx(theirs[1:4], abs=1e-6)
@@ -82,9 +80,10 @@ def test_a_diphthong_is_heard_as_its_vowels_and_is_one_phone_again(tiny_model: P
     hearing = Hearing(model.inventory)
     labels = ["h", "aʊ", "s", "a"]
     assert hearing.knows(labels) and hearing.note().endswith("aʊ as a ʊ")
-    judge = partial(judge_of, model.goodness)
-    whole = model.place(tmp_path / "a.wav", phone_units(list("haʊsa")), judge=judge)
-    found = model.place(tmp_path / "a.wav", phone_units(hearing.parts(labels)), heard=hearing.of(labels), judge=judge)
+    judge = model.goodness.scores
+    whole = model.place(tmp_path / "a.wav", phone_units(list("haʊsa")), options=AlignOptions(judge=judge))
+    options = AlignOptions(heard=hearing.of(labels), judge=judge)
+    found = model.place(tmp_path / "a.wav", phone_units(hearing.parts(labels)), options=options)
     joined = hearing.joined(found.segments)
     h, a, u, s, last = whole.segments
     assert [each.phone for each in joined] == labels
