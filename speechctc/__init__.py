@@ -203,7 +203,7 @@ def register_features(name: str, kind: type[FeatureExtractor]) -> None:
     Raises
     ------
     InputError
-        The package itself, or another class with other code, has that name.
+        The package itself, or a class that is defined elsewhere, has that name.
     """
     _register("features", name, kind)
 

@@ -82,7 +82,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     for name, section in _SECTIONS.items():
         if isinstance(inner := values.get(name), dict):
             for old in inner.keys() & section.OLD_NAMES:
-                _tell_renamed(f"{name}.{old}", f"{name}.{section.OLD_NAMES[old]}")
+                if new := section.OLD_NAMES[old]:
+                    _tell_renamed(f"{name}.{old}", f"{name}.{new}")
             values[name] = renamed(section, inner)
     if "base" not in values:
         return values

@@ -147,7 +147,7 @@ class DataConfig(Section):
 class FeatureConfig(Section):
     """Static features from samples, and the net's input from static features."""
 
-    OLD_NAMES = {"center_ms": "cmn_window_ms"}
+    OLD_NAMES = {"center_ms": "cmn_window_ms", "code": None}  # a hash of a user's code, before there was `version`
 
     kind: Literal["mel", "mfcc", "encoder"] | str = "mel"
     """mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder; or the name of
@@ -167,7 +167,9 @@ class FeatureConfig(Section):
     ceps: int = Field(13, ge=2, le=256, description="mfcc: number of coefficients, the energy counted, at most `mels`")
     encoder: EncoderConfig = EncoderConfig()
     options: dict[str, Any] = Field({}, description="settings of a kind of one's own")
-    code: str = Field("", description="content of the code of a kind of one's own; filled in")
+    version: str | None = None
+    """version of a kind of one's own, filled in; "": its class sets none; null: not known, and taken for the present
+    one"""
     cmn_window_ms: tuple[_Milliseconds, _Milliseconds] | None = None
     """subtract a power-weighted sliding mean over [before, after] a frame, ms; null: do not"""
     deltas: int = Field(2, ge=0, le=3, description="orders of time derivatives; each is a channel of the net's input")
@@ -197,8 +199,8 @@ class FeatureConfig(Section):
             deltas = self.deltas if "deltas" in self.model_fields_set else 0
             for name, value in (("encoder", encoder), ("window_ms", window), ("shift_ms", shift), ("deltas", deltas)):
                 object.__setattr__(self, name, value)  # a section is frozen; this fills it in, once
-        code = "" if self.kind in KINDS else self.code or plugins.code_of("features", self.kind)
-        object.__setattr__(self, "code", code)
+        if self.kind in KINDS or self.version is None:
+            object.__setattr__(self, "version", None if self.kind in KINDS else plugins.version_of(self.kind))
         return self
 
     @model_validator(mode="after")

@@ -38,8 +38,8 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Keys that have another name now, with that name; configs, models and shards from before it are read by them."""
+    OLD_NAMES: ClassVar[Mapping[str, str | None]] = {}
+    """Keys of earlier configs, models and shards with the name that they have now; None: they are ignored."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,8 +61,9 @@ class Section(BaseModel):
 
 def renamed(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain values of a section under the present names of its keys; one that is there twice stays as it is."""
-    names: Mapping[str, str] = getattr(section, "OLD_NAMES", {})
-    return {name if (name := names.get(key, key)) not in values else key: value for key, value in values.items()}
+    names: Mapping[str, str | None] = getattr(section, "OLD_NAMES", {})
+    present = {key: names.get(key, key) for key in values}
+    return {key if name in values else name: values[key] for key, name in present.items() if name is not None}
 
 
 def with_defaults(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,40 +11,37 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from speechctc.core.errors import InputError
-from speechctc.core.own_code import content
 
 Group = Literal["features", "corpus", "augmentation"]
 
-
-class Added(NamedTuple):
-    """What a user added, and the content of its code when it was."""
-
-    made: Any
-    code: str
-
-
-registered: dict[tuple[Group, str], Added] = {}
+registered: dict[tuple[Group, str], Any] = {}
 
 
 def register(group: Group, name: str, made: Any, taken: Iterable[str]) -> None:
     """Register something under the name that configs have for it; `taken` are the names of the package itself.
 
+    What is defined again in the same place, as by a cell of a notebook, replaces what was there.
+
     Raises
     ------
     InputError
-        The package, or something with other code, has that name.
+        The package, or something defined elsewhere, has that name.
     """
     called = f"register_{group}: the name {name!r:.60}"
     if name in taken:
         raise InputError(f"{called} is one of speechctc's own", "give it another name")
-    before, new = registered.get((group, name)), Added(made, content(made))
-    if before is not None and before.made is not made and before.code != new.code:
-        fix = "give one of them another name; if you have changed the code, start Python anew"
-        raise InputError(f"{called} is that of other code already", fix)
-    registered[group, name] = new
+    before = registered.get((group, name), made)
+    if before is not made and _place(before) != _place(made):
+        raise InputError(f"{called} is that of {'.'.join(_place(before))} already", "give one of them another name")
+    registered[group, name] = made
+
+
+def _place(made: Any) -> tuple[str, str]:
+    """Return the module and the name of a class or function; an object without a name is its own place."""
+    return getattr(made, "__module__", ""), getattr(made, "__qualname__", repr(made))
 
 
 def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
@@ -60,15 +57,13 @@ def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
         if not points:
             known = f"{', '.join(map(repr, own[:-1]))} or {own[-1]!r}, or " if own else ""
             raise ValueError(f"it should be {known}one that speechctc.register_{group} or an installed package adds")
-        made = guarded(f"{group} {name!r:.60}", points[0].load)()
-        registered[group, name] = Added(made, content(made))
-    return registered[group, name].made
+        registered[group, name] = guarded(f"{group} {name!r:.60}", points[0].load)()
+    return registered[group, name]
 
 
-def code_of(group: Group, name: str) -> str:
-    """Return the content of the code that has a name, which `find` finds."""
-    find(group, name)
-    return registered[group, name].code
+def version_of(kind: str) -> str:
+    """Return the `version` of a kind of features of one's own; ``""``: its class has none."""
+    return str(getattr(find("features", kind), "version", ""))
 
 
 def need(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:

@@ -51,7 +51,12 @@ class FeatureExtractor(ABC):
         The values are so many vectors of one size after each other, and the net takes their learned mean.
     alone : bool
         It uses all processor cores, or a GPU, by itself, so that one process extracts.
+    version : str
+        Of a kind of one's own: change it with each change of the values. Features and models of another version are
+        refused.
     """
+
+    version: ClassVar[str] = ""
 
     BANDS: ClassVar[tuple[str, ...]] = tuple(key for key in AugmentConfig.model_fields if key not in ANY_KIND)
 
@@ -288,9 +293,9 @@ def extractor(config: FeatureConfig, device: str | None = None) -> FeatureExtrac
 def _own(config: FeatureConfig) -> FeatureExtractor:
     """Return the extractor of a user's kind of features; what goes wrong in it is an `InputError`."""
     what = f"features.kind={config.kind}"
-    if config.code not in ("", plugins.code_of("features", config.kind)):
-        fix = "use the code of then, or extract and train again, without features.code if the config has it"
-        raise InputError(f"{what}: its code has changed since the features or the model were made", fix)
+    if config.version != (now := plugins.version_of(config.kind)):
+        was = f"{what}: features.version={config.version!r}, and the class has the version {now!r}"
+        raise InputError(was, "use that version of the class, or extract and train again with this one")
     made: FeatureExtractor = plugins.guarded(what, plugins.find("features", config.kind))(config)
     static = plugins.guarded(what, made.static)
 

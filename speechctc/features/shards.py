@@ -44,7 +44,7 @@ REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
 # Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before.
-LATER = ("kind", "ceps", "encoder", "options", "code")
+LATER = ("kind", "ceps", "encoder", "options", "version")
 CHECKED = "checked.json"  # in the files' folder
 SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
@@ -186,12 +186,8 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
     made, features = shard.recipe.features, _comparable(features)
+    made = made if made.get("version") is not None else {**made, "version": features["version"]}
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
-    if differing == ["code"]:
-        if not made["code"]:
-            return  # it was made before codes were kept
-        what = f"{shard.path}: made with other code of features.kind={made['kind']} than it has now"
-        raise InputError(what, f"use the code of then, or {OTHER_FOLDER}")
     if differing == ["encoder"] and isinstance(made["encoder"], dict):
         keys, both = list(made["encoder"]), (made, features)
         made, features = ({f"encoder.{key}": each["encoder"][key] for key in keys} for each in both)

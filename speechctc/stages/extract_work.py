@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.schema import Config, FeatureConfig
+from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
@@ -144,7 +144,7 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
     try:
         static = static_features(torch.from_numpy(samples), config)
     except InputError as error:
-        if config.code:  # of the user's own code: the recording may tell why
+        if config.kind not in KINDS:  # of the user's own code: the recording may tell why
             raise InputError(f"{job.utterance.id}: {error.what}", error.fix) from None
         raise
     if len(static) == 0:

@@ -237,12 +237,10 @@ class Run:
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
         """Refuse another config; return which of the settings that may change did, as a line."""
         new, old = _flat(config.to_dict()), _flat(with_defaults(Config, stored))
-        old["features.code"] = old.get("features.code") or new["features.code"]  # an older run has none
+        if old.get("features.version") is None:
+            old["features.version"] = new["features.version"]
         differ = [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]
         if changed := [key for key in differ if not _is_of(key, MAY_CHANGE)]:
-            if changed == ["features.code"]:
-                what = f"{self.folder}: this run was begun with other code of features.kind={config.features.kind}"
-                raise InputError(what, "use the code of then, or name another folder with --run DIR")
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
             same_net = not any(_is_of(key, ("model", "features", "train.init_from")) for key in changed)
             weights = f"; train.init_from={self.last} begins with these weights" if same_net else ""

@@ -9,6 +9,8 @@ from speechctc.features.extractor import FeatureExtractor
 class Spectrum(FeatureExtractor):
     """The power spectrum of each frame, summed in bands."""
 
+    version = "1"  # features and models of another version are refused
+
     def __init__(self, config):
         super().__init__(config)
         self.bands = self.dims(config)  # leave it at 0 if neighbouring values are not neighbours in frequency
