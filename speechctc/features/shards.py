@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -185,8 +185,7 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made, features = shard.recipe.features, _comparable(features)
-    made = made if made.get("version") is not None else {**made, "version": features["version"]}
+    made, features = with_version(shard.recipe, features).features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing == ["encoder"] and isinstance(made["encoder"], dict):
         keys, both = list(made["encoder"]), (made, features)
@@ -195,6 +194,13 @@ def check_features(shard: Shard, features: dict[str, Any]) -> None:
     if differing:
         said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
         raise InputError(f"{shard.path}: made with another config: {said}", OTHER_FOLDER)
+
+
+def with_version(recipe: Recipe, features: dict[str, Any]) -> Recipe:
+    """Return a recipe with the version of a feature config where its own is not known."""
+    if recipe.features.get("version") is not None:
+        return recipe
+    return replace(recipe, features={**recipe.features, "version": features.get("version")})
 
 
 def _comparable(features: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from speechctc.features.shards import (
     check_features,
     count_phones,
     read_shard,
+    with_version,
     write_shard,
 )
 from speechctc.phones.inventory import FOUND, Inventory
@@ -221,7 +222,7 @@ def _forecast(frames: int, config: Config) -> str:
 
 def _is_made(plan: ShardPlan) -> bool:
     shard = attempt(read_shard, plan.path)
-    return isinstance(shard, Shard) and shard.recipe == plan.recipe
+    return isinstance(shard, Shard) and with_version(shard.recipe, plan.recipe.features) == plan.recipe
 
 
 def _drop_stale(wanted: set[Path]) -> None:
