@@ -30,6 +30,7 @@ Pronunciations = tuple[tuple[str, ...], ...]
 _VARIANT = re.compile(r"\(\d+\)$")
 _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
+MAX_UNSURE = 3  # words that are too few to tell whether they are in IPA
 
 PhoneNotation = Literal["ipa", "english", "arpabet"]
 
@@ -318,11 +319,13 @@ class Pronouncer:
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
         self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
-        self.is_for_ipa, self._ipa = False, dict[str, Word]()
+        self.is_for_ipa, self._ipa, self._unsure = False, dict[str, Word](), set[str]()
 
     def look(self, texts: Iterable[str]) -> None:
         """Look at the texts that will be read, whether their words are in IPA."""
-        self.is_for_ipa = are_ipa_words({_bare(token) for text in texts for token in text.split() if _is_word(token)})
+        words = {_bare(token) for text in texts for token in text.split() if _is_word(token)}
+        self.is_for_ipa = are_ipa_words(words)
+        self._unsure = set() if self._dictionary or len(words) > MAX_UNSURE else words
 
     def is_foreign(self, text: str) -> bool:
         """Return whether eSpeak NG reads all of a text in other languages, as its script is another.
@@ -331,9 +334,8 @@ class Pronouncer:
         """
         if self._reader is None or in_own_script(text, self.language) or not any(map(str.isalpha, text)):
             return False
-        if any(map(self._in_ipa, text.split())):
-            return False
-        if self._dictionary and any(word_key(_bare(token)) in self._dictionary.words for token in text.split()):
+        listed = self._dictionary.words if self._dictionary else {}
+        if any(self._in_ipa(token) or word_key(_bare(token)) in listed for token in text.split()):
             return False
         return not any(any(word.native) for word in self._reader.read(text))
 
@@ -365,13 +367,7 @@ class Pronouncer:
         return self._dictionary is None and self.language.partition("-")[0] == "en"
 
     def check(self, phones: Inventory) -> None:
-        """Check that the set has a phone like each of the dictionary's, and of ARPABET in ARPABET the same one.
-
-        Raises
-        ------
-        InputError
-            It has.
-        """
+        """Raise an `InputError` where the set has no phone like one of the dictionary's (in ARPABET: not that phone)."""
         if self._dictionary:
             _check_phones(self._dictionary, phones)
 
@@ -393,6 +389,9 @@ class Pronouncer:
             notes.append(f"{what}, written as the nearest: {pairs}")
         if self._ipa:
             notes.append(f"words in IPA, read as they are written: {len(self._ipa)} ({first_few(list(self._ipa), 3)})")
+        if spelled := [word for word in sorted(self._unsure - self._ipa.keys()) if symbols_of_word(word)]:
+            alone = f"{' '.join(spelled)}: read as spelled in {self.language}"
+            notes.append(f"{alone}; if that is IPA, write /{spelled[0]}/")
         if self._mixed:
             shown = first_few([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
             what = f"{len(self._mixed)} word{'s' if len(self._mixed) > 1 else ''}: {shown}"
@@ -466,7 +465,8 @@ class Pronouncer:
     def _in_ipa(self, token: str) -> Word | None:
         """Return a word in IPA, its symbols as its pronunciation; None for other words."""
         name = _bare(token)
-        if name not in self._ipa and name and (self.is_for_ipa or is_surely_ipa(name)):
+        is_sure = self.is_for_ipa or is_surely_ipa(name) or name[:1] == name[-1:] == "/"
+        if name not in self._ipa and name and is_sure:
             symbols = symbols_of_word(name)
             symbols = _joined(symbols) if self.language.partition("-")[0] == "en" else symbols
             self.native.update(symbols)
