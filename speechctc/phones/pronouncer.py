@@ -367,7 +367,7 @@ class Pronouncer:
         return self._dictionary is None and self.language.partition("-")[0] == "en"
 
     def check(self, phones: Inventory) -> None:
-        """Raise an `InputError` where the set has no phone like one of the dictionary's (in ARPABET: not that phone)."""
+        """Raise an `InputError` if the set has no phone like one of the dictionary's; in ARPABET, not that phone."""
         if self._dictionary:
             _check_phones(self._dictionary, phones)
 
