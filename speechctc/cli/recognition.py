@@ -101,6 +101,7 @@ def align_command(
     limits: bool | None = None,
     misfits: bool = False,
     silence: str | None = None,
+    first_variant: bool = False,
     refine: bool = True,
     intervals: bool = False,
     inventory: str | None = None,
@@ -169,9 +170,9 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     options = _with_symbols(options, recogniser, given.symbols)
     reads, own = (given.dictionary, given.language or named), given.symbols == "own"
     placing = choose_placing(recogniser.inventory, labels, *reads, given.misfits, given.silence, own)
-    placing = placing._replace(
-        show_intervals=given.intervals, in_language=None if given.language else placing.in_language
-    )
+    placing = placing._replace(show_intervals=given.intervals, first_variant=given.first_variant)
+    if given.language:
+        placing = placing._replace(in_language=None)
     if rated and rated.note:
         new_reporter().warn(rated.note)
     if scored:

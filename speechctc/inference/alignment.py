@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.result import Misfit, Recognition, Word
+from speechctc.inference.result import Misfit, Recognition, Variant, Word
 from speechctc.inference.segmenter import OMITTED, WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
-from speechctc.inference.transcript import ANY, Items, Phrase, Unit, fewest_phones, is_plain, units_of
-from speechctc.phones.inventory import FOUND, SILENCES, Inventory, frames_needed
+from speechctc.inference.transcript import ANY, Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
+from speechctc.phones.inventory import FOUND, SILENCES, Inventory
 from speechctc.phones.label_rules import apply_marks, divide_phone
 from speechctc.phones.matching import match_phones
 
@@ -46,49 +46,6 @@ class Aligned(NamedTuple):
     segments: tuple[Segment, ...]
     words: tuple[Word, ...]
     misfits: tuple[Misfit, ...]
-
-
-def check_phones(file: str, items: Items, silences: Sequence[str], inventory: Inventory) -> None:
-    """Check that all phones of a transcript are phones of the model.
-
-    Raises
-    ------
-    InputError
-        One is not.
-    """
-    try:
-        for phones in (phones for unit in units_of(items) for phones in unit.pronunciations):
-            inventory.encode(phones)
-        inventory.encode(silences)
-    except InputError as error:
-        raise InputError(f"{file}: {error.what}", f"the model's are: {' '.join(inventory.phones)}") from None
-
-
-def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> None:
-    """Check that phones fit into a recording.
-
-    Parameters
-    ----------
-    file : str
-        Named in the error.
-    labels : sequence of int
-    frames : int
-        Output frames of the recording.
-    seconds : float
-        Its length.
-
-    Raises
-    ------
-    InputError
-        The phones need more frames than there are.
-    """
-    needed = frames_needed(labels)
-    if needed > frames:
-        repeats = needed - len(labels)
-        apart = f" and {repeats} blank{'s' * (repeats > 1)} between repeated ones" if repeats else ""
-        what = f"{len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}"
-        fix = "check that these phones belong to this recording, or align with a model of a smaller model.time_stride"
-        raise InputError(f"{file}: {what}", fix)
 
 
 @dataclass(frozen=True)
@@ -291,7 +248,8 @@ class Aligner:
             for k, stretch in enumerate(placed.stretches)
         ]
         segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, span[0], seconds)
-        words, misfits = _words(segments, placed, units, spans), _misfits(segments, placed, units, spans, seconds)
+        words = _words(segments, placed, units, spans, self.inventory)
+        misfits = _misfits(segments, placed, units, spans, seconds)
         return Aligned(tuple(segments), tuple(words), tuple(misfits))
 
     def _refined(self, refiner: Refiner, segments: Sequence[Segment], span: Span) -> list[Segment]:
@@ -345,7 +303,7 @@ def _unheard(
         return []
     longest = max(runs, key=len)
     where = f"{longest[0].start:.2f} to {longest[-1].end:.2f} s"
-    count = sum(each.phone.partition(_PART)[2] in ("", "0") for run in runs for each in run)  # a diphthong is one
+    count = sum(_begins(each.phone) for run in runs for each in run)  # a diphthong is one
     return [f"{name}: no phone is heard where {count} of the transcript would be (most: {where})"]
 
 
@@ -430,17 +388,30 @@ def _outside_stretches(segments: list[Segment], placed: Placement, spans: Sequen
     return segments
 
 
-def _words(segments: Sequence[Segment], placed: Placement, units: Sequence[Unit], spans: Sequence[Span]) -> list[Word]:
+def _words(
+    segments: Sequence[Segment], placed: Placement, units: Sequence[Unit], spans: Sequence[Span], inventory: Inventory
+) -> list[Word]:
     """Return the words, and the stretches that the transcript leaves open."""
     words = []
     pairs = [(visit, segment) for visit, segment in zip(placed.visits, segments, strict=True) if visit.unit >= 0]
     for unit, group in groupby(pairs, key=lambda pair: pair[0].unit):
         inside = list(group)
         score = -sum(visit.deficit for visit, _ in inside) / len(inside)
-        words.append(Word(units[unit].text, inside[0][1].start, inside[-1][1].end, score, unit))
+        variant = _variant(units[unit], [int(placed.classes[visit.first]) for visit, _ in inside], inventory)
+        times = inside[0][1].start, inside[-1][1].end
+        words.append(Word(units[unit].text, *times, score, unit, variant=variant))
     wanted = (span for stretch, span in zip(placed.stretches, spans, strict=True) if stretch.wanted)
     words += [Word(ANY, *span, 0.0, -1) for span in wanted]
     return sorted(words, key=lambda word: (word.start, word.end))
+
+
+def _variant(unit: Unit, classes: Sequence[int], inventory: Inventory) -> Variant | None:
+    """Return the pronunciation of a word with these phones; None if it has only one."""
+    readings = list(dict.fromkeys(tuple(inventory.encode(each)) for each in unit.pronunciations))
+    if len(readings) < 2:
+        return None
+    phones = " ".join(label.partition(_PART)[0] for label in inventory.decode(classes) if _begins(label))
+    return Variant(phones, readings.index((*classes,)) + 1, len(readings))
 
 
 def _misfits(
@@ -470,6 +441,11 @@ def _misfits(
 _PART = "\N{START OF HEADING}"
 # Before a phone of the model that is spelt like another label of the transcript: ``y`` in ARPABET is IPA's ``j``.
 _OWN = "\N{NULL}"
+
+
+def _begins(label: str) -> bool:
+    """Return whether a label begins a phone: it is no further vowel of a diphthong."""
+    return label.partition(_PART)[2] in ("", "0")
 
 
 @dataclass(frozen=True)
@@ -563,7 +539,7 @@ class Hearing:
         """Return phones with the vowels of each diphthong as one, which is right where all of them are."""
         groups: list[list[Segment]] = []
         for each in segments:
-            if each.phone.partition(_PART)[2] in ("", "0"):
+            if _begins(each.phone):
                 groups.append([])
             groups[-1].append(each)
         return tuple(self._whole(group) if len(group) > 1 else group[0] for group in groups)

@@ -19,7 +19,7 @@ from speechctc.core.errors import InputError, optional, with_extra
 
 if TYPE_CHECKING:
     from speechctc.audio.annotations import Interval
-    from speechctc.inference.result import Recognition
+    from speechctc.inference.result import Recognition, Word
     from speechctc.inference.segmenter import Segment
 
 
@@ -39,6 +39,7 @@ SCORED = (
     "word_score",
     "file_score",
     "speaker",
+    "variant",
 )
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
 
@@ -250,11 +251,14 @@ class Text(Writer):
             yield _probability_line(name, result.log_probability)
             width = 10 if any(segment.goodness for segment in result.segments) else 4
             if width > 4:
-                yield f"{'start':>9} {'end':>9}  phone  confidence  score  said instead\n"
+                yield f"{'start':>9} {'end':>9}  phone  confidence  score  {'said instead':<14}  word\n"
             for segment in result.segments:
                 scored, times = segment.goodness, f"{segment.start:9.3f} {segment.end:9.3f}"
                 line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
-                yield (f"{line}  {scored.score:5.2f}  {scored.instead}".rstrip() if scored else line) + "\n"
+                if scored:
+                    word = cast("Recognition", result).word_of(segment)
+                    line += f"  {scored.score:5.2f}  {scored.instead:<14}  {_said_as(word)}".rstrip()
+                yield line + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
         try:
@@ -265,6 +269,17 @@ class Text(Writer):
             yield "\n" if before == " " else ""
             raise
         yield ("" if before == " " else start) + "\n"
+
+
+def _said_as(word: Word | None) -> str:
+    """Return a word, and which of its pronunciations was taken."""
+    return (
+        ""
+        if word is None
+        else f"{word.word} ({word.variant.number} of {word.variant.of})"
+        if word.variant
+        else word.word
+    )
 
 
 def _columns(aligned: bool, scored: bool) -> tuple[str, ...]:
@@ -283,13 +298,13 @@ def _rows(name: RecordingName, result: Phones, aligned: bool, scored: bool) -> I
 def _beside(name: RecordingName, result: Recognition, segment: Segment, scored: bool) -> tuple[str | float, ...]:
     """Return the values of the columns `ALIGNED` or `SCORED`; scores of pauses are empty."""
     word, found = result.word_of(segment), segment.goodness
-    text = word.word if word else ""
+    text, variant = (word.word, str(word.variant or "")) if word else ("", "")
     if not scored:
         return text, "" if result.log_probability is None else result.log_probability
     instead, probability = found.said_instead[0] if found and found.instead else ("", "")
     score: tuple[str | float, ...] = (found.score, found.probability) if found else ("", "")
     means = ("" if each is None or not found else each for each in (word and word.score, result.score))
-    return text, *score, instead, probability, *means, name.speaker
+    return text, *score, instead, probability, *means, name.speaker, variant
 
 
 FORMULA = re.compile("'*[=+@\\t\\r-]")  # with apostrophes: without the first of them, each text is as it was
@@ -431,7 +446,9 @@ class Workbook(Writer):
 
         book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
         phones = _Sheet(book, "phones", _columns(aligned, scored))
-        words = _Sheet(book, "words", ("file", "start", "end", "word", "log_ratio", *(["score"] if scored else [])))
+        words = _Sheet(
+            book, "words", ("file", "start", "end", "word", "log_ratio", *(["score", "variant"] if scored else []))
+        )
         misfits = _Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
         phones.begin()
         try:
@@ -439,7 +456,7 @@ class Workbook(Writer):
                 for row in _rows(name, result, aligned, scored):
                     phones.add(*row)
                 for word in result.words:
-                    score = ("" if word.score is None else word.score,) if scored else ()
+                    score = ("" if word.score is None else word.score, str(word.variant or "")) if scored else ()
                     words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
                 for misfit in result.misfits:
                     misfits.add(name.shown, *misfit)

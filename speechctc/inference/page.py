@@ -54,7 +54,8 @@ def _names(files: Sequence[Shown]) -> list[str]:
 
 
 def _word(word: Word) -> Cell:
-    return Cell(word.start, word.end, word.word, "plain", f"{word.word}, {word.start:.2f} to {word.end:.2f} s")
+    about = f"{word.word}, {word.start:.2f} to {word.end:.2f} s" + (f", said as {word.variant}" if word.variant else "")
+    return Cell(word.start, word.end, word.word, "plain", about)
 
 
 def _cell(segment: Segment) -> Cell:

@@ -18,7 +18,7 @@ from speechctc.core import files
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import Aligner, AlignOptions, check_phones
+from speechctc.inference.alignment import Aligner, AlignOptions
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
@@ -28,7 +28,7 @@ from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, ActivityGate, Forward, Logits, Rows, Stream
-from speechctc.inference.transcript import Items, Phrase, parse_phones
+from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method
 from speechctc.lm.tuned import lm_settings

@@ -24,6 +24,25 @@ TOUCH = 0.05  # seconds between a phone and a tone that is its own
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
 
 
+class Variant(NamedTuple):
+    """The pronunciation of a word that fits a recording best, where the word has several.
+
+    Attributes
+    ----------
+    phones : str
+    number, of : int
+        Which it is, from 1, in the order in which they were given, and of how many.
+    """
+
+    phones: str
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{self.phones} ({self.number} of {self.of})"
+
+
 class Word(NamedTuple):
     """A word in time.
 
@@ -40,6 +59,8 @@ class Word(NamedTuple):
         Its number in the transcript, from 0; those of all alternatives are counted. -1 for an open stretch.
     score : float, optional
         The mean score of its phones, from 0 to 1, if these were scored.
+    variant : Variant, optional
+        The pronunciation that was taken, if there are several.
     """
 
     word: str
@@ -48,6 +69,18 @@ class Word(NamedTuple):
     log_ratio: float
     number: int
     score: float | None = None
+    variant: Variant | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON output, times rounded to 0.1 ms."""
+        return _rounded(self._asdict() | {"variant": self.variant and self.variant._asdict()})
+
+    def renamed(self, symbols: Mapping[str, str]) -> Word:
+        """Return the word with phones written as other symbols."""
+        if self.variant is None:
+            return self
+        phones = " ".join(symbols.get(each, each) for each in self.variant.phones.split())
+        return self._replace(variant=self.variant._replace(phones=phones))
 
 
 class Misfit(NamedTuple):
@@ -170,7 +203,7 @@ class Recognition:
         if self.given_error is not None:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         if self.words:
-            values["words"] = [_rounded(word._asdict()) for word in self.words]
+            values["words"] = [word.to_dict() for word in self.words]
         if self.score is not None:
             values["score"] = round(self.score, 4)
         if self.misfits:
@@ -179,7 +212,8 @@ class Recognition:
 
     def renamed(self, symbols: Mapping[str, str]) -> Recognition:
         """Return the result with phones written as other symbols; those without one stay as they are."""
-        return replace(self, segments=tuple(segment.renamed(symbols) for segment in self.segments)) if symbols else self
+        segments = tuple(each.renamed(symbols) for each in self.segments)
+        return replace(self, segments=segments, words=tuple(each.renamed(symbols) for each in self.words))
 
     def tiers(self, tones: bool = True) -> dict[str, list[Interval]]:
         """Return the tiers of annotation files: words, phones, and those with a value for each phone.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError
+from speechctc.phones.inventory import Inventory, frames_needed
 
 ANY = "*"
 SYNTAX = "()|"
@@ -154,3 +155,46 @@ def fewest_phones(items: Sequence[Item]) -> int:
 def is_plain(items: Sequence[Item]) -> bool:
     """Return whether there are only units with one pronunciation."""
     return all(isinstance(item, Unit) and len(item.pronunciations) == 1 for item in items)
+
+
+def check_phones(file: str, items: Items, silences: Sequence[str], inventory: Inventory) -> None:
+    """Check that all phones of a transcript are phones of the model.
+
+    Raises
+    ------
+    InputError
+        One is not.
+    """
+    try:
+        for phones in (phones for unit in units_of(items) for phones in unit.pronunciations):
+            inventory.encode(phones)
+        inventory.encode(silences)
+    except InputError as error:
+        raise InputError(f"{file}: {error.what}", f"the model's are: {' '.join(inventory.phones)}") from None
+
+
+def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> None:
+    """Check that phones fit into a recording.
+
+    Parameters
+    ----------
+    file : str
+        Named in the error.
+    labels : sequence of int
+    frames : int
+        Output frames of the recording.
+    seconds : float
+        Its length.
+
+    Raises
+    ------
+    InputError
+        The phones need more frames than there are.
+    """
+    needed = frames_needed(labels)
+    if needed > frames:
+        repeats = needed - len(labels)
+        apart = f" and {repeats} blank{'s' * (repeats > 1)} between repeated ones" if repeats else ""
+        what = f"{len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}"
+        fix = "check that these phones belong to this recording, or align with a model of a smaller model.time_stride"
+        raise InputError(f"{file}: {what}", fix)

@@ -67,6 +67,8 @@ class Placing(NamedTuple):
         Phones of the model that may stand between words.
     show_intervals : bool
         TextGrids get a tier of points for the intervals of the boundaries.
+    first_variant : bool
+        Of the pronunciations of a word, only the first is taken.
     in_language : callable, optional
         Returns this for words of a language that a table names; None: all are read alike.
     """
@@ -76,6 +78,7 @@ class Placing(NamedTuple):
     find_misfits: bool = False
     silences: tuple[str, ...] = ()
     show_intervals: bool = False
+    first_variant: bool = False
     in_language: Callable[[str], Placing] | None = None
 
 
@@ -210,7 +213,9 @@ def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) ->
     language = task.transcript.language if isinstance(task.transcript, Transcript) else ""
     if language and language not in placings and first.in_language:
         try:
-            placings[language] = first.in_language(language)._replace(show_intervals=first.show_intervals)
+            placings[language] = first.in_language(language)._replace(
+                show_intervals=first.show_intervals, first_variant=first.first_variant
+            )
         except InputError as error:
             return first, InputError(f"{task.recording.path}: {error.what}", error.fix)
     placing = placings.get(language, first)
@@ -249,7 +254,7 @@ def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Ite
     if pronouncer is None:
         told = None if is_arpabet(labels) else hearing
         return parse_phones(labels, inventory.phones, lambda label: _phone(label, inventory, told))
-    return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, hearing))
+    return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, placing))
 
 
 def _phone(label: str, inventory: Inventory, hearing: Hearing | None) -> Unit:
@@ -263,16 +268,16 @@ def _phone(label: str, inventory: Inventory, hearing: Hearing | None) -> Unit:
     return Unit(label, (hearing.parts([label]) if is_heard else (label,),))
 
 
-def _read(text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Unit]:
+def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:
     """Return the words of a text with their pronunciations, without those that the model cannot hear."""
-    words = pronouncer.read(text)
-    if hearing:
+    words, most = pronouncer.read(text), 1 if placing.first_variant else None
+    if hearing := placing.hearing:
         known = (tuple(map(hearing.parts, filter(hearing.knows, word.pronunciations))) for word in words)
         words = [word._replace(pronunciations=readings) for word, readings in zip(words, known, strict=True)]
     if unknown := sorted({word.text for word in words if not word.pronunciations}):
         named = ", ".join(unknown[:EXAMPLES]) + (" and others" if len(unknown) > EXAMPLES else "")
         raise InputError(f"no pronunciation for {named}", "add them to the dictionary, or write * in their place")
-    return [Unit(word.text, word.pronunciations) for word in words]
+    return [Unit(word.text, word.pronunciations[:most]) for word in words]
 
 
 def _place(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,30 @@ def test_a_phone_that_was_said_otherwise_stands_out(speechctc: Command, here: Pa
     assert float(worst["file_score"]) == pytest.approx(sum(float(row["score"]) for row in rows) / 11, abs=2e-4)
 
 
+def test_the_variant_taken_is_named_or_the_first_is_taken(speechctc: Command, here: Path) -> None:
+    pytest.importorskip("openpyxl")
+    write_song(here / "a.wav", "low high top low".split())
+    (here / "a.txt").write_text("scale drop")
+    (here / "d.dict").write_text("SCALE low mid high\nSCALE(2) low high\nDROP top low\n")
+    forms = ("--format", "json,csv,text,html,xlsx", "--out", "out/")
+    assert speechctc("score-phones", "a.wav", *WORDS, *forms).status == 0
+    scale, drop = json.loads((here / "out/a.json").read_text())["words"]
+    assert scale["variant"] == {"phones": "low high", "number": 2, "of": 2} and "variant" not in drop
+    rows = list(csv.DictReader(io.StringIO((here / "out/a.csv").read_text())))
+    assert [row["variant"] for row in rows] == ["low high (2 of 2)"] * 2 + [""] * 2
+    assert (here / "out/a.txt").read_text().splitlines()[2].endswith("  scale (2 of 2)")
+    assert "low high (2 of 2)" in re.sub("<.*?>", "", (here / "out/a.html").read_text())
+    from openpyxl import load_workbook
+
+    words = list(load_workbook(here / "out/a.xlsx")["words"].values)
+    assert [row[-1] for row in words] == ["variant", "low high (2 of 2)", None]
+    done = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--first-variant", "--out", "first.json")
+    assert done.status == 0 and "variant" not in (here / "first.json").read_text()
+    (entry,) = json.loads((here / "first.json").read_text())
+    assert entry["phones"] == "low mid high top low".split()
+    assert entry["segments"][1]["said_instead"][0]["phones"] == "-"
+
+
 def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     pytest.importorskip("openpyxl")
     write_words("a.wav", ["scale", "drop"])
@@ -76,7 +101,7 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     assert list(first) == list(tables[0][0]) and [row[6] for row in rest] == pytest.approx(scores, abs=1e-3)
     assert ", score " in (here / "out/a.html").read_text()
     _, header, *lines = (here / "out/a.txt").read_text().splitlines()
-    assert header.split() == ["start", "end", "phone", "confidence", "score", "said", "instead"]
+    assert header.split() == "start end phone confidence score said instead word".split()
     at = header.index("score") + len("score")
     assert [float(line[at - 5 : at]) for line in lines] == pytest.approx(scores, abs=0.006)
     (here / "out/a.json").write_text("mine")
