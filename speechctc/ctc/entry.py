@@ -29,7 +29,7 @@ KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
 }
 
 # The files whose functions and constants end up in the compiled code.
-MADE_OF = (*PRIMITIVES, *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice extended problem".split()))
+MADE_OF = (*PRIMITIVES, *(Path(__file__).with_name(f"{name}.py") for name in "entry lattice problem".split()))
 
 _SIGNATURE = types.none(types.voidptr)
 

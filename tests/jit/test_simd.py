@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from speechctc.ctc.extended import exponent, exponential, power, significand, softened
+from speechctc.ctc.lattice import exponent, exponential, power, significand, softened
 from speechctc.jit.pointers import load, memory, store
 from speechctc.jit.simd import after, before, largest, maximum, minimum, splat, total
 
