@@ -3,17 +3,22 @@
 For each phone the exact CTC lattice says how probable the recording is with it, with any other phone in its place,
 without it, and with one more phone beside it (`speechctc.ctc.alternatives`). Each of these counts by how often it
 happens in speech that is right: where nobody says the ``t`` of "just now", its absence is no surprise. Those shares are
-learned without labels, by expectation maximisation over speech with its transcripts. Short vowels are seldom said as a
-dictionary has them, which nets that learned from dictionaries do not hear: they count as fitting worse. The score of a
-phone is the share of the phones of right speech that fit as badly or worse.
+learned without labels, by expectation maximisation over speech with its transcripts. They weigh what was said instead.
+
+The score of a phone compares its odds against the other phones with the odds of the same phone in right speech: 0.2
+says that 4 % of these are as low, 0.5 that 25 % are, 0.7 that half are (the square root of the share, which tells
+learners from natives a little better than the share itself). Sounds are heard less well the shorter they are, so half
+of what that does in right speech is taken back. Phones that are taken for others in most of right speech have no score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +36,18 @@ if TYPE_CHECKING:
     from speechctc.inference.placement import Placement
 
 FILE = "goodness.json"
-FORMAT = 1
+FORMAT = 2
 # Phones whose lattice is computed at a time, and those on each side that belong to it but are scored with others.
 PIECE, CONTEXT = 60, 8
 RANKS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])  # of the quantiles of right phones
 # Shares of phones that are left out, said as others, and followed by one more, as long as nothing is known.
 AGAINST = (0.02, 0.08, 0.02)
 ROUNDS = 12  # of expectation maximisation
-# What vowels below so many seconds lose: so many nats for each e-fold by which they are shorter.
-SHORT, BREVITY = 0.15, 2.0
+SHORT = 0.15  # seconds below which vowels lose in scores of format 1
+SHORTEST = 0.01  # seconds of a phone, at least
+TAKEN_BACK = 0.5  # share of what longer phones gain in right speech
+OWN = 20  # realisations of a phone that weigh as much as those of all phones, in what is usual for it
+LEAST = 5  # realisations from which is told that a phone is not judged
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
@@ -75,6 +83,38 @@ class Evidence(NamedTuple):
     seconds: Array
 
 
+class Usual(NamedTuple):
+    """How well each phone of a model fits in right speech.
+
+    Attributes
+    ----------
+    quantiles : ndarray, shape = (classes, len(RANKS))
+        Of the odds of each phone against the others, as it is said in its usual time.
+    seconds : ndarray, shape = (classes,)
+        Mean log duration.
+    gains : ndarray, shape = (2,)
+        Of consonants and of vowels: nats that a phone gains with each e-fold by which it is longer.
+    unjudged : mapping of str to tuple of str
+        By language, ``""`` for all: the phones that most often are taken for others.
+    persons : (float, float)
+        Between which means of scores 95 % of right speakers lie.
+    """
+
+    quantiles: Array
+    seconds: Array
+    gains: Array
+    unjudged: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    persons: tuple[float, float] = (0.0, 1.0)
+
+
+class Spoken(NamedTuple):
+    """What a lattice says about a recording, who speaks, and in what language; ``""`` where that is not known."""
+
+    seen: Evidence
+    speaker: str = ""
+    language: str = ""
+
+
 @dataclass(frozen=True)
 class Goodness:
     """What is usual in speech that is right.
@@ -85,16 +125,20 @@ class Goodness:
         Of the model.
     expected : ndarray, shape = (classes, 2 * classes)
         Share of each alternative, columns as in `Evidence`; rows add up to 1.
-    quantiles : ndarray, shape = (len(RANKS),), optional
-        Of how right phones fit; None: nothing was learned, and probabilities are the scores.
-    brevity : float
-        What short vowels lose, see `BREVITY`; 0 where that was not learned.
+    usual : Usual, optional
+        How well phones fit; None: it was not learned, and probabilities are the scores.
+    former : (ndarray, float), optional
+        In place of `usual`, of a file of format 1: quantiles of the odds of any phone, shape = (len(RANKS),), and what
+        vowels below `SHORT` lose for each e-fold by which they are shorter.
+    language : str
+        Of the speech to score; ``""``: not known.
     """
 
     phones: tuple[str, ...]
     expected: Array
-    quantiles: Array | None = None
-    brevity: float = 0.0
+    usual: Usual | None = None
+    former: tuple[Array, float] | None = None
+    language: str = ""
 
     @classmethod
     def untaught(cls, phones: Sequence[str]) -> Goodness:
@@ -108,7 +152,7 @@ class Goodness:
         return cls(tuple(phones), expected / expected.sum(axis=1, keepdims=True))
 
     @classmethod
-    def learn(cls, phones: Sequence[str], seen: Sequence[Evidence]) -> Goodness:
+    def learn(cls, phones: Sequence[str], heard: Sequence[Spoken]) -> Goodness:
         """Learn what is usual from speech with transcripts, all of which counts as right.
 
         Raises
@@ -116,22 +160,66 @@ class Goodness:
         InputError
             There is no phone to learn from.
         """
+        seen = [each.seen for each in heard]
         if not sum(len(each.labels) for each in seen):
             raise InputError("no phones to learn from", "give recordings with transcripts")
         own = cls.untaught(phones)
-        labels = np.concatenate([each.labels for each in seen])
+        whole = Evidence(*map(np.concatenate, zip(*seen, strict=True)))
         classes = len(phones) + 1
-        ratios = np.concatenate([each.ratios for each in seen])[:, : 2 * classes]
+        ratios = whole.ratios[:, : 2 * classes]
         expected, weak = own.expected, own.expected
         for _ in range(ROUNDS):
             counts = np.zeros_like(weak)
-            np.add.at(counts, labels, _shares(ratios + _log(expected[labels])))
+            np.add.at(counts, whole.labels, _shares(ratios + _log(expected[whole.labels])))
             counts += 0.5 * _of_any(counts) + 0.001 * (weak > 0)
             counts[:, classes] = 0.0
             expected = counts / counts.sum(axis=1, keepdims=True)
-        taught = cls(own.phones, expected, None, BREVITY)
-        fit = np.quantile(np.concatenate([taught.fit(each) for each in seen]), RANKS)
-        return replace(taught, quantiles=fit + 1e-6 * np.arange(len(RANKS)))  # rising, so that each value has one rank
+        taught = cls(own.phones, expected, _usual(own, whole))
+        return taught._with_groups(heard)
+
+    def _with_groups(self, heard: Sequence[Spoken]) -> Goodness:
+        """Return it with the phones that are not judged, and the range of the means of speakers."""
+        assert self.usual is not None
+        low = defaultdict[tuple[str, str], list[float]](list)
+        for each in heard:
+            for label, odds in zip(each.seen.labels.tolist(), against_others(each.seen).tolist(), strict=True):
+                for language in {"", each.language}:
+                    low[language, self.phones[label - 1]].append(odds)
+        failed = defaultdict[str, list[str]](list)
+        for (language, phone), odds in sorted(low.items()):
+            if len(odds) >= LEAST and np.median(odds) < 0 and phone not in failed[""]:
+                failed[language].append(phone)
+        unjudged = {language: tuple(each) for language, each in failed.items() if each}
+        found = replace(self, usual=self.usual._replace(unjudged=unjudged))
+        persons = defaultdict[str, list[float]](list)
+        for number, each in enumerate(heard):
+            one = replace(found, language=each.language)
+            kept = one.is_judged(each.seen.labels)
+            persons[each.speaker or str(number)] += one.score(each.seen)[kept].tolist()
+        means = np.array([np.mean(each) for each in persons.values() if each])
+        spread = 1.96 * float(means.std(ddof=1)) if len(means) > 1 else 1.0
+        middle = float(means.mean()) if len(means) else 0.5
+        range_ = max(middle - spread, 0.0), min(middle + spread, 1.0)
+        return replace(self, usual=found.usual and found.usual._replace(persons=range_))
+
+    def about(self, languages: Sequence[str]) -> str:
+        """Return what scores say, and which phones have none in these languages; `""`: nothing was learned."""
+        if self.usual is None:
+            return ""
+        low, high = self.usual.persons
+        told = f"means of 95 % of right speakers lie between {low:.2f} and {high:.2f}"
+        codes = dict.fromkeys(["", *(each.partition("-")[0] for each in languages)])
+        grey = [
+            f"{' '.join(self.usual.unjudged[each])} ({each or 'any'})" for each in codes if each in self.usual.unjudged
+        ]
+        return told + (f"; not judged, as right speech has other sounds for them: {', '.join(grey)}" if grey else "")
+
+    def is_judged(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return whether phones of the language have scores, by their classes."""
+        known: Mapping[str, tuple[str, ...]] = self.usual.unjudged if self.usual else {}
+        own = self.language.partition("-")[0]
+        left = {*known.get("", ()), *known.get(own, ())}
+        return np.array([False, *(each not in left for each in self.phones)])[labels]
 
     def weighed(self, seen: Evidence) -> Array:
         """Return the log weight of each alternative, shape = (n, 3 * classes).
@@ -158,31 +246,38 @@ class Goodness:
         return np.asarray(np.clip(own - np.logaddexp.reduce(weights, axis=1), -MAX_LOG_ODDS, MAX_LOG_ODDS))
 
     def fit(self, seen: Evidence) -> Array:
-        """Return the log odds, less what short vowels lose, shape = (n,)."""
-        arpabet = is_arpabet(self.phones)
-        vowels = np.array([False, *(describe(ipa(each, arpabet)[0]).get("kind") == "vowel" for each in self.phones)])
-        shorter = np.log(np.maximum(SHORT / np.maximum(seen.seconds, 0.001), 1.0))
-        return np.asarray(self.odds(seen) - self.brevity * vowels[seen.labels] * shorter)
+        """Return the odds that are scored: of each phone against the others, in its usual time; shape = (n,)."""
+        is_vowel = _are_vowels(self.phones)[seen.labels]
+        if self.usual is None:
+            lost = 0.0 if self.former is None else self.former[1]
+            shorter = np.log(np.maximum(SHORT / np.maximum(seen.seconds, 0.001), 1.0))
+            return np.asarray(self.odds(seen) - lost * is_vowel * shorter)
+        gained = self.usual.gains[is_vowel.astype(int)] * _longer(seen, self.usual.seconds)
+        return np.asarray(against_others(seen) - TAKEN_BACK * gained)
 
-    def score(self, fit: Array) -> Array:
-        """Return which share of the phones of right speech fits as badly or worse, shape = (n,)."""
-        if self.quantiles is None:
-            return np.asarray(1 / (1 + np.exp(-fit)))
-        return np.array([_rank(value, self.quantiles) for value in fit.tolist()])
+    def score(self, seen: Evidence) -> Array:
+        """Return scores of phones, shape = (n,)."""
+        fit = self.fit(seen).tolist()
+        if self.usual is not None:
+            pairs = zip(fit, self.usual.quantiles[seen.labels], strict=True)
+            return np.sqrt([_rank(value, quantiles) for value, quantiles in pairs])
+        if self.former is not None:
+            return np.array([_rank(value, self.former[0]) for value in fit])
+        return np.asarray(1 / (1 + np.exp(-np.array(fit))))
 
     def scores(
         self, placed: Placement, posteriors: Posteriors, segments: Sequence[Segment], to_model: Labels
     ) -> list[PhoneScore | None]:
-        """Return a score for each phone of a placement, None for silences; `to_model` as for `evidence`."""
+        """Return a score for each phone of a placement that is judged; `to_model` as for `evidence`."""
         numbers, seen = evidence(placed, posteriors, segments, to_model, self.phones)
         found: list[PhoneScore | None] = [None] * len(placed.visits)
-        for number, score in zip(numbers, self.judge(seen), strict=True):
-            found[number] = score
+        for number, score, is_judged in zip(numbers, self.judge(seen), self.is_judged(seen.labels), strict=True):
+            found[number] = score if is_judged else None
         return found
 
     def judge(self, seen: Evidence) -> list[PhoneScore]:
         """Return the scores of phones, and what was probably said instead of each."""
-        scores = self.score(self.fit(seen))
+        scores = self.score(seen)
         shares = _shares(self.weighed(seen))
         found = []
         for label, score, row in zip(seen.labels.tolist(), scores.tolist(), shares, strict=True):
@@ -204,8 +299,9 @@ class Goodness:
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint's folder."""
-        assert self.quantiles is not None
+        assert self.usual is not None
         classes = len(self.phones) + 1
+        usual, rounded = self.usual, lambda row: [round(float(value), 4) for value in row]
 
         def named(row: Array) -> dict[str, float]:
             return {
@@ -213,11 +309,13 @@ class Goodness:
             }
 
         phones = {}
-        for phone, row in zip(self.phones, self.expected[1:], strict=True):
-            omitted = round(float(row[0]), 5)
-            phones[phone] = {"omitted": omitted, "said": named(row), "followed": named(row[classes:])}
-        odds = [round(float(value), 6) for value in self.quantiles]
-        values = {"format": FORMAT, "odds": odds, "short_vowels": self.brevity, "phones": phones}
+        for k, phone in enumerate(self.phones, start=1):
+            row = self.expected[k]
+            about = {"odds": rounded(usual.quantiles[k]), "log_seconds": round(float(usual.seconds[k]), 4)}
+            shares = {"omitted": round(float(row[0]), 5), "said": named(row), "followed": named(row[classes:])}
+            phones[phone] = about | shares
+        values = {"format": FORMAT, "gains": rounded(usual.gains), "persons": rounded(usual.persons)}
+        values |= {"unjudged": {language: list(each) for language, each in usual.unjudged.items()}, "phones": phones}
         files.write_json(folder / FILE, values)
 
     @classmethod
@@ -232,29 +330,99 @@ class Goodness:
         path, own = folder / FILE, cls.untaught(phones)
         if not path.exists():
             return own
-        classes = len(own.phones) + 1
-        column = {phone: k for k, phone in enumerate(own.phones, start=1)}
-        expected = np.full_like(own.expected, MIN_SHARE / 10)
-        expected[:, classes] = 0.0
         try:
-            values = files.read_json(path)
-            if values["format"] != FORMAT or set(values["phones"]) != set(own.phones):
-                raise ValueError
-            for phone, row in values["phones"].items():
-                k = column[phone]
-                expected[k, 0] += float(row["omitted"])
-                for start, shares in ((0, row["said"]), (classes, row["followed"])):
-                    for other, share in shares.items():
-                        expected[k, start + column[other]] += float(share)
-            quantiles, brevity = np.array(values["odds"], np.float64), float(values.get("short_vowels", 0.0))
-            are_shares = np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01
-            are_ranked = np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all()
-            if not (are_shares and are_ranked and quantiles.shape == RANKS.shape and 0 <= brevity < MAX_LOG_ODDS):
-                raise ValueError
+            return own._read(files.read_json(path))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             fix = "make it again with speechctc calibrate, or delete it"
             raise InputError(f"{path}: not what this version knows of right speech by this model", fix) from None
-        return cls(own.phones, expected / expected.sum(axis=1, keepdims=True), quantiles, brevity)
+
+    def _read(self, values: Any) -> Goodness:
+        """Return it with the values of a file; a `ValueError` or its like says that they are none."""
+        classes = len(self.phones) + 1
+        column = {phone: k for k, phone in enumerate(self.phones, start=1)}
+        expected = np.full_like(self.expected, MIN_SHARE / 10)
+        expected[:, classes] = 0.0
+        if values["format"] not in (1, FORMAT) or set(values["phones"]) != set(self.phones):
+            raise ValueError
+        for phone, row in values["phones"].items():
+            k = column[phone]
+            expected[k, 0] += float(row["omitted"])
+            for start, shares in ((0, row["said"]), (classes, row["followed"])):
+                for other, share in shares.items():
+                    expected[k, start + column[other]] += float(share)
+        if not (np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01):
+            raise ValueError
+        found = replace(self, expected=expected / expected.sum(axis=1, keepdims=True))
+        if values["format"] == 1:
+            quantiles, brevity = np.array(values["odds"], np.float64), float(values.get("short_vowels", 0.0))
+            if not (_are_ranked(quantiles) and 0 <= brevity < MAX_LOG_ODDS):
+                raise ValueError
+            return replace(found, former=(quantiles, brevity))
+        return replace(found, usual=_usual_of(self.phones, values))
+
+
+def _usual_of(phones: Sequence[str], values: Any) -> Usual:
+    """Return what a file of format 2 says of how well phones fit."""
+    rows = [values["phones"][phone] for phone in phones]
+    quantiles = np.array([row["odds"] for row in rows], np.float64)
+    seconds = np.array([float(row["log_seconds"]) for row in rows])
+    gains, persons = (np.array(values[name], np.float64) for name in ("gains", "persons"))
+    is_right = all(_are_ranked(row) for row in quantiles) and gains.shape == persons.shape == (2,)
+    if not is_right or not np.isfinite([*seconds, *gains, *persons]).all():
+        raise ValueError
+    unjudged = {str(language): tuple(map(str, each)) for language, each in values["unjudged"].items()}
+    first = np.vstack([quantiles[:1], quantiles]), np.concatenate([seconds[:1], seconds])  # of the blank, for none
+    return Usual(*first, gains, unjudged, (float(persons[0]), float(persons[1])))
+
+
+def _are_ranked(quantiles: Array) -> bool:
+    return quantiles.shape == RANKS.shape and bool(np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all())
+
+
+def against_others(seen: Evidence) -> Array:
+    """Return the log odds of phones against the other phones in their places, all alike; shape = (n,)."""
+    classes = seen.ratios.shape[1] // 3
+    others = seen.ratios[:, 1:classes].copy()
+    others[np.arange(len(others)), seen.labels - 1] = -np.inf
+    odds = -np.logaddexp.reduce(others, axis=1, initial=-MAX_LOG_ODDS)
+    return np.asarray(np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))
+
+
+def _are_vowels(phones: Sequence[str]) -> NDArray[np.bool_]:
+    """Return by class whether it is a vowel."""
+    arpabet = is_arpabet(phones)
+    return np.array([False, *(describe(ipa(each, arpabet)[0]).get("kind") == "vowel" for each in phones)])
+
+
+def _longer(seen: Evidence, seconds: Array) -> Array:
+    """Return by how many e-folds phones are longer than usual, at most one."""
+    return np.asarray(np.clip(np.log(np.maximum(seen.seconds, SHORTEST)) - seconds[seen.labels], -1, 1))
+
+
+def _usual(own: Goodness, seen: Evidence) -> Usual:
+    """Return how well phones fit; those that are rare, as phones do."""
+    labels, odds, is_vowel = seen.labels, against_others(seen), _are_vowels(own.phones)[seen.labels]
+    counts = np.bincount(labels, minlength=len(own.phones) + 1)
+
+    def mean(values: Array) -> Array:
+        sums = np.bincount(labels, values, minlength=len(counts))
+        return np.asarray((sums + OWN * values.mean()) / (counts + OWN))
+
+    seconds = mean(np.log(np.maximum(seen.seconds, SHORTEST)))
+    longer, above = _longer(seen, seconds), odds - mean(odds)[labels]
+    parts = [(longer[kind] - longer[kind].mean(), above[kind]) for kind in (~is_vowel, is_vowel) if kind.any()]
+    gains = np.array([x @ y / max(x @ x, 1e-9) for x, y in parts]) if len(parts) > 1 else np.zeros(2)
+    fit = odds - TAKEN_BACK * gains[is_vowel.astype(int)] * longer
+    fine = (np.arange(200) + 0.5) / 200
+    of_all = np.quantile(fit, fine)
+    quantiles = np.empty((len(counts), len(RANKS)))
+    for k, count in enumerate(counts):
+        values = np.concatenate([fit[labels == k], of_all])
+        weights = np.concatenate([np.ones(count), np.full(len(fine), OWN / len(fine))])
+        order = np.argsort(values)
+        ranks = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+        quantiles[k] = np.interp(RANKS, ranks, values[order])
+    return Usual(quantiles + 1e-4 * np.arange(len(RANKS)), seconds, gains)  # rising, so that each value has one rank
 
 
 def _of_any(counts: Array) -> Array:

@@ -197,7 +197,9 @@ def align(
     status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
-    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, *counted_alike(seen.misfits)]))
+    languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
+    about = recogniser.goodness.about(languages) if options.scored else ""
+    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, about, *counted_alike(seen.misfits)]))
     if seen.errors:
         reporter.note(_errors_text(seen.errors))
     return status or (MISFITS if seen.misfits else 0)
@@ -289,7 +291,8 @@ def _place(
     items = tuple(item for phrase in phrases for item in phrase.items)
     path, channel = task.recording.path, task.recording.channel
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
-    judge = recogniser.goodness.scores if scored else None
+    language = placing.pronouncer.language if placing.pronouncer else ""
+    judge = replace(recogniser.goodness, language=language).scores if scored else None
     options = AlignOptions(
         placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.beside(f"{path.name}: {text}")
     )
@@ -369,12 +372,11 @@ MIN_CORRELATION_SIZE = 3  # phones or utterances that a correlation needs
 
 
 def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:
-    """Note that scores are probabilities, if the model does not know right speech."""
-    if recogniser.goodness.quantiles is None:
-        reporter.note(
-            "the model does not know yet how right speech scores: scores are the probabilities that phones were said as"
-            " written; see speechctc calibrate --help"
-        )
+    """Note what scores are, if the model does not know how each phone scores in right speech."""
+    if recogniser.goodness.usual is None:
+        known = "compare each phone with all phones of right speech, as an earlier version learned it"
+        unknown = "are the probabilities that phones were said as written, as the model knows no right speech"
+        reporter.note(f"scores {known if recogniser.goodness.former else unknown}; see speechctc calibrate --help")
 
 
 class Ratings:
@@ -427,9 +429,10 @@ class Ratings:
     def see(self, recording: Recording, result: Recognition) -> None:
         """Take the scores of a recording, whose channel may be another command's default."""
         ratings = self._given.get(recording, self._given.get(recording._replace(channel=None)))
-        scores = [segment.goodness.score for segment in result.segments if segment.goodness]
+        scores = [each.goodness and each.goodness.score for each in result.segments if each.phone not in SILENCES]
         if ratings is not None and len(ratings) == len(scores):
-            self._pairs.append(list(zip(scores, ratings, strict=True)))
+            pairs = zip(scores, ratings, strict=True)
+            self._pairs.append([(score, rating) for score, rating in pairs if score is not None])
         elif ratings is not None:
             self._odd.append(f"{result.file} has {len(scores)} phones, and {len(ratings)} ratings")
 

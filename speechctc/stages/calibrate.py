@@ -15,9 +15,8 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
-from speechctc.inference.goodness import Evidence, Goodness, collect
+from speechctc.inference.goodness import Evidence, Goodness, Spoken, collect
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.result import Recognition
 from speechctc.inference.transcript import phone_units
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
@@ -74,7 +73,7 @@ def calibrate(
         float(right.mean()),
         f"{split}; {scored.protocol}",
     )
-    usual = right_speech(recogniser, scored.utterances)
+    usual = right_speech(recogniser, scored.utterances, recogniser.config.corpus.language or "")
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
 
@@ -113,21 +112,18 @@ def _stamp(folder: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance]) -> Goodness | None:
+def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance], language: str) -> Goodness | None:
     """Return what is usual in the utterances, whose labels count as right; None: they have too few phones."""
-    seen: list[Evidence] = []
-    options = AlignOptions(judge=partial(collect, seen, recogniser.phones))
 
-    def hear(each: Utterance) -> Recognition:
-        return recogniser.place(items=phone_units(each.phones), options=options, **sound_of(each, recogniser))
+    def hear(each: Utterance) -> list[Spoken]:
+        seen: list[Evidence] = []
+        options = AlignOptions(judge=partial(collect, seen, recogniser.phones))
+        recogniser.place(items=phone_units(each.phones), options=options, **sound_of(each, recogniser))
+        return [Spoken(one, each.speaker, language.partition("-")[0]) for one in seen]
 
-    for _ in map_in_threads(hear, utterances):
-        pass
-    return (
-        Goodness.learn(recogniser.phones, seen)
-        if sum(len(each.labels) for each in seen) >= MIN_CALIBRATION_PHONES
-        else None
-    )
+    heard = [one for each in map_in_threads(hear, utterances) if not isinstance(each, InputError) for one in each]
+    enough = sum(len(each.seen.labels) for each in heard) >= MIN_CALIBRATION_PHONES
+    return Goodness.learn(recogniser.phones, heard) if enough else None
 
 
 def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> float:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import tempfile
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.boundary_training import BoundaryNet
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.goodness import RANKS, Goodness
+from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
@@ -348,8 +349,10 @@ def ratings() -> list[Files]:
 
 def goodnesses() -> list[Files]:
     with tempfile.TemporaryDirectory() as name:
-        own = Goodness.untaught(PHONES)
-        Goodness(own.phones, own.expected, np.linspace(-9, 9, len(RANKS), dtype=np.float64)).save(Path(name))
+        own, count = Goodness.untaught(PHONES), len(PHONES) + 1
+        quantiles = np.tile(np.linspace(-9, 9, len(RANKS)), (count, 1))
+        usual = Usual(quantiles, np.full(count, -2.0), np.ones(2), {"de": PHONES[:1]}, (0.5, 0.7))
+        replace(own, usual=usual).save(Path(name))
         return [_read(Path(name))]
 
 

@@ -33,7 +33,7 @@ def test_training_ends_with_the_calibration_of_its_best(
     assert (trained.calibration is not None) == where.is_file() == is_main
     if is_main:
         assert Calibration.load(run / "best") == trained.calibration
-        assert Recogniser.load(run, "cpu").goodness.quantiles is not None
+        assert Recogniser.load(run, "cpu").goodness.usual is not None
         before = where.stat().st_mtime_ns
         assert train(config, True, Recorder()).calibration is None and where.stat().st_mtime_ns == before
 
