@@ -14,7 +14,7 @@ of what that does in right speech is taken back. Phones that are taken for other
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -301,7 +301,10 @@ class Goodness:
         """Write it into a checkpoint's folder."""
         assert self.usual is not None
         classes = len(self.phones) + 1
-        usual, rounded = self.usual, lambda row: [round(float(value), 4) for value in row]
+        usual = self.usual
+
+        def rounded(row: Iterable[float]) -> list[float]:
+            return [round(float(value), 4) for value in row]
 
         def named(row: Array) -> dict[str, float]:
             return {

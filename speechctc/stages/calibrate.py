@@ -73,7 +73,8 @@ def calibrate(
         float(right.mean()),
         f"{split}; {scored.protocol}",
     )
-    usual = right_speech(recogniser, scored.utterances, recogniser.config.corpus.language or "")
+    language = recogniser.config.corpus.language
+    usual = right_speech(recogniser, scored.utterances, language if isinstance(language, str) else "")
     if _stamp(folder) != weights:
         raise InputError(f"{folder}: training saved another model there meanwhile", "calibrate again when it is done")
 
