@@ -42,7 +42,7 @@ class PhoneScore(NamedTuple):
     Attributes
     ----------
     score : float
-        From 0 to 1: the share of the phones of right speech that fit as badly or worse.
+        From 0 to 1, see `speechctc.inference.goodness`.
     probability : float
         That the phone was said as it is written.
     said_instead : tuple of (str, float)
