@@ -15,8 +15,10 @@ from speechctc.cli.streams import new_reporter, show
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
+    from speechctc.corpora.transcripts import Labels
     from speechctc.inference.output import OutputOptions
     from speechctc.inference.recogniser import Recogniser
+    from speechctc.stages.align import Placing
 
 
 def decode_command(
@@ -123,7 +125,7 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
-    _align(SimpleNamespace(**locals(), ratings=None))
+    _align(SimpleNamespace(**locals(), ratings=None, by_speaker=None, before=None))
 
 
 def score_phones_command(**given: Any) -> None:
@@ -132,20 +134,30 @@ def score_phones_command(**given: Any) -> None:
     Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1: the share of the
     phones of right speech that fit as badly or worse. A second column has what was most probably said instead: another
     phone, nothing (-), or one phone more. Words and recordings have the means. The exit status is that of align.
+
+    --by-speaker writes a page for each speaker: the worst sounds first, what was said instead, words to listen to.
     """
+    if given["by_speaker"] is not None:
+        if given["out"] is not None:
+            raise InputError("--out and --by-speaker both say where to write", "give one of them")
+        given |= {"out": f"{given['by_speaker'] / 'scores'}/", "forms": ["json", *(given["forms"] or ())]}
+    elif given["before"] is not None:
+        raise InputError("--before is for --by-speaker", "give --by-speaker FOLDER too")
     _align(SimpleNamespace(**given, inventory=None), scored=True)
 
 
 _options = {**inspect.signature(align_command, eval_str=True).parameters}
 _ratings = _options.pop("inventory").replace(name="ratings", annotation=Path | None)
-score_phones_command.__signature__ = inspect.Signature([*_options.values(), _ratings])  # type: ignore[attr-defined]
+_pages = [_ratings.replace(name=name) for name in ("by_speaker", "before")]
+score_phones_command.__signature__ = inspect.Signature([*_options.values(), _ratings, *_pages])  # type: ignore[attr-defined]
 
 
 def _align(given: SimpleNamespace, scored: bool = False) -> None:
     """Align recordings; `scored`: also say how well each phone was said, and compare that with ratings."""
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
-    from speechctc.stages.align import Ratings, align, choose_placing, in_own_languages, say_if_untaught
+    from speechctc.stages.align import Ratings, align, in_own_languages, say_if_untaught
+    from speechctc.stages.by_speaker import SpeakerPages
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -159,6 +171,7 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
+    pages = SpeakerPages.plan(tasks, given.by_speaker, given.before, given.overwrite) if given.by_speaker else None
     named = None
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
@@ -168,11 +181,7 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
     options = _with_symbols(options, recogniser, given.symbols)
-    reads, own = (given.dictionary, given.language or named), given.symbols == "own"
-    placing = choose_placing(recogniser.inventory, labels, *reads, given.misfits, given.silence, own)
-    placing = placing._replace(show_intervals=given.intervals, first_variant=given.first_variant)
-    if given.language:
-        placing = placing._replace(in_language=None)
+    placing = _placing(given, recogniser, labels, given.language or named)
     if rated and rated.note:
         new_reporter().warn(rated.note)
     if scored:
@@ -181,8 +190,20 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     status = align(recogniser, tasks, options, new_reporter(), placing, work, see)
     if rated:
         show(rated.to_text(), err=given.out is None)
+    if pages:
+        show(pages.write(options))
     if status:
         raise typer.Exit(status)
+
+
+def _placing(given: SimpleNamespace, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
+    """Return how transcripts are placed."""
+    from speechctc.stages.align import choose_placing
+
+    how = given.misfits, given.silence, given.symbols == "own"
+    placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
+    placing = placing._replace(show_intervals=given.intervals, first_variant=given.first_variant)
+    return placing._replace(in_language=None) if given.language else placing
 
 
 def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:

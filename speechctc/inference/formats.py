@@ -251,6 +251,7 @@ class Text(Writer):
             yield _probability_line(name, result.log_probability)
             width = 10 if any(segment.goodness for segment in result.segments) else 4
             if width > 4:
+                yield f"{cast('Recognition', result).about}\n"
                 yield f"{'start':>9} {'end':>9}  phone  confidence  score  {'said instead':<14}  word\n"
             for segment in result.segments:
                 scored, times = segment.goodness, f"{segment.start:9.3f} {segment.end:9.3f}"
@@ -330,16 +331,17 @@ class Table(Writer):
 
     def head(self, layout: Layout = Layout()) -> str:  # noqa: B008
         """Return the names of the columns."""
-        return self.mark + self._line(_columns(layout.aligned, layout.scored))
+        return self.mark + self.line(_columns(layout.aligned, layout.scored))
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield the lines."""
         if result.log_probability is not None and self._has_tabs:
             yield f"# {_probability_line(name, result.log_probability)}"
-        yield from map(self._line, _rows(name, result, layout.aligned, layout.scored))
+        yield from map(self.line, _rows(name, result, layout.aligned, layout.scored))
 
-    def _line(self, values: Sequence[str | float]) -> str:
-        texts = [value if isinstance(value, str) else f"{value:.4f}" for value in values]
+    def line(self, values: Sequence[str | float]) -> str:
+        """Return a line of these values."""
+        texts = [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
         if self._has_tabs:
             return "\t".join(map(one_field, texts)) + "\n"
         if self.mark:
@@ -445,11 +447,12 @@ class Workbook(Writer):
         from speechctc.core.files import zip_entry
 
         book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
-        phones = _Sheet(book, "phones", _columns(aligned, scored))
-        words = _Sheet(
+        phones = Sheet(book, "phones", _columns(aligned, scored))
+        words = Sheet(
             book, "words", ("file", "start", "end", "word", "log_ratio", *(["score", "variant"] if scored else []))
         )
-        misfits = _Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
+        misfits = Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
+        about, told = Sheet(book, "about", ("about",)), set[str]()
         phones.begin()
         try:
             for name, result in results:
@@ -460,6 +463,9 @@ class Workbook(Writer):
                     words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
                 for misfit in result.misfits:
                     misfits.add(name.shown, *misfit)
+                if result.about and result.about not in told:
+                    told.add(result.about)
+                    about.add(result.about)
         finally:
             archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
             with archive:
@@ -468,7 +474,7 @@ class Workbook(Writer):
                 ExcelWriter(book, archive).save()
 
 
-class _Sheet:
+class Sheet:
     """Rows of a workbook, on as many sheets as they need, of which the first is made with its first row."""
 
     def __init__(self, book: Any, title: str, columns: Sequence[str]) -> None:
@@ -535,6 +541,7 @@ def _emu(name: RecordingName, result: Recognition, place: Path | None) -> str:
 
 
 CSV = Table("csv", ".csv")
+CSV_BOM = Table("csv-bom", ".bom.csv", "for Excel", mark="\ufeff")
 _ALL: Sequence[Writer] = (
     Text("text", ".txt"),
     Json("json", ".json"),
@@ -542,7 +549,7 @@ _ALL: Sequence[Writer] = (
     Annotation("textgrid", ".TextGrid", text=lambda name, result, place: result.to_textgrid()),
     Table("tsv", ".tsv"),
     CSV,
-    Table("csv-bom", ".bom.csv", "for Excel", mark="\ufeff"),
+    CSV_BOM,
     Workbook("xlsx", ".xlsx", "Excel"),
     Annotation("eaf", ".eaf", "ELAN", "ELAN plays all recordings of a file at once, on one time line", text=_eaf),
     Annotation("audacity", ".labels.txt", "labels", text=lambda name, result, place: audacity_text(result.tiers())),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from speechctc.audio import sound_file
@@ -38,11 +39,13 @@ def recordings_page(results: Iterable[Shown]) -> str:
         samples, _ = sound_file.read(path, RATE, channel)
         tiers = [Tier("words", tuple(map(_word, result.words)))] if result.words else []
         tiers.append(Tier("phones", tuple(map(_cell, result.segments))))
+        if result.about:
+            tiers.append(Tier("said instead", tuple(_instead(result.segments))))
         shown.append((result, make_timeline(f"r{number}", name, samples, RATE, tiers)))
     title = f"Phones of {shown[0][1].name}" if len(shown) == 1 else f"Phones of {len(shown)} recordings"
     is_aligned = any(result.log_probability is not None for result, _ in shown)
-    is_scored = any(result.score is not None for result, _ in shown)
-    values = {"recordings": shown, "doubtful": DOUBTFUL, "is_aligned": is_aligned, "is_scored": is_scored}
+    about = " ".join(dict.fromkeys(result.about for result, _ in shown if result.about))
+    values = {"recordings": shown, "doubtful": DOUBTFUL, "is_aligned": is_aligned, "about": about}
     values |= {"weak": WEAK, "poor": POOR}
     return render_page("recordings.html", title, values, [timeline.STYLE], [timeline.SCRIPT])
 
@@ -56,6 +59,13 @@ def _names(files: Sequence[Shown]) -> list[str]:
 def _word(word: Word) -> Cell:
     about = f"{word.word}, {word.start:.2f} to {word.end:.2f} s" + (f", said as {word.variant}" if word.variant else "")
     return Cell(word.start, word.end, word.word, "plain", about)
+
+
+def _instead(segments: Iterable[Segment]) -> Iterator[Cell]:
+    """Yield what was said instead of phones, under them."""
+    for each in segments:
+        if each.goodness and each.goodness.instead:
+            yield replace(_cell(each), label=each.goodness.said_instead[0][0])
 
 
 def _cell(segment: Segment) -> Cell:

@@ -164,6 +164,8 @@ class Recognition:
         Of an alignment: where recording and transcript do not fit, if that was looked for.
     note : str
         What the user should know about how the result was found, or ``""``.
+    about : str
+        What the scores mean and what they do not judge, if the phones were scored.
     show_intervals : bool
         A TextGrid has a tier of points for the intervals of the boundaries.
     """
@@ -176,6 +178,7 @@ class Recognition:
     words: tuple[Word, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     note: str = ""
+    about: str = ""
     show_intervals: bool = False
 
     @property
@@ -206,6 +209,8 @@ class Recognition:
             values["words"] = [word.to_dict() for word in self.words]
         if self.score is not None:
             values["score"] = round(self.score, 4)
+        if self.about:
+            values["about"] = self.about
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
         return values | {"segments": [segment.to_dict() for segment in self.segments]}

@@ -18,7 +18,7 @@ from speechctc.pages.spectrogram import SpectrogramSettings, spectrogram_png
 
 STYLE, SCRIPT = "timeline.css", "timeline.js"  # files that a page with a timeline needs
 Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful", "weak", "poor"]
-STRIP_SECONDS = 10.0  # seconds in one line
+STRIP_WIDTH = 340  # most pixels of a piece: it fits on a telephone; on wider screens several are in a line
 NARROWEST, WIDEST = 150, 400  # pixels for a second
 LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label
 FITTING = 0.8  # share of the labels that fit into their cells
@@ -135,8 +135,9 @@ def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, t
     settings = SpectrogramSettings()
     seconds = len(samples) / rate
     scale = pixels_per_second([cell for tier in tiers for cell in tier.cells])
+    starts = [[cell.start for cell in tier.cells] for tier in tiers]
     strips = []
-    for start, end in pairwise(cuts(seconds, [cell.start for tier in tiers for cell in tier.cells])):
+    for start, end in pairwise(cuts(seconds, starts, STRIP_WIDTH / scale)):
         part = samples[round(start * rate) : round(end * rate)]
         picture = data_url(spectrogram_png(part, rate, settings), "image/png")
         inside = tuple(Tier(tier.name, tuple(_within(tier.cells, start, end))) for tier in tiers)
@@ -159,14 +160,22 @@ def pixels_per_second(cells: Sequence[Cell]) -> int:
     return round(float(np.clip(np.quantile(needed, FITTING), NARROWEST, WIDEST))) if needed else NARROWEST
 
 
-def cuts(seconds: float, starts: Iterable[float]) -> list[float]:
-    """Return where the lines of a recording begin and end, seconds; they are cut where a phone starts, if possible."""
-    found = np.unique(np.asarray(list(starts), dtype=np.float64))
+def cuts(seconds: float, starts: Sequence[Sequence[float]], longest: float) -> list[float]:
+    """Return where the pieces of a recording begin and end, seconds; they are cut where a word or phone starts.
+
+    Parameters
+    ----------
+    seconds : float
+    starts : sequence of sequence of float
+        Of the cells of each tier; the first tier that has one in the second half of a piece decides.
+    longest : float
+        Seconds of a piece.
+    """
     places = [0.0]
-    while seconds - places[-1] > STRIP_SECONDS:
-        latest = places[-1] + STRIP_SECONDS
-        near = found[(found > places[-1] + STRIP_SECONDS / 2) & (found <= latest)]
-        places.append(float(near[-1]) if len(near) else latest)
+    while seconds - places[-1] > longest:
+        half, latest = places[-1] + longest / 2, places[-1] + longest
+        near = (max((each for each in tier if half < each <= latest), default=None) for tier in starts)
+        places.append(next((each for each in near if each is not None), latest))
     return [*places, seconds]
 
 

@@ -198,7 +198,7 @@ def align(
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
     languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
-    about = recogniser.goodness.about(languages) if options.scored else ""
+    about = about_scores(recogniser, languages) if options.scored and status < 2 else ""
     reporter.note(*filter(None, [*chain.from_iterable(said), *heard, about, *counted_alike(seen.misfits)]))
     if seen.errors:
         reporter.note(_errors_text(seen.errors))
@@ -301,6 +301,7 @@ def _place(
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = result.words if placing.pronouncer else ()
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
+    result = replace(result, about=about_scores(recogniser, [language])) if scored else result
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result
@@ -369,6 +370,18 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
 COLUMNS = ("id", "ratings")
 JOINED = "rows with times of one recording are one, which has its name and a rating for each phone of all of them"
 MIN_CORRELATION_SIZE = 3  # phones or utterances that a correlation needs
+
+
+def about_scores(recogniser: Recogniser, languages: Sequence[str]) -> str:
+    """Return a line on what scores mean, and what they do not judge."""
+    meaning = "the probability that a phone was said as written, as the model knows no right speech"
+    if recogniser.goodness.former:
+        meaning = "the share of the phones of right speech that fit as badly or worse"
+    if recogniser.goodness.usual:
+        meaning = "the root of the share of right realisations of the same phone that fit as badly or worse"
+    model = f", by {recogniser.about.partition(':')[0]}" if recogniser.about else ""
+    told = "; ".join(filter(None, [f"Scores, from 0 to 1: {meaning}{model}", recogniser.goodness.about(languages)]))
+    return f"{told}. They judge single sounds: not stress, melody or fluency, and no person by a mean."
 
 
 def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:

@@ -16,6 +16,7 @@ from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.stages.align import Ratings
+from tests.browser import browser, console, set_screen
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -64,7 +65,7 @@ def test_the_variant_taken_is_named_or_the_first_is_taken(speechctc: Command, he
     assert scale["variant"] == {"phones": "low high", "number": 2, "of": 2} and "variant" not in drop
     rows = list(csv.DictReader(io.StringIO((here / "out/a.csv").read_text())))
     assert [row["variant"] for row in rows] == ["low high (2 of 2)"] * 2 + [""] * 2
-    assert (here / "out/a.txt").read_text().splitlines()[2].endswith("  scale (2 of 2)")
+    assert (here / "out/a.txt").read_text().splitlines()[3].endswith("  scale (2 of 2)")
     assert "low high (2 of 2)" in re.sub("<.*?>", "", (here / "out/a.html").read_text())
     from openpyxl import load_workbook
 
@@ -100,7 +101,8 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     first, *rest = load_workbook(here / "out/a.xlsx")["phones"].iter_rows(values_only=True)
     assert list(first) == list(tables[0][0]) and [row[6] for row in rest] == pytest.approx(scores, abs=1e-3)
     assert ", score " in (here / "out/a.html").read_text()
-    _, header, *lines = (here / "out/a.txt").read_text().splitlines()
+    _, about, header, *lines = (here / "out/a.txt").read_text().splitlines()
+    assert about == entry["about"] and about in (here / "out/a.html").read_text()
     assert header.split() == "start end phone confidence score said instead word".split()
     at = header.index("score") + len("score")
     assert [float(line[at - 5 : at]) for line in lines] == pytest.approx(scores, abs=0.006)
@@ -284,3 +286,54 @@ def test_words_are_found_in_the_folders_of_speakers_and_tables_are_named(speechc
     )
     said = one_line_error(speechctc("score-phones", "--transcripts", "w.tsv"))
     assert said == "speechctc: w.tsv: has words and no phones; give it with --words"
+
+
+def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Command, here: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    for time, second in (("may", "top"), ("june", "mid")):  # of low mid high, in May all said low top high
+        for name, said in (("Li Na", ["low", second, "high"]), ("index", ["low", "mid", "high"])):
+            (here / time / name).mkdir(parents=True)
+            for k in range(6):
+                write_song(here / time / name / f"{k}.wav", said, seed=k)
+                (here / time / name / f"{k}.txt").write_text("hum")
+    (here / "d.dict").write_text("HUM low mid high\n")
+    words = ("--words", "may", "--dictionary", "d.dict")
+    assert speechctc("score-phones", "may", *words, "--by-speaker", "pages").status == 0
+    done = speechctc("score-phones", "june", *words, "--by-speaker", "now", "--before", "pages", "--format", "csv")
+    assert done.status == 0 and "wrote 2 pages, index.html and sounds.csv and .xlsx into now" in done.out, done.err
+    page, now = ((here / folder / "Li Na.html").read_text() for folder in ("pages", "now"))
+    assert (
+        re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page
+    )
+    assert page.count('data-sound="data:audio/ogg') == 9 and re.search(r">hum 0.\d\d → <span class=.phone.>top<", page)
+    assert re.search(r"\+0\.\d\d <span.*?</span> beyond chance</td></tr>", now) and (here / "now/index-2.html").exists()
+    rows = list(csv.DictReader(io.StringIO((here / "now/sounds.csv").read_text("utf-8-sig"))))
+    changed = {(row["speaker"], row["sound"]) for row in rows if row["beyond_chance"] == "yes"}
+    assert ("Li Na", "mid") in changed and {speaker for speaker, _ in changed} == {"Li Na"}
+    assert {row["times"] for row in rows} == {"6"} and (here / "now/scores/Li Na/0.csv").exists()
+    matrix = [*openpyxl.load_workbook(here / "pages/sounds.xlsx")["speaker by sound"].values]
+    assert matrix[0][:3] == ("speaker", "all", "high") and [row[0] for row in matrix[1:]] == ["Li Na", "index"]
+    assert speechctc("score-phones", "june", *words, "--out", "all.html").status == 0
+    with browser() as driver:
+        set_screen(driver, 390, dark=False)
+        for name in ("now/Li Na.html", "now/index.html", "all.html"):
+            driver.get((here / name).as_uri())
+            code = "[document.documentElement, ...document.querySelectorAll('.pieces > *')].map((it) => it.scrollWidth)"
+            assert max(driver.execute_script(f"return {code}")) <= 390 and not console(driver)
+    (here / "now/index.html").write_text("mine")
+    again = speechctc("score-phones", "june", *words, "--by-speaker", "now")
+    assert "index.html: exists and was made or changed" in one_line_error(again)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--by-speaker", "pages"), "the speakers of 1 recordings are not known"),
+        (("--by-speaker", "pages", "--out", "a"), "--out and --by-speaker both"),
+        (("--before", "pages"), "--before is for --by-speaker"),
+    ],
+)
+def test_pages_by_speaker_need_speakers(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
+    write_words("a.wav", ["scale"])
+    (here / "a.txt").write_text("scale")
+    assert message in one_line_error(speechctc("score-phones", "a.wav", *WORDS, *given))

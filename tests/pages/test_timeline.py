@@ -11,7 +11,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.pages.timeline import STRIP_SECONDS, Cell, Tier, cuts, make_timeline, ogg_opus, pixels_per_second
+from speechctc.pages.timeline import Cell, Tier, cuts, make_timeline, ogg_opus, pixels_per_second
 
 RATE = 8000
 
@@ -37,29 +37,29 @@ def test_a_moment_of_the_sound_stays_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0, 10.0, 10.5, 47.3])
-def test_lines_cover_the_recording_and_are_cut_where_phones_start(seconds: float) -> None:
-    starts = [0.7 * k for k in range(100) if 0.7 * k < seconds]
-    places = cuts(seconds, starts)
+def test_pieces_cover_the_recording_and_are_cut_where_words_or_phones_start(seconds: float) -> None:
+    words, phones = ([step * k for k in range(200) if step * k < seconds] for step in (1.9, 0.3))
+    places = cuts(seconds, [words, phones], 1.5)
     assert places[0] == 0 and places[-1] == seconds
-    assert all(0 <= b - a <= STRIP_SECONDS for a, b in itertools.pairwise(places))
-    assert set(places[1:-1]) <= set(starts)
+    assert all(0 <= b - a <= 1.5 for a, b in itertools.pairwise(places))
+    assert set(places[1:-1]) <= {*words, *phones} and (seconds < 5 or set(places[1:-1]) & set(words[1:]))
 
 
-def test_without_phones_lines_have_the_longest_duration() -> None:
-    assert cuts(25.0, []) == [0.0, 10.0, 20.0, 25.0]
+def test_without_phones_pieces_have_the_longest_duration() -> None:
+    assert cuts(25.0, [], 10.0) == [0.0, 10.0, 20.0, 25.0]
 
 
 def test_cells_lie_in_every_line_that_they_touch() -> None:
-    cells = (Cell(0, 4.9, "a"), Cell(4.9, 12.4, "long", "right", "about"), Cell(12.4, 13, "b"))
-    line = make_timeline("x", "name", tone(13), RATE, [Tier("phones", cells)])
+    cells = (Cell(0, 1, "a"), Cell(1, 2.5, "long", "right", "about"), Cell(2.5, 3, "b"))
+    line = make_timeline("x", "name", tone(3), RATE, [Tier("phones", cells)])
     found = [
         [(cell.label, round(cell.start, 3), round(cell.end, 3)) for cell in strip.tiers[0].cells]
         for strip in line.strips
     ]
-    assert found == [[("a", 0, 4.9), ("long", 4.9, 10)], [("long", 10, 12.4), ("b", 12.4, 13)]]
+    assert found == [[("a", 0, 1), ("long", 1, 2.267)], [("long", 2.267, 2.5), ("b", 2.5, 3)]]
     second = line.strips[1]
-    assert second.percent(11.5) == "50.000%" and second.percent_wide(second.tiers[0].cells[1]) == "20.000%"
-    assert second.ticks == (10.0, 10.5, 11.0, 11.5, 12.0, 12.5, 13.0)
+    assert second.percent(79 / 30) == "50.000%" and second.percent_wide(second.tiers[0].cells[1]) == "68.182%"
+    assert second.ticks == (2.5, 3.0) and {strip.width for strip in line.strips} == {340, 110}
 
 
 def test_a_page_holds_the_sound_and_the_pictures() -> None:

@@ -129,8 +129,9 @@ def test_the_command_that_opens_an_utterance(scored: ScoredSplit) -> None:
 
 
 def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_told(
-    model: Recogniser, scored: ScoredSplit, tmp_path: Path
+    model: Recogniser, scored: ScoredSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("speechctc.pages.timeline.STRIP_WIDTH", 10_000)  # one piece
     good = scored.results[0]
     gone = good._replace(utterance=good.utterance.__class__("gone", tmp_path / "gone.wav", good.utterance.phones))
     example, error = report.show([good, gone], model, scored.folding)

@@ -1,0 +1,370 @@
+"""How each speaker said each sound: a page for each, a sheet of all, and what changed since recordings of before."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import Recording, name_of
+from speechctc.core import written
+from speechctc.core.errors import InputError, first_few, with_extra
+from speechctc.corpora.transcripts import Task
+from speechctc.inference.formats import CSV_BOM, Sheet
+from speechctc.inference.output import OutputOptions
+from speechctc.pages.page import data_url, render_page
+from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
+
+SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
+RATE = 16000  # Hz, of the sound on the pages
+AROUND = 0.15  # seconds before and after a word that is played
+EXAMPLES = 3  # places of a sound to listen to, those with the lowest scores
+FEW = 3  # a sound that was said less often is in the second table
+MIN_RECORDINGS = 5  # with fewer, intervals are over words
+DRAWS = 4000  # of the bootstrap and of the permutation test
+LEVEL = 0.05
+METHOD = (
+    f"Intervals hold 95 %, by the bootstrap: over recordings where a sound is in {MIN_RECORDINGS} or more of them (of"
+    " both times), else over the places where it was said, which counts a noisy recording as several. A change is"
+    " called beyond chance where a permutation test of the same units says so at 5 %, by Holm's method for all sounds"
+    " of a speaker. Compare readings of the same text: other words are easier or harder."
+)
+COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead")
+CHANGED = ("score_before", "change", "change_low", "change_high", "beyond_chance")
+Values = NDArray[np.float64]
+
+
+class Said(NamedTuple):
+    """A phone that was scored, and the word around it, or its own place where there are no words."""
+
+    speaker: str
+    file: str
+    channel: int | None
+    phone: str
+    score: float
+    instead: str
+    word: str
+    start: float
+    end: float
+
+
+class Change(NamedTuple):
+    """How much a mean score rose, its 95 % interval, and how often chance alone does as much."""
+
+    before: float
+    rise: float
+    low: float
+    high: float
+    p: float
+    is_beyond_chance: bool = False
+
+
+class Sound(NamedTuple):
+    """How one speaker said a sound, or (`phone` is empty) all of them."""
+
+    phone: str
+    said: tuple[Said, ...]
+    score: float
+    interval: tuple[float, float] | None
+    change: Change | None = None
+
+    @property
+    def instead(self) -> str:
+        """What was said instead, most often first, with how often."""
+        counts = Counter(each.instead for each in self.said if each.instead).most_common()
+        return ", ".join(f"{text} {count}" for text, count in counts)
+
+    @property
+    def is_often(self) -> bool:
+        """Whether it was said often enough to tell something."""
+        return len(self.said) >= FEW
+
+    @property
+    def worst(self) -> list[Said]:
+        """The places with the lowest scores."""
+        return sorted(self.said, key=lambda each: each.score)[:EXAMPLES]
+
+
+class Speaker(NamedTuple):
+    """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending."""
+
+    name: str
+    page: str
+    whole: Sound
+    sounds: tuple[Sound, ...]
+
+
+class Scores(NamedTuple):
+    """Phones that were scored, and what the files say about their scores."""
+
+    said: list[Said]
+    about: set[str]
+
+
+def read_scores(files: Iterable[Path]) -> Scores:
+    """Read scores from JSON files as `score-phones` writes them for one recording each.
+
+    Raises
+    ------
+    InputError
+        A file is no such file.
+    """
+    said, about = list[Said](), set[str]()
+    for file in files:
+        try:
+            result = json.loads(file.read_text(encoding="utf-8"))
+            about.add(result["about"])
+            said += [_said(result, segment) for segment in result["segments"] if "score" in segment]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
+    return Scores(said, about)
+
+
+def _said(result: dict[str, Any], segment: dict[str, Any]) -> Said:
+    middle = (segment["start"] + segment["end"]) / 2
+    words = [each for each in result.get("words", ()) if each["start"] <= middle <= each["end"] and each["number"] >= 0]
+    place = dict(words[-1] if words else segment)
+    best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
+    instead = best["phones"] if best["probability"] > segment["probability"] else ""
+    place |= {"speaker": result["speaker"], "file": result["file"], "channel": result.get("channel")}
+    place |= {"phone": segment["phone"], "score": segment["score"], "instead": instead, "word": place.get("word", "")}
+    return Said(*(place[name] for name in Said._fields))
+
+
+def before_of(folder: Path) -> Scores:
+    """Read the scores that an earlier command wrote into its folder.
+
+    Raises
+    ------
+    InputError
+        There are none.
+    """
+    files = sorted((folder / SCORES).rglob("*.json"))
+    if not files:
+        raise InputError(f"{folder}: no scores in it", "name a folder that score-phones --by-speaker has written")
+    return read_scores(files)
+
+
+def pages_of(speakers: Sequence[str]) -> dict[str, str]:
+    """Return the name of the page of each speaker, without its ending; names that are one file name get numbers.
+
+    Raises
+    ------
+    InputError
+        The speaker of a recording is not known.
+    """
+    if "" in speakers:
+        what = f"--by-speaker: the speakers of {list(speakers).count('')} recordings are not known"
+        raise InputError(what, "put the recordings of each into a folder of their name, or write a column speaker")
+    pages, taken = dict[str, str](), {INDEX}
+    for speaker in dict.fromkeys(speakers):
+        own = name_of(speaker).name
+        name = next(each for each in (own, *(f"{own}-{k}" for k in range(2, 10**6))) if each.casefold() not in taken)
+        taken.add(name.casefold())
+        pages[speaker] = name
+    return pages
+
+
+def _units(said: Sequence[Said], by_recording: bool) -> Values:
+    """Return sums of scores and their numbers, of recordings or of single places, shape = (n, 2)."""
+    if not by_recording:
+        return np.array([(each.score, 1.0) for each in said])
+    sums = defaultdict[str, Values](lambda: np.zeros(2))
+    for each in said:
+        sums[each.file] += (each.score, 1.0)
+    return np.array(list(sums.values()))
+
+
+def _has_recordings(*parts: Sequence[Said]) -> bool:
+    return all(len({each.file for each in part}) >= MIN_RECORDINGS for part in parts)
+
+
+def _mean(units: Values) -> float:
+    return float(units[:, 0].sum() / units[:, 1].sum())
+
+
+def _draws(units: Values, rng: np.random.Generator) -> Values:
+    """Return the means of bootstrap samples."""
+    sums = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), DRAWS) @ units
+    return np.asarray(sums[:, 0] / sums[:, 1])
+
+
+def sound_of(phone: str, said: Sequence[Said], before: Sequence[Said] = ()) -> Sound:
+    """Return how a sound was said, and what changed if it was said before."""
+    rng = np.random.default_rng(0)
+    units = _units(said, _has_recordings(said))
+    interval = tuple(np.percentile(_draws(units, rng), (2.5, 97.5)).tolist()) if len(units) > 1 else None
+    change = change_of(said, before) if min(len(before), len(said)) >= FEW else None
+    return Sound(phone, tuple(said), _mean(units), interval, change)
+
+
+def change_of(said: Sequence[Said], before: Sequence[Said]) -> Change:
+    """Return how much a mean score rose, by the bootstrap and a permutation test of the same units."""
+    rng, by_recording = np.random.default_rng(0), _has_recordings(said, before)
+    now, then = _units(said, by_recording), _units(before, by_recording)
+    rise, both = _mean(now) - _mean(then), np.concatenate([now, then])
+    low, high = np.percentile(_draws(now, rng) - _draws(then, rng), (2.5, 97.5)).tolist()
+    order = rng.permuted(np.tile(np.arange(len(both)), (DRAWS, 1)), axis=1)
+    first = both[order[:, : len(now)]].sum(axis=1)
+    rest = both.sum(axis=0) - first
+    by_chance = first[:, 0] / first[:, 1] - rest[:, 0] / rest[:, 1]
+    p = (1 + int((np.abs(by_chance) >= abs(rise) - 1e-12).sum())) / (DRAWS + 1)
+    return Change(_mean(then), rise, low, high, p)
+
+
+def _beyond_chance(sounds: Sequence[Sound]) -> list[Sound]:
+    """Return sounds whose changes say whether they are beyond chance, by Holm's method."""
+    ranked = sorted((each.change.p, k) for k, each in enumerate(sounds) if each.change)
+    found = list(sounds)
+    for rank, (p, k) in enumerate(ranked):
+        if p * (len(ranked) - rank) >= LEVEL:
+            break
+        change = found[k].change
+        assert change is not None
+        found[k] = found[k]._replace(change=change._replace(is_beyond_chance=True))
+    return found
+
+
+def speakers_of(now: Scores, before: Scores | None, pages: dict[str, str]) -> list[Speaker]:
+    """Return how each speaker said each sound, worst first; sounds that were said less than `FEW` times last."""
+    groups, former = (defaultdict[tuple[str, str], list[Said]](list) for _ in range(2))
+    for found, said in ((groups, now.said), (former, before.said if before else [])):
+        for each in said:
+            found[each.speaker, each.phone].append(each)
+            found[each.speaker, ""].append(each)
+    speakers = []
+    for name, page in pages.items():
+        phones = sorted(phone for speaker, phone in groups if speaker == name and phone)
+        if phones:
+            sounds = _beyond_chance([sound_of(phone, groups[name, phone], former[name, phone]) for phone in phones])
+            sounds.sort(key=lambda sound: (not sound.is_often, sound.score))
+            (whole,) = _beyond_chance([sound_of("", groups[name, ""], former[name, ""])])
+            speakers.append(Speaker(name, page, whole, tuple(sounds)))
+    return speakers
+
+
+class SpeakerPages(NamedTuple):
+    """The pages and sheets that are to be written, checked before any work.
+
+    Attributes
+    ----------
+    folder : Path
+    recordings : tuple of Recording
+    before : Scores or None
+    names : dict of str to str
+        Of the pages, by speaker; without endings.
+    overwrite : bool
+    """
+
+    folder: Path
+    recordings: tuple[Recording, ...]
+    before: Scores | None
+    names: dict[str, str]
+    overwrite: bool
+
+    @classmethod
+    def plan(cls, tasks: Sequence[Task], folder: Path, before: Path | None, overwrite: bool) -> SpeakerPages:
+        """Check what is given.
+
+        Raises
+        ------
+        InputError
+            A speaker is not known, there are no scores of before, or a file that a person changed would be replaced.
+        """
+        recordings = tuple(task.recording for task in tasks)
+        names = pages_of([each.speaker for each in recordings])
+        files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]
+        written.refuse_changed([folder / name for name in files], overwrite)
+        return cls(folder, recordings, before_of(before) if before else None, names, overwrite)
+
+    def write(self, options: OutputOptions) -> str:
+        """Write them, and return what was written, in words."""
+        spelled = options.as_there(self.recordings)
+        files = [spelled.files_of(each)["json"] for each in self.recordings]
+        return write_speakers(self.folder, files, self.before, self.names, self.overwrite)
+
+
+def write_speakers(
+    folder: Path, files: Iterable[Path], before: Scores | None, pages: dict[str, str], overwrite: bool
+) -> str:
+    """Write the pages and sheets of speakers from the scores in files; return what was written, in words.
+
+    Raises
+    ------
+    InputError
+        The scores of before are of another model or version; a file that a person changed would be replaced.
+    """
+    now = read_scores(each for each in files if each.exists())
+    if before and not before.about <= now.about:
+        what = f"the scores of before are of another kind than those of now: {first_few(sorted(before.about), 1)}"
+        raise InputError(what, "score those recordings again with this model, and name their new folder")
+    speakers = speakers_of(now, before, pages)
+    values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
+    for each in speakers:
+        own = values | {"speaker": each, "clips": clips(each)}
+        page = render_page("speaker.html", f"How {each.name} said each sound", own, ["speaker.css"], ["clips.js"])
+        written.write_text(folder / f"{each.page}.html", page, overwrite)
+    phones = sorted({sound.phone for each in speakers for sound in each.sounds})
+    table = [(each, {sound.phone: sound for sound in each.sounds}) for each in speakers]
+    page = render_page(
+        "speakers.html", "Speakers and sounds", values | {"table": table, "phones": phones}, ["speaker.css"]
+    )
+    written.write_text(folder / f"{INDEX}.html", page, overwrite)
+    return _write_sheets(folder, speakers, phones, before is not None, values["about"], overwrite)
+
+
+def clips(speaker: Speaker) -> dict[Said, str]:
+    """Return the sound around each word to listen to, as a ``data:`` URL."""
+    wanted, found = sorted(said for sound in speaker.sounds for said in sound.worst), dict[Said, str]()
+    for (file, channel), group in groupby(wanted, key=lambda said: (said.file, said.channel)):
+        samples, _ = sound_file.read(Path(file), RATE, channel)  # once: a program may have to decode it
+        for said in group:
+            first, end = (round(RATE * time) for time in (max(said.start - AROUND, 0.0), said.end + AROUND))
+            found[said] = data_url(ogg_opus(samples[first:end], RATE), MEDIA_TYPE)
+    return found
+
+
+def _write_sheets(
+    folder: Path, speakers: Sequence[Speaker], phones: Sequence[str], has_before: bool, about: Any, overwrite: bool
+) -> str:
+    """Write the tables, as CSV and, if openpyxl is there, as a workbook; return what was written, in words."""
+    columns = COLUMNS + (CHANGED if has_before else ())
+    rows = [_row(each, sound, has_before) for each in speakers for sound in each.sounds]
+    lines = [CSV_BOM.mark, *map(CSV_BOM.line, (columns, *rows))]
+    written.write_text(folder / f"{SHEET}.csv", "".join(lines), overwrite)
+    said = f"wrote {len(speakers)} pages, {INDEX}.html and {SHEET}.csv"
+    if find_spec("openpyxl") is None:
+        return f"{said} into {folder}; for a workbook of Excel, {with_extra('xlsx')}"
+    import openpyxl
+
+    book, out = openpyxl.Workbook(write_only=True), io.BytesIO()
+    matrix = Sheet(book, "speaker by sound", ("speaker", "all", *phones))
+    for each in speakers:
+        means = {sound.phone: sound.score for sound in each.sounds}
+        matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
+    long = Sheet(book, "sounds", columns)
+    for row in rows:
+        long.add(*row)
+    Sheet(book, "about", ("about",)).add(f"{about} {METHOD}")
+    book.save(out)
+    written.write_bytes(folder / f"{SHEET}.xlsx", out.getvalue(), overwrite)
+    return f"{said} and .xlsx into {folder}"
+
+
+def _row(speaker: Speaker, sound: Sound, has_before: bool) -> tuple[str | float, ...]:
+    low, high = sound.interval or ("", "")
+    row = speaker.name, sound.phone, len(sound.said), sound.score, low, high, sound.instead
+    if not has_before:
+        return row
+    if sound.change is None:
+        return *row, "", "", "", "", ""
+    return *row, *sound.change[:4], "yes" if sound.change.is_beyond_chance else "no"
