@@ -39,6 +39,8 @@ def decode_command(
     beam: int | None = None,
     inventory: str | None = None,
     language: str | None = None,
+    tier: str | None = None,
+    textgrids: Path | None = None,
     nbest: int | None = None,
     min_modulation_db: float | None = None,
     cluster: str | None = None,
@@ -64,6 +66,10 @@ def _decode(given: SimpleNamespace) -> int:
         raise InputError("--raw is for standard input", "name - instead of a file")
     if cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
+    if given.textgrids and not given.tier:
+        raise InputError("--textgrids has intervals of a tier, and none is named", "give --tier NAME too")
+    if given.tier and (nbest or cluster or str(audio[0]) == "-"):
+        raise InputError("--tier decodes files here, without --nbest and --cluster", "leave one of them out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
     from speechctc.audio.recordings import check_some
@@ -71,7 +77,7 @@ def _decode(given: SimpleNamespace) -> int:
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
-    from speechctc.stages.decode import check_nbest, decode
+    from speechctc.stages.decode import Tier, check_nbest, decode
 
     if str(audio[0]) != "-":
         check_some(audio)
@@ -89,7 +95,8 @@ def _decode(given: SimpleNamespace) -> int:
     options = _with_symbols(options, recogniser, given.symbols)
     may_doubt = not given.lm and recogniser.folder == BUILT_IN
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
-    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work, nbest or 0)
+    inside = Tier(given.tier, given.textgrids) if given.tier else None
+    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work, nbest or 0, inside)
 
 
 def align_command(

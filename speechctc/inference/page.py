@@ -38,6 +38,8 @@ def recordings_page(results: Iterable[Shown]) -> str:
     for number, ((path, _, channel, result), name) in enumerate(zip(files, _names(files), strict=True)):
         samples, _ = sound_file.read(path, RATE, channel)
         tiers = [Tier("words", tuple(map(_word, result.words)))] if result.words else []
+        if result.intervals:
+            tiers.append(Tier(result.tier, tuple(Cell(*each) for each in result.intervals)))
         tiers.append(Tier("phones", tuple(map(_cell, result.segments))))
         if result.about:
             tiers.append(Tier("said instead", tuple(_instead(result.segments))))

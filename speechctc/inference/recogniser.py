@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio.annotations import Interval
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -18,7 +20,7 @@ from speechctc.core import files
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.inference.alignment import Aligner, AlignOptions
+from speechctc.inference.alignment import BEYOND, MIN_DURATION, Aligner, AlignOptions
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
@@ -26,7 +28,7 @@ from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
-from speechctc.inference.segmenter import FrameClock, Segment, Segmenter
+from speechctc.inference.segmenter import FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, ActivityGate, Forward, Logits, Rows, Stream
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
@@ -278,6 +280,35 @@ class Recogniser:
         with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
             segments = tuple(self.segments(blocks, alternatives))
             return Recognition(name, blocks.seconds, segments)
+
+    def decode_inside(
+        self, recording: str | Path, intervals: Sequence[Interval], alternatives: int = 0, channel: int | None = None
+    ) -> Recognition:
+        """Recognise a file inside intervals in the order of time, and nothing between them.
+
+        The net hears the whole recording; each interval is decoded by itself. The result keeps the intervals.
+
+        Raises
+        ------
+        InputError
+            As `decode`; or an interval ends after the recording.
+        """
+        _check_count(alternatives)
+        with opened(recording, None, channel, self.config.features.sample_rate) as (name, blocks):
+            rows = [log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True)]
+            seconds = blocks.seconds
+        log_probs = np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
+        segments = list[Segment]()
+        for each in intervals:
+            if each.end > seconds + BEYOND:
+                what = f"{name}: an interval ends at {each.end:.2f} s, after the recording, which has {seconds:.2f} s"
+                raise InputError(what, "correct its times")
+            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in each[:2])
+            begin, end = first * self.clock.step, min(each.end, seconds)
+            found = self.segments_of(log_probs[first:last], end - begin, alternatives)
+            moved = [one.moved(one.start + begin, one.end + begin) for one in found]
+            segments += lasting(moved, MIN_DURATION, each.start, end)
+        return Recognition(name, seconds, tuple(segments), intervals=tuple(intervals))
 
     def decode_all(
         self,

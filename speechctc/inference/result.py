@@ -21,6 +21,7 @@ WORDS_SHOWN = 6  # missing words to name
 SHOWN = 12  # phones in the repr of a result
 TICK = 0.002  # duration that a phone without any gets in a file of tiers, seconds: ELAN counts milliseconds
 TOUCH = 0.05  # seconds between a phone and a tone that is its own
+TIERS = ("words", "phones", "tones", "confidence")  # of ours: a tier of these names that was given gets another
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
 
 
@@ -168,6 +169,10 @@ class Recognition:
         What the scores mean and what they do not judge, if the phones were scored.
     show_intervals : bool
         A TextGrid has a tier of points for the intervals of the boundaries.
+    intervals : tuple of Interval
+        Those of a tier, if phones were recognised only inside of them.
+    tier : str
+        The name of this tier.
     """
 
     file: str
@@ -180,6 +185,8 @@ class Recognition:
     note: str = ""
     about: str = ""
     show_intervals: bool = False
+    intervals: tuple[Interval, ...] = ()
+    tier: str = ""
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -205,6 +212,8 @@ class Recognition:
             values["log_probability"] = round(self.log_probability, 4)
         if self.given_error is not None:
             values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
+        if self.intervals:
+            values["intervals"] = [_rounded(each._asdict()) for each in self.intervals]
         if self.words:
             values["words"] = [word.to_dict() for word in self.words]
         if self.score is not None:
@@ -235,6 +244,8 @@ class Recognition:
             return [Interval(round(s.start, 4), min(round(s.end, 4), self.seconds), label) for s, label in pairs]
 
         tiers = {"words": _tier([(w.start, w.end, w.word) for w in self.words], self.seconds)} if self.words else {}
+        if self.intervals:
+            tiers[f"{self.tier} (given)" if self.tier in TIERS else self.tier] = _tier(self.intervals, self.seconds)
         tiers["phones"] = tier(s.phone for s in segments)
         if apart:
             tiers["tones"] = _tier(apart, self.seconds)

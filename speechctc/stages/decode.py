@@ -10,9 +10,10 @@ from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core import workers
@@ -20,6 +21,15 @@ from speechctc.core.cores import map_in_threads, shared_among, threads
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
+from speechctc.corpora.transcripts import (
+    Choice,
+    Task,
+    Transcript,
+    TranscriptOrError,
+    beside_each,
+    in_folder,
+    read_transcript,
+)
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import (
     STDIN,
@@ -60,6 +70,7 @@ def decode(
     doubt: Doubt | None = None,
     work: Work = Work(),  # noqa: B008
     nbest: int = 0,
+    inside: Tier | None = None,
 ) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
@@ -85,6 +96,8 @@ def decode(
     nbest : int
         Write a table (``"text"``, ``"tsv"``) or a list (``"json"``) of so many of the best sequences of each recording,
         or of each piece of one that is longer than half a minute; `check_nbest` says for which options. 0: do not.
+    inside : Tier, optional
+        Recognise only inside the labelled intervals of this tier.
 
     Raises
     ------
@@ -107,7 +120,13 @@ def decode(
     else:
         say_if_uncalibrated(recogniser, options, reporter)
         recordings = left_to_do(recordings, options, reporter)
-        with _results(recogniser, recordings, options, work, cluster, raw_rate, reporter) as results:
+        opening: AbstractContextManager[Iterator[Any]]
+        if inside:
+            there = inside.read(recordings, reporter)
+            opening = nullcontext(map_in_threads(partial(_inside, recogniser, work, inside.name), there, work.jobs))
+        else:
+            opening = _results(recogniser, recordings, options, work, cluster, raw_rate, reporter)
+        with opening as results:
             found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
             status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
     why = "nothing was recognised: it may be silence, or only steady or faint sound"
@@ -115,6 +134,34 @@ def decode(
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status
+
+
+class Tier(NamedTuple):
+    """A tier of TextGrids or files of ELAN: its name, and where the files are; None: beside the recordings."""
+
+    name: str
+    place: Path | None = None
+
+    def read(self, recordings: Sequence[Recording], reporter: Reporter) -> list[Task]:
+        """Return the labelled intervals of the tier for each recording, or the error that says why there are none."""
+        choice = Choice(self.name, limits=True)
+        if self.place and not self.place.is_dir():
+            if len(recordings) > 1:
+                raise InputError(f"{self.place} is of one recording, and {len(recordings)} are named", "name a folder")
+            found: Sequence[TranscriptOrError] = [read_transcript(self.place, recordings[0].path, choice)]
+        else:
+            found = in_folder(self.place, recordings, choice) if self.place else beside_each(recordings, choice)
+        reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
+        return [Task(*pair) for pair in zip(recordings, found, strict=True)]
+
+
+def _inside(recogniser: Recogniser, work: Work, tier: str, task: Task) -> Recognition:
+    """Decode a recording inside the intervals of a tier."""
+    if isinstance(task.transcript, InputError):
+        raise task.transcript
+    intervals = [Interval(each.start, each.end, " ".join(each.labels)) for each in task.transcript.phrases]
+    path, channel = task.recording.path, task.recording.channel
+    return replace(recogniser.decode_inside(path, intervals, work.alternatives, channel), tier=tier)
 
 
 def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[Path]) -> Iterator[Any]:

@@ -19,7 +19,9 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import Interval
+from speechctc.audio.eaf import eaf_text
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
@@ -60,6 +62,52 @@ def test_json_has_phones_with_times_and_confidence(speechctc: Command, here: Pat
         assert segment["start"] < (start + end) / 2 < segment["end"] and 0 < segment["confidence"] <= 1
         assert len(segment["alternatives"]) == 2
     assert "not calibrated" in done.err and "speechctc calibrate" in done.err
+
+
+@pytest.mark.parametrize(
+    ("place", "tier"), [("a.TextGrid", "turns"), ("grids/a.TextGrid", "phones"), ("a.eaf", "turns")]
+)
+def test_inside_the_intervals_of_a_tier_which_is_kept(speechctc: Command, here: Path, place: str, tier: str) -> None:
+    times = write_song(here / "a.wav", SONG)
+    seconds = soundfile.info(here / "a.wav").duration
+    given = [Interval(0.0, times[1][1], "first turn"), Interval(times[4][0], times[5][1], "B")]  # nothing in the middle
+    (here / "grids").mkdir()
+    text = eaf_text({tier: given}, here / "a.wav") if place.endswith("eaf") else textgrid_text(seconds, {tier: given})
+    (here / place).write_text(text)
+    where = ("--textgrids", "grids") if "/" in place else ()
+    done = speechctc("decode", "a.wav", "--tier", tier, *where, "--format", "textgrid,json,eaf,html", "--out", "out")
+    assert done.status == 0, done.err
+    kept, phones = (
+        read_textgrid(here / "out/a.TextGrid", name)
+        for name in ("phones (given)" if tier == "phones" else tier, "phones")
+    )
+    assert [each.label for each in kept] == ["first turn", "B"]
+    assert [each.start for each in kept] == pytest.approx([each.start for each in given], abs=0.002)
+    assert [each.label for each in phones] == ["low", "mid", "low", "top"]
+    for each, around in zip(phones, (given[0], given[0], given[1], given[1]), strict=True):
+        assert around.start - 0.002 <= each.start < each.end <= around.end + 0.002
+    entry = json.loads((here / "out/a.json").read_text())
+    assert [each["label"] for each in entry["intervals"]] == ["first turn", "B"]
+    assert "first turn" in (here / "out/a.eaf").read_text() and "first turn" in (here / "out/a.html").read_text()
+    (entry,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
+    assert entry["phones"] == SONG  # what was left out is there
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--tier", "turns"), "a.wav: no .TextGrid or .eaf file of its name beside a.wav"),
+        (("--tier", "turns", "--textgrids", "late.TextGrid"), "an interval ends at 9.00 s, after the recording"),
+        (("--tier", "x", "--textgrids", "late.TextGrid"), "no tier 'x', only 'turns'"),
+        (("--textgrids", "late.TextGrid"), "give --tier NAME too"),
+        (("--tier", "turns", "--nbest", "2"), "without --nbest"),
+    ],
+)
+def test_tiers_that_do_not_fit_are_told(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
+    write_song(here / "a.wav", SONG)
+    (here / "late.TextGrid").write_text(textgrid_text(9.0, {"turns": [Interval(0.0, 9.0, "a")]}))
+    done = speechctc("decode", "a.wav", *given)
+    assert done.status == 2 and message in done.err
 
 
 def test_the_silence_detector_can_be_switched_off(speechctc: Command, here: Path) -> None:
