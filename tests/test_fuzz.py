@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.core.errors import InputError
+from speechctc.audio import sound_file
 from tests.fuzzing import judge as judging
-from tests.fuzzing.judge import Judge
+from tests.fuzzing.judge import Finding, Judge, try_reader
 from tests.fuzzing.lines import line_fault
 from tests.fuzzing.readers import READERS, Reader
-from tests.fuzzing.trial import try_reader
 
 MANY, FEW = 100, 10  # inputs of a cheap reader, and of another
 
@@ -49,19 +48,14 @@ def _work_on() -> None:
         pass
 
 
-def _refuse() -> None:
-    raise InputError("a\x1b[2J\nb" * 1000, "mend it")
-
-
 FAULTS: dict[str, Callable[[], object]] = {
     "raises ValueError": _raise,
     "warns": lambda: warnings.warn("careful", stacklevel=1),
     "says something": _say,
-    "leaves a file": _leave,
-    "changes the input": _change,
+    "changes the input: .*more": _leave,
+    "changes the input: .*a": _change,
     "raises FileNotFoundError": _write_outside,
     "takes more than": _work_on,
-    "": _refuse,
 }
 
 
@@ -75,13 +69,14 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_reader_must_not_do_is_a_finding(judge: Judge, fault: str) -> None:
-    verdict = judge.run(Reader(lambda: [{"a": b"1"}], FAULTS[fault]), {"a": b"1"})
-    assert verdict.fault.startswith(fault) if fault else not verdict.fault, verdict
+    with pytest.raises(Finding, match=f"^{fault}"):
+        judge.run(Reader(list, FAULTS[fault]), {"a": b"1"})
 
 
-def test_writing_elsewhere_is_a_finding(tmp_path: Path, judge: Judge) -> None:
-    verdict = judge.run(Reader(list, lambda: (tmp_path / "x").write_text("x")), {"a": b"1"})
-    assert verdict.fault == "writes outside its folder" and str(tmp_path / "x") in verdict.detail
+def test_writing_elsewhere_is_a_finding_and_a_refusal_is_none(tmp_path: Path, judge: Judge) -> None:
+    with pytest.raises(Finding, match=f"writes outside its folder: open {tmp_path / 'x'}"):
+        judge.run(Reader(list, lambda: (tmp_path / "x").write_text("x")), {"a": b"1"})
+    judge.run(Reader(list, lambda: sound_file.info(Path("a"))), {"a": b"1"})
 
 
 def test_a_line_for_the_user_is_one_short_line_without_control_characters() -> None:
@@ -95,5 +90,5 @@ def test_a_fault_on_one_kind_of_broken_file_is_found(monkeypatch: pytest.MonkeyP
             raise ValueError
 
     monkeypatch.setitem(READERS, "careless", Reader(lambda: [{"a": b"12345"}], read))
-    with pytest.raises(AssertionError, match="careless: raises ValueError"):
+    with pytest.raises(Finding, match="raises ValueError"):
         try_reader("careless", MANY)

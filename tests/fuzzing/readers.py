@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +30,6 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.synthetic import read_utterances
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
-from speechctc.ctc import ctc_loss, posteriors
 from speechctc.features.shards import read_split
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
@@ -106,55 +104,6 @@ def _audio() -> None:
     sound_file.cut_short(path)
     channels_differ(path)
     sound_file.read(path, RATE)
-
-
-def _loss_in_little_memory() -> None:
-    """Compute a loss, its gradient and posteriors under a limit of memory: right, or refused with MemoryError."""
-    wanted = {"frames": 4000, "labels": 700, "classes": 4000, "samples": 3, "kib": 200_000}
-    try:
-        given = json.loads(Path("a.json").read_bytes())
-        frames, labels, classes, samples, kib = (min(abs(int(given[k])), most) for k, most in wanted.items())
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError, RecursionError):
-        raise InputError("no sizes", "write some") from None
-    frames, classes, samples = max(frames, 2 * labels + 1), max(classes, 2), max(samples, 1)
-    frames = min(frames, 1_000_000 // (classes * samples))
-    labels = min(labels, frames // 2)
-    logits = torch.sin(torch.arange(frames * samples * classes, dtype=torch.float32)).view(frames, samples, classes)
-    arguments = torch.ones(samples, labels, dtype=torch.int64), [frames] * samples, [labels] * samples
-    torch.set_num_threads(1)
-
-    def solve() -> list[torch.Tensor]:
-        leaf = logits.detach().requires_grad_()
-        losses = ctc_loss(leaf, *arguments, reduction="none")
-        return [
-            losses.detach(),
-            *torch.autograd.grad(losses.sum(), leaf),
-            posteriors(leaf.detach()[:99], *_few(arguments)),
-        ]
-
-    right = solve()
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 1024 * kib, resource.RLIM_INFINITY))
-    try:
-        found = solve()
-    except MemoryError as error:
-        raise InputError(str(error), "take less") from None
-    except RuntimeError as error:  # of torch, whose tensors these are
-        if "can't allocate memory" not in str(error):
-            raise
-        raise InputError("not enough memory for torch", "take less") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    for one, other in zip(right, found, strict=True):
-        if not torch.equal(one, other):
-            raise ArithmeticError("another result where memory is short")
-
-
-def _few(arguments: tuple[torch.Tensor, list[int], list[int]]) -> tuple[torch.Tensor, list[int], list[int]]:
-    """Return the arguments for the first 99 frames, or fewer, and labels that fit."""
-    targets, frames, labels = arguments
-    frames, labels = [min(each, 99) for each in frames], [min(each, 40) for each in labels]
-    return targets[:, : labels[0]], frames, labels
 
 
 def _ffmpeg() -> None:
@@ -432,7 +381,6 @@ READERS: dict[str, Reader] = {
         said=MPG123,
     ),
     "joined": Reader(seeds.joined_recordings, _audio, ("fLaC", "OggS", "Xing", "Info", "ID3", "TAG"), said=MPG123),
-    "memory": Reader(seeds.loss_sizes, _loss_in_little_memory, cheap=False),
     "ffmpeg": Reader(lambda: seeds.streams()[:2], _ffmpeg, ("RIFF", "data"), said=MPG123, cheap=False),
     "stdin": Reader(seeds.streams, _stdin, ("RIFF", "data", "ID3", "OggS", "fLaC", "ftyp"), said=MPG123),
     "raw": Reader(seeds.recordings, lambda: _stdin(8000)),

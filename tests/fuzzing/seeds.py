@@ -99,34 +99,15 @@ def recording(format: str = "WAV", subtype: str | None = None, rate: int = 16000
     return file.getvalue()
 
 
+KINDS = """WAV PCM_16 16000 1, WAV FLOAT 8000 2, WAV ULAW 44100 1, WAVEX PCM_24 16000 2, WAV IMA_ADPCM 16000 1,
+WAV GSM610 8000 1, FLAC PCM_16 16000 2, AIFF PCM_16 16000 1, OGG VORBIS 16000 1, OGG OPUS 48000 1,
+MP3 MPEG_LAYER_III 16000 1, RF64 PCM_16 16000 1, NIST PCM_16 16000 1, AU PCM_16 8000 2, CAF PCM_16 16000 1,
+W64 PCM_16 16000 1"""
+
+
 def recordings() -> list[Files]:
-    kinds = [
-        *(
-            ("WAV", "PCM_16", 16000, 1),
-            ("WAV", "FLOAT", 8000, 2),
-            ("WAV", "ULAW", 44100, 1),
-            ("WAVEX", "PCM_24", 16000, 2),
-        ),
-        *(
-            ("WAV", "IMA_ADPCM", 16000, 1),
-            ("WAV", "GSM610", 8000, 1),
-            ("FLAC", "PCM_16", 16000, 2),
-            ("AIFF", "PCM_16", 16000, 1),
-        ),
-        *(
-            ("OGG", "VORBIS", 16000, 1),
-            ("OGG", "OPUS", 48000, 1),
-            ("MP3", "MPEG_LAYER_III", 16000, 1),
-            ("RF64", "PCM_16", 16000, 1),
-        ),
-        *(
-            ("NIST", "PCM_16", 16000, 1),
-            ("AU", "PCM_16", 8000, 2),
-            ("CAF", "PCM_16", 16000, 1),
-            ("W64", "PCM_16", 16000, 1),
-        ),
-    ]
-    return [{"a.wav": recording(*kind)} for kind in kinds]
+    kinds = [kind.split() for kind in KINDS.split(",")]
+    return [{"a.wav": recording(form, subtype, int(rate), int(count))} for form, subtype, rate, count in kinds]
 
 
 def joined_recordings() -> list[Files]:
@@ -142,13 +123,6 @@ def joined_recordings() -> list[Files]:
     flac[21] &= 0xF0
     flac[22:26] = bytes(4)
     return [{"a.wav": bytes(content)} for content in (*both, flac, flac + flac + both[2])]
-
-
-def loss_sizes() -> list[Files]:
-    """Return sizes of CTC losses, and the memory that each may take beyond what is there, in KiB."""
-    sizes = [(50, 20, 5, 2, 90000), (1500, 600, 4, 1, 190000), (160, 30, 3000, 2, 190000), (1200, 500, 6, 2, 190000)]
-    names = ("frames", "labels", "classes", "samples", "kib")
-    return [{"a.json": json.dumps(dict(zip(names, each, strict=True))).encode()} for each in sizes]
 
 
 def textgrids() -> list[Files]:
