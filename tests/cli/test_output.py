@@ -395,3 +395,8 @@ def test_a_draft_that_is_right_is_marked_so_and_kept(speechctc: Command, here: P
         assert f"checked: {unknown}, and {1 - unknown} that" in said and ("of 1 of them no" in said) == bool(unknown)
     for name, what in {"no.TextGrid": "no such file", "a.wav": "no TextGrid or file of ELAN"}.items():
         assert f"{name}: {what}; name drafts" in one_line_error(speechctc("mark-checked", name))
+
+
+def test_standard_input_gives_one_file(here: Path, speechctc: Command) -> None:
+    done = speechctc("decode", "-", "--out", "o")
+    assert "--out o: a folder, and standard input gives one file" in one_line_error(done)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from speechctc.core.errors import InputError
 from speechctc.inference import boundary_training, refinement
 from speechctc.inference.boundary_model import EDGE, FILE, SILENCE, SPREAD, BoundaryModel, spread_for
 from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, train
@@ -228,3 +229,16 @@ def test_what_a_net_knew_is_kept_in_part_when_it_learns_further(
     for name, old in before.items():
         assert not torch.equal(found[0][name], old)
         torch.testing.assert_close(found[1][name], 0.7 * found[0][name] + 0.3 * old)
+
+
+def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> None:
+    model.save(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    for damaged in (content[: len(content) // 2], content.replace(b'"format":"1"', b'"format":"9"')):
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(InputError, match="not a boundary model"):
+            BoundaryModel.load(tmp_path)
+    for rate, spread in ((0, 1.0), (2**31, 1.0), (-1, 1.0), (RATE, 0.0), (RATE, float("nan"))):
+        BoundaryModel(model.weights, rate, spread).save(tmp_path / FILE)
+        with pytest.raises(InputError, match="not a boundary model"):
+            BoundaryModel.load(tmp_path)

@@ -287,3 +287,12 @@ def test_results_may_be_collected_as_garbage_in_any_thread() -> None:
     assert next(results) == 0
     ready.set()
     assert ended.wait(600) and not errors and list(results) == []
+
+
+def test_what_cannot_be_aligned_is_said(model: Recogniser, tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low"])
+    with pytest.raises(InputError, match="'lwo' is not in the phone set found; the model's are: high low"):
+        model.align(tmp_path / "a.wav", ["lwo"])
+    with pytest.raises(InputError, match=r"a\.wav: 40 phones and 39 blanks between repeated ones need 79 frames, and"):
+        model.align(tmp_path / "a.wav", ["low"] * 40)
+    assert model.align(tmp_path / "a.wav", []).segments == ()
