@@ -97,15 +97,6 @@ def test_damage_is_one_line_and_changes_nothing(tmp_path: Path, change: object, 
     assert "\n" not in str(caught.value) and path.read_bytes() == before
 
 
-def test_entities_are_not_expanded(tmp_path: Path) -> None:
-    lol = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 12))
-    (tmp_path / "a.eaf").write_text(
-        f'<!DOCTYPE x [<!ENTITY l0 "lol">{lol}]><ANNOTATION_DOCUMENT>&l11;</ANNOTATION_DOCUMENT>'
-    )
-    with pytest.raises(InputError, match="document type"):
-        read_eaf(tmp_path / "a.eaf")
-
-
 def test_annotations_in_a_circle_are_one_line(tmp_path: Path) -> None:
     path = symbolic(tmp_path / "a.eaf")
     text = path.read_text(encoding="utf-8").replace('ANNOTATION_REF="a2"', 'ANNOTATION_REF="a4"')

@@ -1,6 +1,5 @@
 import tracemalloc
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -75,21 +74,3 @@ def test_memory_does_not_grow_with_the_rates(rate: int) -> None:
     tracemalloc.stop()
     assert len(found) == -(-60_000 * 16000 // rate)
     assert peak < (200 if rate < 10**6 else 900) * 2**20
-
-
-@pytest.mark.parametrize("rate", [1, 3, 10, 100])
-def test_a_low_rate_is_not_filtered_many_times_over(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    filtered: list[int] = []
-    in_windows = resampling.in_windows
-
-    def counted(blocks: Any, apply: Any, *sizes: Any) -> Any:
-        def noted(rows: NDArray[np.float32]) -> Any:
-            filtered.append(len(rows))
-            return apply(rows)
-
-        return in_windows(blocks, noted, *sizes)
-
-    monkeypatch.setattr(resampling, "in_windows", counted)
-    samples = noise(200)
-    assert len(resampling.resample(samples, rate, 400)) == -(-200 * 400 // rate)
-    assert sum(filtered) < 4 * len(samples)

@@ -194,23 +194,11 @@ def test_intervals_come_in_the_order_of_time_and_labels_in_nfc(tmp_path: Path) -
     assert [each.label for each in read_phn(tmp_path / "a.PHN")] == ["\u00e3", "x"]
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    intervals = [Interval(0.0, 0.5, 'say "ah"'), Interval(0.5, 1.0, "ʃ!")]
-    path = write(tmp_path, textgrid_text(1.0, {"phones": intervals}).encode())
-    assert read_textgrid(path, "phones") == intervals
-
-
 @pytest.mark.parametrize("line", [f"0 {'9' * 4301} a", f"0 {'9' * 400} a", "-5 3 a", "9 3 a"])
 def test_a_phn_file_of_impossible_times_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.phn").write_text(line)
     with pytest.raises(InputError, match=r"a\.phn"):
         read_phn(tmp_path / "a.phn")
-
-
-@pytest.mark.parametrize("name", ["short", "short, utf-16-le"])
-def test_the_tier_of_phones_is_found_in_every_format(tmp_path: Path, name: str) -> None:
-    tier, said = phone_tier([write(tmp_path, FILES[name])])
-    assert tier == "phönes" and "Mary" in said
 
 
 def test_looking_for_the_tier_of_phones_says_nothing_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -70,21 +70,6 @@ def test_what_is_written_is_read_again(tmp_path: Path, order: int, name: str) ->
     np.testing.assert_array_equal(PhoneLM.of(again.ngram).next_state, PhoneLM.of(ngram).next_state)
 
 
-@pytest.mark.parametrize("order", [2, 3, 5])
-def test_kenlm_reads_the_same_from_our_files_and_from_others(tmp_path: Path, order: int) -> None:
-    kenlm = pytest.importorskip("kenlm")
-    phones = list("abcdefgh")
-    write_arpa(tmp_path / "ours.arpa", estimate(zipfian(3, 9, 300), 9, order), Inventory("found", tuple(phones)))
-    unk = to_arpa(random_table(order, phones, 7, closed=True)).replace("ngram 1=10", "ngram 1=11")
-    write(tmp_path / "others.arpa", unk.replace("\\1-grams:", "\\1-grams:\n-4\t<unk>"))
-    for name in ("ours.arpa", "others.arpa"):
-        theirs, arpa = kenlm.Model(str(tmp_path / name)), read_arpa(tmp_path / name)
-        lm = PhoneLM.of(arpa.ngram)
-        for text in texts(phones, seed=2):
-            expected = theirs.score(" ".join(text)) * np.log(10)
-            assert lm.log_prob(arpa.inventory.encode(text)) == pytest.approx(expected, abs=2e-4)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

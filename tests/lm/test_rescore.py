@@ -16,7 +16,6 @@ from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
 from speechctc.lm.rescore import MAX_SECONDS, Ranker, RankingSearch, choose_search, method
 from speechctc.lm.search import GreedySearch, LmSearch, best_labels, collapse
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.lm_tune import Remembered
 from tests.lm.test_search import learned, posteriors
 
 CLASSES = 4
@@ -129,23 +128,6 @@ def test_without_a_model_the_search_finds_the_most_probable_sequence() -> None:
     log_probs = np.log(np.array([[0.6, 0.4], [0.6, 0.4]], np.float32))
     search = choose_search(None, None, config(search="beam", beam=64), 2)
     assert best_labels(search, log_probs) == [1]
-
-
-def test_a_sequence_is_scored_once() -> None:
-    recurrent = lstm()
-    asked: list[Any] = []
-
-    class Counting:
-        inventory, kind, begin, step = recurrent.inventory, recurrent.kind, recurrent.begin, recurrent.step
-
-        def score(self, sequences: Any) -> Any:
-            asked.extend(sequences)
-            return recurrent.score(sequences)
-
-    remembered = Remembered(Counting())
-    for batch in ([(1,), (1, 2)], [(1, 2), (3,), (3,)], [(1,)]):
-        np.testing.assert_allclose(remembered.score(batch), recurrent.score(batch), rtol=1e-5)
-    assert asked == [(1,), (1, 2), (3,)]
 
 
 def test_the_flat_ngram_is_a_distribution() -> None:
