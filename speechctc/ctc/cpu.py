@@ -22,7 +22,7 @@ from torch import Tensor
 
 from speechctc.ctc import entry
 from speechctc.ctc.problem import Problem, loss_type
-from speechctc.jit.threads import run_in_threads
+from speechctc.ctc.threads import run_in_threads
 
 # Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0

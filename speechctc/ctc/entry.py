@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from speechctc.ctc.cache import PRIMITIVES, sources, with_cache
+from speechctc.ctc.compiler import FunctionCache, cpu_target, numba, types
 from speechctc.ctc.lattice import Sample, Workspace, solve
+from speechctc.ctc.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.problem import Problem
-from speechctc.jit.cache import PRIMITIVES, sources, with_cache
-from speechctc.jit.compiler import FunctionCache, cpu_target, numba, types
-from speechctc.jit.pointers import fetch_and_add, memory, size_of
-from speechctc.jit.simd import njit_inline
+from speechctc.ctc.simd import njit_inline
 
 Integers = NDArray[np.int64]
 
-# By type of the logits: its numba type in memory (see `compiled.pointers`), and the types to compute with.
+# By type of the logits: its numba type in memory (see `speechctc.ctc.pointers`), and the types to compute with.
 KINDS: dict[torch.dtype, tuple[Any, Any, Any]] = {
     torch.float32: (np.float32(0), np.float32(0), np.int32(0)),
     torch.float64: (np.float64(0), np.float64(0), np.int64(0)),

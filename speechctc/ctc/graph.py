@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.jit.cache import with_cache
-from speechctc.jit.compiler import numba
+from speechctc.ctc.cache import with_cache
+from speechctc.ctc.compiler import numba
 
 # Most arcs into one state: a step back is kept in one byte.
 MAX_SOURCES = 254

@@ -24,10 +24,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from speechctc.ctc.compiler import overload, types
+from speechctc.ctc.pointers import gather, is_half, load, prefetch, store, stream, to_line
 from speechctc.ctc.problem import MIN_EXPONENT
-from speechctc.jit.compiler import overload, types
-from speechctc.jit.pointers import gather, is_half, load, prefetch, store, stream, to_line
-from speechctc.jit.simd import (
+from speechctc.ctc.simd import (
     after,
     before,
     largest,

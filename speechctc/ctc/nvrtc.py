@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from speechctc.jit.cache import temporary_cache
+from speechctc.ctc.cache import temporary_cache
 
 Macros = tuple[tuple[str, int], ...]
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.jit.cache import with_cache
+from speechctc.ctc.cache import with_cache
 from speechctc.lm.automaton import PhoneLM
 
 Reals = NDArray[np.float64]
@@ -284,7 +284,7 @@ def _advance(
 @cache
 def _compiled() -> Callable[..., Integers]:
     """Return `_advance`, compiled or from numba's cache on disk; it releases the GIL."""
-    from speechctc.jit.compiler import numba, overload, register_jitable
+    from speechctc.ctc.compiler import numba, overload, register_jitable
 
     for function in (_extend, _sum, _select, _agree, _commit, _finish):
         register_jitable(function)

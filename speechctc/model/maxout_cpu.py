@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.jit.cache import PRIMITIVES, sources, with_cache
-from speechctc.jit.compiler import numba, types
-from speechctc.jit.pointers import fetch_and_add, memory
-from speechctc.jit.simd import njit_inline
-from speechctc.jit.threads import run_in_threads
+from speechctc.ctc.cache import PRIMITIVES, sources, with_cache
+from speechctc.ctc.compiler import numba, types
+from speechctc.ctc.pointers import fetch_and_add, memory
+from speechctc.ctc.simd import njit_inline
+from speechctc.ctc.threads import run_in_threads
 
-# By data type: the numba type that represents it in memory (see `speechctc.jit.pointers`).
+# By data type: the numba type that represents it in memory (see `speechctc.ctc.pointers`).
 KINDS: dict[torch.dtype, Any] = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 # Marks a dropped unit, in place of the number of its winning piece.
 DROPPED = 255

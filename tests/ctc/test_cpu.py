@@ -15,9 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.ctc import cpu, ctc_loss, entry, is_compiled, warm_up
+from speechctc.ctc import cpu, ctc_loss, entry, is_compiled, threads, warm_up
 from speechctc.ctc.problem import make_problem
-from speechctc.jit import threads
 from tests.ctc.cases import Case, random_case, reference
 from tests.forked import Forked
 
@@ -173,7 +172,7 @@ import logging, numba, torch
 numba.config.reload_config()  # the environment is newer
 from speechctc.ctc import ctc_loss, is_compiled, warm_up
 heard = []
-logging.getLogger("speechctc.jit.cache").addFilter(heard.append)
+logging.getLogger("speechctc.ctc.cache").addFilter(heard.append)
 known = is_compiled(torch.DTYPE)
 warm_up(torch.DTYPE)
 logits = (torch.linspace(-3, 3, 240).reshape(8, 2, 15).cos() * 4).to(torch.DTYPE)
@@ -198,16 +197,12 @@ def test_cache_and_an_old_processor(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 def test_a_change_in_any_file_that_is_compiled_compiles_anew() -> None:
-    package = Path(entry.__file__).parents[1]
     found, left = set(), [Path(entry.__file__)]
     while left:
         found.add(path := left.pop())
-        modules = re.findall(r"^from speechctc\.(jit\.\w+|ctc\.\w+) import", path.read_text(), re.MULTILINE)
-        paths = {package / f"{module.replace('.', '/')}.py" for module in modules}
-        left += paths - found
-    loading = {
-        package / "jit" / name for name in ("cache.py", "compiler.py", "elsewhere.py")
-    }  # nothing of them is compiled
+        modules = re.findall(r"^from speechctc\.ctc\.(\w+) import", path.read_text(), re.MULTILINE)
+        left += {path.with_name(f"{module}.py") for module in modules} - found
+    loading = {path.with_name(name) for name in ("cache.py", "compiler.py", "elsewhere.py")}  # not compiled
     assert found - loading == set(entry.MADE_OF)
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from speechctc.ctc import cuda, nvrtc
 from speechctc.ctc import nvrtc as cubins
+from speechctc.ctc.cache import temporary_cache
 from speechctc.ctc.cuda_plan import PLACES, Device, Size, Tuning, plan, workspace_bytes
 from speechctc.ctc.problem import make_problem
-from speechctc.jit.cache import temporary_cache
 from tests.ctc.test_kernel_compile import COMMON, GPUS, needs_nvrtc
 
 SCALE = (("LOGIT_TYPE", 0),)

@@ -172,7 +172,7 @@ def try_reader(name: str, inputs: int, seeded: bool = True) -> None:
     reader = READERS[name]
     valid, judge = reader.seeds(), Judge()
     before, sys.stdin = (os.dup(0), sys.stdin), open(0, closefd=False)  # pytest's own has no handle
-    logging.getLogger("speechctc.jit.cache").setLevel(logging.ERROR)  # that numba compiles is no finding
+    logging.getLogger("speechctc.ctc.cache").setLevel(logging.ERROR)  # that numba compiles is no finding
     os.environ.setdefault("MPLCONFIGDIR", str(judge.root))  # matplotlib speaks where it may not write to the home
     checks = list(HealthCheck)
 

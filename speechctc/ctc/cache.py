@@ -31,7 +31,7 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
     _announce_compiling()
     with suppress(RuntimeError):  # neither the package's folder nor the user's home can be written to
         return compiler(*args, cache=True, **options)(function)
-    from speechctc.jit.compiler import settings  # late: those who only ask for the folder need none of it
+    from speechctc.ctc.compiler import settings  # late: those who only ask for the folder need none of it
 
     folder = temporary_cache()
     if folder is None or settings.CACHE_DIR:
@@ -51,7 +51,7 @@ def _announce_compiling() -> None:
 
     Where nothing else is set up for it, Python's logging writes the note to standard error.
     """
-    from speechctc.jit.compiler import event  # late, as above
+    from speechctc.ctc.compiler import event  # late, as above
 
     class Announcement(event.Listener):
         is_made = False

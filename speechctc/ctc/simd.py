@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from llvmlite import ir
 
-from speechctc.jit.compiler import (
+from speechctc.ctc.compiler import (
     AbstractTemplate,
     cgutils,
     infer_global,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from speechctc.ctc.lattice import exponent, exponential, power, significand, softened
-from speechctc.jit.pointers import load, memory, store
-from speechctc.jit.simd import after, before, largest, maximum, minimum, splat, total
+from speechctc.ctc.pointers import load, memory, store
+from speechctc.ctc.simd import after, before, largest, maximum, minimum, splat, total
 
 FLOATS = [np.float32, np.float64]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from speechctc.jit.compiler import (
+from speechctc.ctc.compiler import (
     AbstractTemplate,
     infer_global,
     lower_builtin,
@@ -23,7 +23,7 @@ from speechctc.jit.compiler import (
     signature,
     types,
 )
-from speechctc.jit.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
+from speechctc.ctc.simd import F32, I8, I32, I64, LLVM, NOTHING, WIDTH, Vec16, instruction, vector
 
 _FLOAT16, _BFLOAT16 = types.int16, types.uint16
 I16 = ir.IntType(16)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.jit.cache import temporary_cache
+from speechctc.ctc.cache import temporary_cache
 
 CODE = """
 import sys, numba
 from numba.core.caching import InTreeCacheLocator, UserWideCacheLocator
-from speechctc.jit.cache import with_cache
+from speechctc.ctc.cache import with_cache
 
 def refuse(self):
     raise OSError("read-only")
 
 InTreeCacheLocator.ensure_cache_path = UserWideCacheLocator.ensure_cache_path = refuse
-from tests.jit.compiled import double
+from tests.ctc.compiled import double
 compiled = with_cache(numba.njit, double)
 assert compiled(4) == 8
 print(*compiled.stats.cache_hits.values(), not numba.config.CACHE_DIR)

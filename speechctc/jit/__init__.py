@@ -1,1 +1,0 @@
-"""Tools for code compiled with numba, shared by the loss, the net and the search."""
