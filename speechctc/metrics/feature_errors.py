@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from speechctc.core.errors import with_extra
 from speechctc.metrics.edits import cheapest_edits
 from speechctc.metrics.per import bootstrap
 from speechctc.phones.articulation import FAR, distance, sounds_of
@@ -94,7 +95,7 @@ def feature_score(
         vectors = [(_vectors(ours, segments), _vectors(theirs, segments)) for ours, theirs in known]
         sums = [_cost(ours, theirs, _whole, _substitution) for ours, theirs in vectors]
     else:
-        name, about = "feature error rate", "this package's features, not panphon's (pip install panphon gives PFER)"
+        name, about = "feature error rate", f"this package's features, not panphon's ({with_extra('pfer')} gives PFER)"
         sums = [_cost(ours, theirs, lambda label: 1.0, _own_substitution) for ours, theirs in known]
     rate = 100 * sum(cost for cost, _ in sums) / max(sum(count for _, count in sums), 1)
     low, high, _ = bootstrap(sums, speakers)

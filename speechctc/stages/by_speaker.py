@@ -164,7 +164,7 @@ def pages_of(speakers: Sequence[str]) -> dict[str, str]:
     """
     if "" in speakers:
         what = f"--by-speaker: the speakers of {list(speakers).count('')} recordings are not known"
-        raise InputError(what, "put the recordings of each into a folder of their name, or write a column speaker")
+        raise InputError(what, "name the folder that holds a folder for each speaker, or a table with a column speaker")
     pages, taken = dict[str, str](), {INDEX}
     for speaker in dict.fromkeys(speakers):
         own = name_of(speaker).name

@@ -71,6 +71,11 @@ def with_model(run: Path) -> dict[str, Writer]:
         model(folder)
         _lm(folder)
 
+    def a_class(folder: Path) -> None:
+        model(folder)
+        (folder / "class").mkdir()
+        (folder / "corpus" / "dev").rename(folder / "class" / "Li Na")
+
     def installed(folder: Path) -> None:
         model(folder)
         (folder / "package").mkdir()
@@ -110,6 +115,9 @@ def with_model(run: Path) -> dict[str, Writer]:
         "compare": Writer(model, command("compare", "model", "copy", *corpus, "--json", "c.json")),
         "score-phones": Writer(
             model, command("score-phones", "corpus/dev/0.wav", *use, "--format", all_forms, "--out", "out/"), ("out",)
+        ),
+        "score-phones by speaker": Writer(
+            a_class, command("score-phones", "class", *use, "--by-speaker", "pages"), ("pages",)
         ),
         "export a page": Writer(model, command("export", "given", "--format", "web", *use), ("given",)),
         "plugins": Writer(model, command("plugins", "made", *use), ("made",)),

