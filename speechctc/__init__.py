@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
-    from speechctc.stages.train import Trained
+    from speechctc.stages.train_and_calibrate import Trained
 
 __all__ = [
     "InputError",
@@ -144,7 +144,7 @@ def train(
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
     _check_torch()
-    from speechctc.stages.train import train as run
+    from speechctc.stages.train_and_calibrate import train as run
 
     return run(_config(config, settings), resume, _reporter(reporter))
 

@@ -22,6 +22,9 @@ ENDINGS = SOUND + CONTAINERS
 # Endings of sound files that are not read.
 NOT_READ = tuple(".ape .avi .dss .ds2 .dvf .m4b .m4p .mpc .mpg .mts .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
 
+# Endings of transcripts with tiers; of several for one recording, the first in this order is read.
+TIERS = (".textgrid", ".eaf")
+
 _SPLITS = ("train", "dev", "test")  # folders of these names are nobody's
 # What lies in each folder of features, each run and each round of the studio.
 MADE = (("phones.tsv", "skipped.tsv"), ("run.json", "config.yaml", "metrics.jsonl"), ("round.json", "corpus"))

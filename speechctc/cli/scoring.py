@@ -216,9 +216,8 @@ def mark_checked_command(drafts: list[Path]) -> None:
 
     From now on their labels count as corrected: start trains on them, and no command writes over them.
     """
-    from speechctc.audio.recordings import files_below
+    from speechctc.audio.recordings import TIERS, files_below
     from speechctc.core import written
-    from speechctc.corpora.transcripts import TIERS
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]
     files = [file for file in found if file.suffix.lower() in TIERS and file.is_file()]

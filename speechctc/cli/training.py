@@ -42,13 +42,14 @@ def train_command(
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
-        from speechctc.stages.train import profile
+        from speechctc.training.profiling import profile
 
         show(profile(loaded, profile_steps, new_reporter()).to_text())
         return
     if is_main_process():
         show(f"{loaded.run}: loading torch and the features in {loaded.data.dir}; this takes a while", err=True)
-    from speechctc.stages.train import Stopped, train
+    from speechctc.stages.train import Stopped
+    from speechctc.stages.train_and_calibrate import train
 
     try:
         trained = train(loaded, resume, new_reporter())

@@ -13,6 +13,7 @@ from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import (
+    TIERS,
     Recording,
     Siblings,
     belongs_to_another,
@@ -34,7 +35,6 @@ from speechctc.phones.labels import nfc
 
 TEXTS = (".lab", ".txt")
 FILES = (".phn", *TEXTS, ".textgrid", EAF)
-TIERS = (".textgrid", EAF)  # endings of transcripts; of several for one recording, the first in this order is read
 NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid or .eaf"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error

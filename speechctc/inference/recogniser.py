@@ -20,6 +20,7 @@ from speechctc.core import files
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
+from speechctc.features.activity import ActivityGate
 from speechctc.inference.alignment import BEYOND, MIN_DURATION, Aligner, AlignOptions
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
@@ -29,7 +30,7 @@ from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter, lasting
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, ActivityGate, Forward, Logits, Rows, Stream
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Rows, Stream
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method

@@ -44,8 +44,8 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.pronouncer import word_key
+from speechctc.stages.doctor.counts import check_counts
 from speechctc.stages.doctor.finding import listed
-from speechctc.stages.doctor.label_checks import check_counts
 from speechctc.stages.extract_work import (
     Job,
     ShardPlan,

@@ -1,4 +1,4 @@
-"""Train a net on extracted features, then calibrate its best checkpoint.
+"""Train a net on extracted features.
 
 A run that was killed, or stopped by Ctrl-C or SIGTERM, can be resumed: ``last/`` holds the weights, the state of the
 optimiser and the position in the epoch. On a CPU, a resumed run gives the same weights to the bit.
@@ -6,61 +6,32 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from itertools import count, islice
-from pathlib import Path
-from typing import NamedTuple
 
 from speechctc import ctc
-from speechctc.audio.recordings import files_below
-from speechctc.config.schema import Config, TrainConfig
+from speechctc.audio.recordings import TIERS, files_below
+from speechctc.config.schema import Config
 from speechctc.core.cores import attempt
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.stopping import stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
-from speechctc.corpora.transcripts import TIERS
 from speechctc.features.shards import count_phones, read_split
-from speechctc.inference.calibration import Calibration
-from speechctc.stages.calibrate import calibrate_run
+from speechctc.stages.doctor.counts import check_counts
 from speechctc.stages.doctor.disk import check_disk
-from speechctc.stages.doctor.label_checks import check_counts
-from speechctc.stages.doctor.machine import check_threads
-from speechctc.training.batches import Batch, TrainingData
+from speechctc.stages.doctor.threads import check_threads
 from speechctc.training.dev_score import DevScore
-from speechctc.training.distributed import Ranks, process_group
-from speechctc.training.optimise import stages
-from speechctc.training.profiling import Profile, StepTimes
+from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run
-from speechctc.training.trainer import Stopped, Trainer, first_learner
+from speechctc.training.trainer import Stopped, Trainer
 
-__all__ = ["Stopped", "Trained", "train", "train_net"]
-
-
-class Trained(NamedTuple):
-    """The result of training.
-
-    Attributes
-    ----------
-    dev : DevScore or None
-        The last score on dev; None if all epochs were done before.
-    calibration : Calibration or None
-        The new calibration of ``best/``; None if there was one already, dev is too small, or another process of several
-        computes it.
-    run : Path
-        The folder of the run.
-    """
-
-    dev: DevScore | None
-    calibration: Calibration | None
-    run: Path
+__all__ = ["Stopped", "train_net"]
 
 
-def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
-    """Train the config's net on the features in ``data.dir``, and calibrate ``best/`` on dev.
+def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
+    """Train on the features in ``data.dir``; return the last score on dev, None if all epochs were done before.
 
     Raises
     ------
@@ -70,12 +41,6 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
     Stopped
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
-    dev, is_main = train_rank(config, resume, reporter)
-    return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
-
-
-def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
-    """Train as `train` does, without the calibration; return the last score on dev, None if all epochs were done."""
     return train_rank(config, resume, reporter)[0]
 
 
@@ -149,52 +114,3 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
         raise InputError(
             f"out of memory ({str(error).splitlines()[0]})", "lower data.chunk_mib and train.batch_frames"
         ) from None
-
-
-WARM_UP = 3  # steps before the profile begins
-
-
-def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
-    """Take steps as the first of a run are taken, and time their parts.
-
-    Parameters
-    ----------
-    config : Config
-        Its run's folder is neither read nor written; the trace is written beside it.
-    steps : int
-        Steps to time, at least 1; some others are taken before.
-    reporter : Reporter
-
-    Raises
-    ------
-    InputError
-        There are no features, or they are of another config.
-    """
-    device = choose_device(config.train.device)
-    allow_tf32(config.train.tf32)
-    data = TrainingData(config, device, reporter)
-    stage = stages(config.train)[0]
-    learner = first_learner(config, data, stage, Ranks(), reporter)
-    learner.net.train()
-    of_steps, clock, frames = _endless(data, config.train), Profile(device), 0
-    for number in range(WARM_UP):
-        learner.step(*next(of_steps), stage.lr, number)
-    learner.clock = clock
-    trace = config.run.with_name(f"{config.run.name}.trace.json")
-    with clock.recording(trace):
-        for number in range(WARM_UP, WARM_UP + steps):
-            waited = data.train.waited
-            with clock("copy"):
-                batches, labels = next(of_steps)
-            clock.move("copy", "data", data.train.waited - waited)
-            learner.step(batches, labels, stage.lr, number)
-            frames += sum(int(batch.lengths.sum()) for batch in batches)
-    return StepTimes(steps, frames, clock.seconds, trace)
-
-
-def _endless(data: TrainingData, config: TrainConfig) -> Iterator[tuple[list[Batch], int]]:
-    """Yield the batches of each step and their number of labels, epoch after epoch."""
-    for seed in count(config.seed):
-        batches = (batch for batch in data.train.batches(data.train.plan(seed, 1)) if batch is not None)
-        while step := list(islice(batches, config.accumulate)):
-            yield step, sum(int(batch.counts.sum()) for batch in step)

@@ -86,7 +86,8 @@ class Round:
         from speechctc.config.load import override, parse_config
         from speechctc.core.progress import Reporter
         from speechctc.stages.extract import extract
-        from speechctc.stages.train import Stopped, train
+        from speechctc.stages.train import Stopped
+        from speechctc.stages.train_and_calibrate import train
 
         stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")

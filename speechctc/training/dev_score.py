@@ -14,8 +14,8 @@ from torch import Tensor
 from speechctc.config.schema import ModelConfig
 from speechctc.core.cores import ordered, threads
 from speechctc.ctc import ctc_loss
+from speechctc.features.activity import ActivityGate
 from speechctc.features.filterbank import frame_mask
-from speechctc.inference.streaming import ActivityGate
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.rescore import choose_search
 from speechctc.lm.search import Rows, best_labels

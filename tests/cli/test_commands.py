@@ -122,7 +122,7 @@ def test_training_says_at_once_that_it_loads(
     def stop(*_: object) -> None:
         raise InputError("no training", "this is a test")
 
-    monkeypatch.setattr("speechctc.stages.train.train", stop)
+    monkeypatch.setattr("speechctc.stages.train_and_calibrate.train", stop)
     said = speechctc("train", "--config", write_config(tmp_path)).err.splitlines()
     assert "loading torch and the features" in said[0] and said[1:] == ["speechctc: no training; this is a test"]
 

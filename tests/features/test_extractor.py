@@ -11,10 +11,11 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
+from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import FeatureExtractor, Rows, extractor
 from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features
 from speechctc.inference.segmenter import FrameClock
-from speechctc.inference.streaming import ActivityGate, Forward
+from speechctc.inference.streaming import Forward
 from speechctc.model.checkpoint import Checkpoint, build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.training.augment import Augmenter

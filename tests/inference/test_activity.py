@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 import speechctc
 from speechctc.audio import sound_file
 from speechctc.config.schema import FeatureConfig
+from speechctc.features.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
 from speechctc.features.filterbank import static_features
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.streaming import FAR_BELOW, ActivityDetector, Flags, without_phones
 from tests.tiny_model import sing
 from tests.tones import PHONES
 

@@ -14,8 +14,9 @@ from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.stages.doctor.examine import check_corpus, listen
 from speechctc.stages.doctor.finding import Diagnosis, Finding
-from speechctc.stages.doctor.machine import advise_threads, check_machine, measure_threads, why_no_gpu
+from speechctc.stages.doctor.machine import check_machine, why_no_gpu
 from speechctc.stages.doctor.sound_checks import Heard, Place, check_sounds
+from speechctc.stages.doctor.threads import advise_threads, measure_threads
 from tests.stages.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
 

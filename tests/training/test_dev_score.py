@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from speechctc.config.load import parse_config
-from speechctc.inference.streaming import ActivityGate
+from speechctc.features.activity import ActivityGate
 from speechctc.training.dev_score import decoded
 
 FRAMES = 300

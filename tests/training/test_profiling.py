@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.stages.train import profile
-from speechctc.training.profiling import PARTS
+from speechctc.training.profiling import PARTS, profile
 from tests.train_helpers import Recorder
 
 

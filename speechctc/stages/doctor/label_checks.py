@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from speechctc.config.schema import Config
 from speechctc.corpora.corpus import Corpus, Utterance
@@ -13,13 +13,11 @@ from speechctc.corpora.tier_utterances import without_drafts
 from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
 from speechctc.phones.inventory import FOUND, frames_needed
-from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.phones.label_rules import are_strings
+from speechctc.stages.doctor.counts import check_counts, with_counts
 from speechctc.stages.doctor.finding import Finding, Severity, finding, listed
 from speechctc.stages.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 
-MIN_OCCURRENCES = 5  # a phone with fewer occurrences in training is hardly learned
-COMMON = 0.4  # share of all labels, from which one label is suspicious
-MIN_LABELS = 100  # labels; of fewer, shares say nothing
 SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second
 MAX_PHONE_RATE = 30.0  # phones; nobody speaks faster
 
@@ -89,7 +87,7 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
         found += [*listed("spellings", spellings(total)), *listed("notations", notation_pairs(total)), *_strings(total)]
         for name, there, names in not_phones(total):
             kind = "pauses" if name == "pauses" else "unclear"
-            where = _with_counts(sorted(there), total)
+            where = with_counts(sorted(there), total)
             found.append(finding(kind, where, "note", name=name, number=there.total(), names=names))
     pairs = [
         (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
@@ -102,35 +100,10 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     return found + _rates([pair for pair in pairs if pair[0].id not in short])
 
 
-def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
-    """Check how often each phone occurs in each split (``"train"`` and others)."""
-    train = counts["train"]
-    others = sum((count for split, count in counts.items() if split != "train"), Counter[str]())
-    rare = sorted((phone for phone in train if train[phone] < MIN_OCCURRENCES), key=lambda phone: train[phone])
-    tonal = len(rare_by_tone(train, MIN_OCCURRENCES))
-    more = f"; {tonal} of them are rare by their tones: {OF_TONES}" if tonal else ""
-    found = listed("rare-phones", _with_counts(rare, train), rare=MIN_OCCURRENCES, more=more)
-    unseen = sorted(set(others) - set(train))
-    only = sorted(phone for phone in set(train) - set(others) if train[phone] >= MIN_OCCURRENCES and others)
-    splits, why = "dev or test and not in train", "the model never recognises them"
-    found += listed("one-split", _with_counts(unseen, others), splits=splits, why=why)
-    splits, why = "train and neither in dev nor in test", "no score tells how well they are recognised"
-    found += listed("one-split", _with_counts(only, train), splits=splits, why=why)
-    total = train.total()
-    for phone, count in train.most_common(1):
-        if total >= MIN_LABELS and count > COMMON * total and len(train) > 2:
-            found.append(finding("one-label", [f"{phone} ({count:,} of {total:,})"], share=100 * count / total))
-    return found
-
-
-def _with_counts(phones: Iterable[str], counts: Counter[str]) -> tuple[str, ...]:
-    return tuple(f"{phone} ({counts[phone]})" for phone in phones)
-
-
 def _strings(counts: Counter[str]) -> list[Finding]:
     if not are_strings(counts):
         return []
-    where = _with_counts((label for label, _ in counts.most_common()), counts)
+    where = with_counts((label for label, _ in counts.most_common()), counts)
     return [finding("strings", where, all=counts.total())]
 
 

@@ -6,9 +6,6 @@ import ctypes
 import math
 import os
 import platform
-import statistics
-import time
-from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,15 +24,13 @@ from speechctc.model.checkpoint import build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.doctor.disk import check_disk
 from speechctc.stages.doctor.finding import Diagnosis, Finding, finding
+from speechctc.stages.doctor.threads import check_threads
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate
 from speechctc.training.optimise import stages
 from speechctc.training.train_step import TrainStep
 
-ROUNDS = 7  # steps that are timed with each number of threads
-CLEARLY = 1.25  # times as long, before other threads are advised
-THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 NO_DEVICE = 100  # CUDA's CUDA_ERROR_NO_DEVICE
 IN_CONTAINER = "if the host has one, start with docker --gpus all, podman --device nvidia.com/gpu=all or apptainer --nv"
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
@@ -68,53 +63,6 @@ def _gpus() -> str:
     names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
     memory = total_memory(torch.device("cuda", 0)) / 2**30
     return f"CUDA {torch.version.cuda}: {', '.join(names)}, {memory:.0f} GiB"
-
-
-def check_threads() -> list[Finding]:
-    """Return a finding if a training step is clearly quicker with one thread, or with all cores, than as it is."""
-    threads, there = torch.get_num_threads(), cores()
-    return advise_threads(threads, there, measure_threads({1, threads, there}))
-
-
-def measure_threads(counts: Set[int]) -> dict[int, float]:
-    """Time a small step of training, forward and backward, with these numbers of threads; return medians in seconds.
-
-    The numbers take turns, so that what else the machine does at the time slows all of them.
-    """
-    net = torch.nn.Sequential(*(torch.nn.Conv1d(96, 96, 5, padding=2) for _ in range(3)))
-    x = torch.linspace(-1, 1, 4 * 96 * 200).reshape(4, 96, 200)
-    before, times = torch.get_num_threads(), {count: list[float]() for count in sorted(counts)}
-    try:
-        for _ in range(ROUNDS):
-            for count, found in times.items():
-                torch.set_num_threads(count)
-                began = time.perf_counter()
-                net(x).sum().backward()
-                found.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(before)
-    return {count: statistics.median(found[1:]) for count, found in times.items()}  # the first one warms up
-
-
-def advise_threads(threads: int, there: int, seconds: Mapping[int, float]) -> list[Finding]:
-    """Return a finding if `threads` took clearly longer than the best of the other numbers that were measured.
-
-    Parameters
-    ----------
-    threads, there : int
-        Threads that torch uses, and cores that this process may use.
-    seconds : mapping from int to float
-        What a step took with each number of threads.
-    """
-    best = min(seconds, key=lambda count: seconds[count])
-    if seconds[threads] < CLEARLY * seconds[best]:
-        return []
-    milliseconds = [f"{count}: {1000 * seconds[count]:.0f} ms" for count in sorted(seconds)]
-    busy = best < threads <= there
-    why = "other programs use the cores" if busy else "cores are idle" if best > threads else "threads share cores"
-    values = {"why": why, "more": ", or end the other programs" if busy else "", "times": ", ".join(milliseconds)}
-    settings = [f"{name}={os.environ[name]}" for name in THREAD_SETTINGS if name in os.environ]
-    return [finding("threads", settings, "note", threads=threads, cores=there, best=best, **values)]
 
 
 def _nvrtc() -> str:
