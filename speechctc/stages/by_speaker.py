@@ -283,6 +283,7 @@ class SpeakerPages(NamedTuple):
         recordings = tuple(task.recording for task in tasks)
         names = pages_of([each.speaker for each in recordings])
         files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]
+        written.refuse_links_below(folder, Path(SCORES))
         written.refuse_changed([folder / name for name in files], overwrite)
         return cls(folder, recordings, before_of(before) if before else None, names, overwrite)
 

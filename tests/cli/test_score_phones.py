@@ -320,6 +320,10 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
             driver.get((here / name).as_uri())
             code = "[document.documentElement, ...document.querySelectorAll('.pieces > *')].map((it) => it.scrollWidth)"
             assert max(driver.execute_script(f"return {code}")) <= 390 and not console(driver)
+    one = here / "pages/scores/Li Na/0.json"
+    one.write_text(one.read_text().replace("Scores, from", "Marks, from"))
+    other = speechctc("score-phones", "june", *words, "--by-speaker", "other", "--before", "pages")
+    assert other.status == 2 and "the scores of before are of another kind than those of now: Marks" in other.err
     (here / "now/index.html").write_text("mine")
     again = speechctc("score-phones", "june", *words, "--by-speaker", "now")
     assert "index.html: exists and was made or changed" in one_line_error(again)
