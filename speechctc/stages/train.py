@@ -22,6 +22,7 @@ from speechctc.features.shards import count_phones, read_split
 from speechctc.stages.doctor.counts import check_counts
 from speechctc.stages.doctor.disk import check_disk
 from speechctc.stages.doctor.threads import check_threads
+from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
 from speechctc.training.runs import Run
@@ -46,7 +47,8 @@ def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | No
 
 def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore | None, bool]:
     """Train as `train_net` does; return its score, and whether this is the main process."""
-    run = Run(config.run)
+    curves = CurvesFile(config.run / "curves.png", config.train.curves)
+    run = Run(config.run, curves.update)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
@@ -57,6 +59,7 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly(quiet=True))
             if ranks.is_main:
                 _warn(trainer)
+                reporter.note(*filter(None, [curves.note]))
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
                 ctc.warm_up()  # may compile it, which takes longer than some epochs
             with stop_requests(trainer.request_stop):

@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
@@ -28,7 +27,6 @@ from speechctc.core import files, written
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.files import draft_folder, is_free, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
-from speechctc.pages import figures
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -42,8 +40,8 @@ MAY_CHANGE = tuple(
 # Of these, keys on which the end of a run or the choice of its best epoch depends.
 SAID = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
 
-SHARE = 0.02  # of the time, at most, for drawing
-MIN_EPOCHS = 2  # epochs
+
+Draw: TypeAlias = Callable[[Sequence[dict[str, Any]], bool], None]
 
 
 class Run:
@@ -52,9 +50,11 @@ class Run:
     Parameters
     ----------
     folder : Path
+    draw : callable
+        Draws the curves of the epochs logged, whatever was drawn before if its second argument is true.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, draw: Draw = lambda epochs, last: None) -> None:
         self.folder = folder
         self.best = folder / "best"
         self.last = folder / "last"
@@ -63,7 +63,7 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
         self._board: SummaryWriter | None = None
-        self._curves = CurvesFile(folder / "curves.png", wanted=False)
+        self._draw = draw
         self._begun = False
         self._latest_before: Path | None = None
 
@@ -92,10 +92,10 @@ class Run:
             self.epochs()
         return f"{self.folder}: no run there yet: a new one begins" if resume and not self._is_saved() else note
 
-    def begin(self, config: Config, record: dict[str, Any]) -> str:
+    def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
 
-        A resumed run keeps its record; the new session is added. Returns where the curves are, or why there are none.
+        A resumed run keeps its record; the new session is added.
 
         Raises
         ------
@@ -117,8 +117,6 @@ class Run:
             what = "train.tensorboard=true: tensorboard is not installed"
             boards = optional("torch.utils.tensorboard", what, with_extra("tensorboard"))
             self._board = boards.SummaryWriter(str(self.folder / "tensorboard"))
-        self._curves = CurvesFile(self.folder / "curves.png", config.train.curves)
-        return self._curves.note
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.
@@ -177,7 +175,7 @@ class Run:
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
-        self._curves.update(lines)
+        self._draw(lines, False)
         if self._board is not None:
             for name, value in line.items():
                 if isinstance(value, int | float):
@@ -186,7 +184,7 @@ class Run:
     def close(self) -> None:
         """Draw the last curves; flush and close the TensorBoard log."""
         with suppress(InputError):  # a damaged log was reported before
-            self._curves.update(self.epochs(), last=True)
+            self._draw(self.epochs(), True)
         if self._board is not None:
             self._board.close()
 
@@ -278,41 +276,3 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
-
-
-class CurvesFile:
-    """Draws the epochs of a run; without matplotlib, or with ``train.curves=false``, it draws nothing.
-
-    Parameters
-    ----------
-    path : Path
-        The picture.
-    wanted : bool
-    """
-
-    def __init__(self, path: Path, wanted: bool) -> None:
-        self.path, self.note, self._draws = path, "", wanted and figures.is_available()
-        self._next, self._drawn = 0.0, 0
-        if self._draws:
-            self.note = f"curves of this run: {path}, kept up to date"
-        elif wanted:
-            why = f"because matplotlib is not installed ({with_extra('report')})"
-            self.note = f"no {path.name} is drawn, {why}; speechctc plot {path.parent} draws it later"
-
-    def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
-        """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.
-
-        A picture must not end a training: if it cannot be drawn, it is not.
-        """
-        if not self._draws or len(epochs) < MIN_EPOCHS or len(epochs) == self._drawn:
-            return
-        began = time.monotonic()
-        if began < self._next and not last:
-            return
-        try:
-            files.write_bytes(self.path, figures.draw_curves({str(self.path.parent): epochs}))
-        except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to
-            self._draws = False
-            return
-        self._drawn, now = len(epochs), time.monotonic()
-        self._next = now + (now - began) / SHARE

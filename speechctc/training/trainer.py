@@ -93,8 +93,8 @@ class Trainer:
         """Train until the last stage or ``train.minutes`` ends."""
         self._introduce()
         record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
-        if self.ranks.is_main and (note := self.run.begin(self.config, record)):
-            self.reporter.note(note)
+        if self.ranks.is_main:
+            self.run.begin(self.config, record)
         dev = None
         while self.progress.epoch < self.last_epoch and not (
             self._out_of_time() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
