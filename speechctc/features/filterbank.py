@@ -7,14 +7,11 @@ training split. `features.one_recording` computes the same of one recording, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.core.errors import TORCH, InputError
 from speechctc.features.extractor import extractor
 
 
@@ -23,33 +20,19 @@ def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
     return torch.from_numpy(extractor(config).static(samples.numpy()))
 
 
-Derivative = Callable[[Tensor, Tensor, FeatureConfig], Tensor]
-
-
 def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
     """Return the time derivative of (n_batch, max_frames, static_dims) by a regression over ``delta_window`` frames.
 
-    The first and the last frame of an utterance are repeated beyond its ends.
+    The first and the last frame of an utterance are repeated beyond its ends. The values are those of
+    `torchaudio.functional.compute_deltas`, to the bit on a CPU; here the number of groups is fixed, as ONNX needs it.
     """
-    clamped = _repeat_last(values, frames)
-    change: Tensor = _torchaudio().functional.compute_deltas(clamped.transpose(1, 2), win_length=config.delta_window)
-    return change.transpose(1, 2)
+    reach, dims = config.delta_window // 2, values.shape[2]
+    padded = functional.pad(_repeat_last(values, frames).transpose(1, 2), (reach, reach), mode="replicate")
+    steps = torch.arange(-reach, reach + 1, device=values.device, dtype=values.dtype).repeat(dims, 1, 1)
+    return functional.conv1d(padded, steps, groups=dims).transpose(1, 2) / (reach * (reach + 1) * (2 * reach + 1) / 3)
 
 
-def _torchaudio() -> Any:
-    """Return torchaudio, which only `delta` needs: recognition and the loss work beside any torch."""
-    try:
-        import torchaudio
-    except ModuleNotFoundError:
-        raise
-    except (ImportError, OSError, RuntimeError):  # it names CUDA, or a symbol that is not there
-        raise InputError(f"torchaudio does not load beside torch {torch.__version__}", f"pip install {TORCH}") from None
-    return torchaudio
-
-
-def net_input(
-    static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig, derivative: Derivative = delta
-) -> Tensor:
+def net_input(static: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
     """Apply sliding CMN, append derivatives, and normalise by the training split's mean and deviation.
 
     Parameters
@@ -60,23 +43,19 @@ def net_input(
         Frames of each utterance, at least 1.
     mean, std : Tensor, shape = (channels, static_dims)
         From `Moments.normalisation`.
-    derivative : callable
-        Computes what `delta` does, with other operators.
 
     Returns
     -------
     Tensor, shape = (n_batch, channels, static_dims, max_frames), float32
         Zero past each utterance's end.
     """
-    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config, derivative)
+    return net_input_after_cmn(sliding_cmn(static.float(), frames, config), frames, mean, std, config)
 
 
-def net_input_after_cmn(
-    features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig, derivative: Derivative = delta
-) -> Tensor:
+def net_input_after_cmn(features: Tensor, frames: Tensor, mean: Tensor, std: Tensor, config: FeatureConfig) -> Tensor:
     """Append derivatives and normalise, as `net_input` does after sliding CMN."""
     inside = frame_mask(frames, features.shape[1])
-    stacked = torch.stack(derivatives(features, frames, config, derivative), dim=1)
+    stacked = torch.stack(derivatives(features, frames, config), dim=1)
     normalised = (stacked - mean[:, None]) / std[:, None]
     return (normalised * inside[:, None, :, None]).transpose(2, 3)
 
@@ -136,11 +115,11 @@ def sliding_cmn_one(static: Tensor, config: FeatureConfig) -> Tensor:
     return sliding_cmn(static.float()[None], torch.tensor([len(static)], device=static.device), config)[0]
 
 
-def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig, derivative: Derivative = delta) -> list[Tensor]:
+def derivatives(static: Tensor, frames: Tensor, config: FeatureConfig) -> list[Tensor]:
     """Return the features and each order of derivative, each (n_batch, max_frames, static_dims)."""
     orders = [static]
     for _ in range(config.deltas):
-        orders.append(derivative(orders[-1], frames, config))
+        orders.append(delta(orders[-1], frames, config))
     return orders
 
 

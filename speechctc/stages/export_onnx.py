@@ -38,20 +38,8 @@ class OnnxNet(nn.Module):
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Map static features, (n_batch, max_frames, static_dims), and their lengths to logits and theirs."""
-        logits, lengths = self.net(net_input(features, frames, self.mean, self.std, self.config, delta), frames)
+        logits, lengths = self.net(net_input(features, frames, self.mean, self.std, self.config), frames)
         return logits, lengths
-
-
-def delta(values: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:
-    """Return the derivative as `filterbank.delta` does, without torchaudio's operators, which ONNX lacks."""
-    steps = torch.arange(values.shape[1], device=values.device)
-    reach = config.delta_window // 2
-    total = torch.zeros_like(values)
-    for k in range(1, reach + 1):
-        after = torch.minimum(steps + k, frames[:, None] - 1)[:, :, None].expand_as(values)
-        before = torch.minimum((steps - k).clamp(min=0), frames[:, None] - 1)[:, :, None].expand_as(values)
-        total = total + k * (values.gather(1, after) - values.gather(1, before))
-    return total / (reach * (reach + 1) * (2 * reach + 1) / 3)
 
 
 def order(config: FeatureConfig) -> list[str]:

@@ -1,16 +1,14 @@
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+import torchaudio
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import (
     Moments,
+    delta,
     derivatives,
     net_input,
     sliding_cmn,
@@ -194,11 +192,9 @@ def test_a_dimension_that_never_varies_is_left_finite() -> None:
     assert torch.equal(std, torch.ones(1, 6)) and torch.equal(mean, torch.ones(1, 6))
 
 
-def test_a_torch_beside_which_torchaudio_does_not_load_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "torchaudio.py").write_text("raise RuntimeError('PyTorch has CUDA version 13.2')")
-    monkeypatch.syspath_prepend(here)
-    monkeypatch.delitem(sys.modules, "torchaudio", raising=False)
-    static, frames = torch.zeros(1, 9, CONFIG.static_dims), torch.tensor([9])
-    with pytest.raises(InputError, match=r"beside torch .*; pip install 'torch>=2\.11,<2\.15' 'torchaudio==2\.11"):
-        derivatives(static, frames, CONFIG)
-    assert len(derivatives(static, frames, FeatureConfig(deltas=0))) == 1
+@pytest.mark.parametrize("window", [3, 5, 9])
+def test_a_derivative_is_torchaudios_to_the_bit(window: int) -> None:
+    values = 5 * torch.randn(3, 61, 13, generator=torch.Generator().manual_seed(window))
+    ours = delta(values, torch.tensor([61, 61, 61]), FeatureConfig(delta_window=window))
+    theirs = torchaudio.functional.compute_deltas(values.transpose(1, 2), win_length=window).transpose(1, 2)
+    assert torch.equal(ours, theirs)
