@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.core.children import module_command
+from speechctc.core.processes import module_command
 from speechctc.studio.plugins import ELAN
 from tests.fuzzing import writers
 from tests.fuzzing.links import Writer, command

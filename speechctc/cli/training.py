@@ -104,7 +104,7 @@ def export_command(
 
     form = form_of(out, form)
     if form == "web":
-        from speechctc.stages.export_web import export_web, page_place
+        from speechctc.stages.export import export_web, page_place
 
         size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter())
         out = page_place(out)

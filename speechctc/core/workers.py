@@ -30,9 +30,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from speechctc import __version__
-from speechctc.core.children import start_method
 from speechctc.core.cores import ordered
 from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.processes import start_method
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

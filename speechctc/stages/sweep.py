@@ -19,10 +19,9 @@ from speechctc.config.load import load_config, read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
-from speechctc.core.children import module_command
 from speechctc.core.errors import InputError, columns
+from speechctc.core.processes import OWN_GROUP, STOP, module_command, stop_requests
 from speechctc.core.progress import Reporter
-from speechctc.core.stopping import OWN_GROUP, STOP, stop_requests
 from speechctc.features.shards import read_split
 from speechctc.training.optimise import stages
 from speechctc.training.run_state import Progress, fingerprint

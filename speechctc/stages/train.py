@@ -15,8 +15,8 @@ from speechctc.config.schema import Config
 from speechctc.core.cores import attempt
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.processes import stop_requests
 from speechctc.core.progress import Reporter
-from speechctc.core.stopping import stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.features.shards import count_phones, read_split
 from speechctc.stages.doctor.counts import check_counts

@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from speechctc.core.children import start_method
 from speechctc.core.errors import InputError
+from speechctc.core.processes import start_method
 from speechctc.studio.document import Conflict
 from speechctc.studio.sound import version
 from speechctc.studio.worker import Restriction, serve_process

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from speechctc.core import written
-from speechctc.core.children import module_command
+from speechctc.core.processes import module_command
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"

@@ -23,9 +23,8 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.sound_file import write_wav
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
-from speechctc.core.children import module_command
 from speechctc.core.errors import InputError, check_torch, first_few
-from speechctc.core.stopping import OWN_GROUP, STOP
+from speechctc.core.processes import OWN_GROUP, STOP, module_command
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise

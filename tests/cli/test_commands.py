@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from speechctc.core.errors import InputError
-from speechctc.stages import extract_work
+from speechctc.stages import extract as extract_stage
 from tests.command import Command, one_line_error, run_command
 from tests.tones import speak, write_config, write_table
 
@@ -223,7 +223,7 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = write_config(tmp_path, train=6, held_out=3)
-    lost, work = tmp_path / "audio" / "0-004.wav", extract_work.extract_one
+    lost, work = tmp_path / "audio" / "0-004.wav", extract_stage.extract_one
 
     def and_lose_one(*arguments: object) -> object:
         if lost.exists():
@@ -231,7 +231,7 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
         return work(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(extract_work, "extract_one", and_lose_one)
+        patched.setattr(extract_stage, "extract_one", and_lose_one)
         done = speechctc("extract", "--config", config)
     assert done.status == 0 and "0-004.wav: no such file" in done.out
     Path("away.wav").rename(lost)

@@ -19,10 +19,9 @@ from speechctc.core.progress import Advance
 from speechctc.core.workers import WorkFailed, on_cluster
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.output import OutputOptions
-from speechctc.stages import extract_work
+from speechctc.stages import extract as extract_stage
 from speechctc.stages.decode import decode, decoded_on
-from speechctc.stages.extract import extract
-from speechctc.stages.extract_work import Job, extracted
+from speechctc.stages.extract import Job, extract, extracted
 from tests.forked import Forked
 from tests.tones import write_config
 from tests.train_helpers import Recorder
@@ -157,7 +156,7 @@ def test_a_cluster_makes_the_same_features_though_a_worker_is_killed(
     config = load_config(Path("corpus/tones.yaml"))
     here = extract(config, Recorder())
     there = load_config(Path("corpus/tones.yaml"), ["data.dir=there", f"data.cluster={address}"])
-    monkeypatch.setattr(extract_work, "MAX_AHEAD", 200)  # so that much is left when the worker ends
+    monkeypatch.setattr(extract_stage, "MAX_AHEAD", 200)  # so that much is left when the worker ends
     assert extract(there, KillsOne(5, victim.kill)) == here
     assert victim.wait(600) != 0
     assert features(Path("there")) == features(config.data.dir)

@@ -30,7 +30,7 @@ from speechctc.lm.search import LmSearch
 from speechctc.model.checkpoint import Checkpoint, build_net, fill_checkpoint
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 from speechctc.phones.inventory import inventory_of
-from speechctc.stages.export_web import about_model
+from speechctc.stages.export import about_model
 from tests.pages.node import floats, run_node
 from tests.tiny_model import sing
 from tests.tones import PHONES as TONES

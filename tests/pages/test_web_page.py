@@ -20,7 +20,7 @@ import speechctc
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
-from speechctc.stages.export_web import export_web
+from speechctc.stages.export import export_web
 from tests.browser import OTHERS, browser, console, other_browser, serious_faults, set_screen, wait_until
 from tests.tiny_model import sing, write_song
 from tests.tones import PHONES, RATE

@@ -16,8 +16,8 @@ from speechctc.cli.app import app
 from speechctc.core.errors import InputError
 from speechctc.pages import page
 from speechctc.pages.page import bundled_script
-from speechctc.stages import export_web as stage
-from speechctc.stages.export_web import export_web, page_text
+from speechctc.stages import export as stage
+from speechctc.stages.export import export_web, page_text
 
 
 def run(*arguments: object) -> Any:

@@ -10,7 +10,7 @@ import soundfile
 
 from speechctc.config.load import load_config
 from speechctc.features.shards import read_split
-from speechctc.stages import extract_work
+from speechctc.stages import extract as extract_stage
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
 from tests.corpora.test_extraction_report import write_tables, write_voices
@@ -92,7 +92,7 @@ def test_features_made_before_contents_were_compared_are_made_again_once_and_it_
 ) -> None:
     config = load_config(write_config(tmp_path, 3, 3))
     with monkeypatch.context() as before:
-        before.setattr(extract_work, "BY_CONTENT", "")
+        before.setattr(extract_stage, "BY_CONTENT", "")
         extract(config, Recorder())
     for count, said in ((9, True), (0, False)):
         recorder = Recorder()
