@@ -34,6 +34,7 @@ def decode_command(
     jobs: int = 0,
     alternatives: int = 0,
     raw: int | None = None,
+    live: bool = False,
     lm: list[Path] | None = None,
     lm_weight: float | None = None,
     beam: int | None = None,
@@ -62,8 +63,8 @@ def _decode(given: SimpleNamespace) -> int:
     audio, nbest, cluster = given.audio, given.nbest, given.cluster
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
-    if given.raw and str(audio[0]) != "-":
-        raise InputError("--raw is for standard input", "name - instead of a file")
+    if (given.raw or given.live) and str(audio[0]) != "-":
+        raise InputError(f"--{'raw' if given.raw else 'live'} is for standard input", "name - instead of a file")
     if cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if given.textgrids and not given.tier:
@@ -84,7 +85,7 @@ def _decode(given: SimpleNamespace) -> int:
     form, also = parse_formats(given.forms)
     skips = (given.skip_existing, given.skip_changed)
     options = OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also)
-    work = Work(given.jobs, given.alternatives, given.channel)
+    work = Work(given.jobs, given.alternatives, given.channel, given.live)
     if nbest and (also or given.symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:

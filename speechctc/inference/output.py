@@ -37,11 +37,14 @@ class Work(NamedTuple):
         Number of other phones to name for each phone, in JSON and TextGrid.
     channel : int, optional
         The channel to read, from 1, of recordings for which no table names one; None: the mean of all.
+    live : bool
+        Recognise standard input as `Recogniser.stream` does: phones come at once, and a few are others.
     """
 
     jobs: int = 0
     alternatives: int = 0
     channel: int | None = None
+    live: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Candidate, Recognition
 from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
 from speechctc.inference.segmenter import FrameClock, Segment, Segmenter, lasting
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, Forward, Logits, Rows, Stream
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD, Forward, Logits, Rows, Stream
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.rescore import Ranker, choose_search, method
+from speechctc.lm.search import DELAY, LIVE_DELAY
 from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
@@ -368,7 +369,7 @@ class Recogniser:
                 segments = self.segments_of(gate.whole(static, rows), item.seconds, alternatives)
                 yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
 
-    def stream(self, rate: int, alternatives: int = 0) -> Stream:
+    def stream(self, rate: int, alternatives: int = 0, lookahead: float | None = LOOKAHEAD) -> Stream:
         """Recognise samples while they come, from a microphone for example, without a thread.
 
         Parameters
@@ -377,17 +378,20 @@ class Recogniser:
             Hz.
         alternatives : int
             As for `decode`.
+        lookahead : float, optional
+            Seconds after each frame that the means over time cover: the sliding mean of the features, and that of
+            ``model.context``. None: as many as in training. The phones are then those of `decode`, but come as late
+            as those means and an n-gram need, with ``english`` 12 s.
 
         Returns
         -------
         Stream
-            ``push(samples)`` returns the phones that became known, ``finish()`` the last. Phones are known about as
-            late as those of ``speechctc decode -``.
+            ``push(samples)`` returns the phones that became known, ``finish()`` the last.
 
         Raises
         ------
         InputError
-            The rate cannot be that of a recording, or the number of alternatives is negative.
+            The rate cannot be that of a recording, or the number of alternatives or the lookahead is negative.
 
         Examples
         --------
@@ -398,9 +402,10 @@ class Recogniser:
         ([], [], [])
         """
         _check_count(alternatives)
+        if lookahead is not None and not 0 <= lookahead < math.inf:
+            raise InputError(f"a lookahead of {lookahead} s", "give 0 or more, or None for that of training")
         source = PushedSamples(rate, self.config.features.sample_rate)
-        logits = self.forward.in_blocks(source, LIVE_FRAMES, gated=True)
-        return Stream(source, self._found(logits, lambda: source.seconds, alternatives))
+        return Stream(source, self._live(source, alternatives, LIVE_FRAMES, lookahead))
 
     def nbest(
         self,
@@ -516,22 +521,32 @@ class Recogniser:
             return aligner.place(name, blocks.seconds, items, posteriors)
 
     def segments(
-        self, blocks: AudioBlocks, alternatives: int = 0, block_frames: int = BLOCK_FRAMES
+        self,
+        blocks: AudioBlocks,
+        alternatives: int = 0,
+        block_frames: int = BLOCK_FRAMES,
+        lookahead: float | None = None,
     ) -> Iterator[Segment]:
-        """Yield the phones of an opened recording as soon as they are known; a search with an n-gram delays them."""
-        logits = self.forward.in_blocks(blocks, block_frames, True)
-        return chain.from_iterable(self._found(logits, lambda: blocks.seconds, alternatives))
+        """Yield the phones of an opened recording as soon as they are known; see `stream` for `lookahead`."""
+        return chain.from_iterable(self._live(blocks, alternatives, block_frames, lookahead))
+
+    def _live(
+        self, source: AudioBlocks | PushedSamples, alternatives: int, block_frames: int, lookahead: float | None
+    ) -> Iterator[list[Segment]]:
+        """Yield the phones found by each block of samples."""
+        logits = self.forward.in_blocks(source, block_frames, gated=True, lookahead=lookahead)
+        return self._found(logits, lambda: source.seconds, alternatives, DELAY if lookahead is None else LIVE_DELAY)
 
     def segments_of(self, logits: Logits, seconds: float, alternatives: int = 0) -> Iterator[Segment]:
         """Yield the phones of a whole recording from its logits, (n_output_frames, classes), and its length."""
         return chain.from_iterable(self._found([logits], lambda: seconds, alternatives))
 
     def _found(
-        self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int
+        self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int, delay: float = DELAY
     ) -> Iterator[list[Segment]]:
         """Yield the phones found by each block of logits, and the last; `seconds` is called after the last block."""
         segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1)
+        search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1, delay)
         for block in logits:
             yield list(segmenter.push(*search.push(log_softmax(block))))
         yield [*segmenter.push(*search.finish()), *segmenter.finish(seconds())]

@@ -195,6 +195,7 @@ class Segmenter:
         self._alternatives = min(alternatives, len(inventory.phones) - 1)
         self._reach = math.ceil(REACH / clock.step)
         self._frames = 0
+        self._ends_early = SILENCES.isdisjoint(inventory.phones)  # a label of silence would fill a pause
         self._spike: _Spike | None = None
         # log posteriors of the blank frames since the spike; of many frames, the first and the last
         self._gap: Rows = np.zeros((0, len(inventory.phones) + 1), np.float32)
@@ -216,7 +217,7 @@ class Segmenter:
         for a, b in pairwise(edges):
             label, rows = int(path[a]), log_probs[a:b]
             if label == BLANK:
-                self._blanks(rows)
+                yield from self._blanks(rows)
             elif self._spike and self._spike.label == label and not len(self._gap):  # the edge of a block cut the spike
                 self._spike.extend(rows)
             else:
@@ -227,14 +228,24 @@ class Segmenter:
         """Yield the last phone of a recording of this length."""
         last = self._spike
         if last is not None:
-            end = seconds if last.silent else self._time(last.last + EDGE / self.clock.step)
-            yield self._segment(last, min(end, seconds))
+            yield self._segment(last, min(seconds if last.silent else self._edge(last), seconds))
 
-    def _blanks(self, rows: Rows) -> None:
-        if self._spike is not None:
-            gap = np.concatenate([self._gap, rows])
-            within = self._reach
-            self._gap = gap if len(gap) <= 2 * within else np.concatenate([gap[:within], gap[-within:]])
+    def _edge(self, spike: _Spike) -> float:
+        """Return the end of a phone before a pause."""
+        return self._time(spike.last + EDGE / self.clock.step)
+
+    def _blanks(self, rows: Rows) -> Iterator[Segment]:
+        """Append frames after a spike; in a pause, yield its phone."""
+        if self._spike is None:
+            return
+        gap, within = np.concatenate([self._gap, rows]), self._reach
+        if len(gap) <= 2 * within:
+            self._gap = gap
+        elif self._ends_early:
+            yield self._segment(self._spike, self._edge(self._spike))
+            self._spike, self._gap = None, gap[:0]
+        else:
+            self._gap = np.concatenate([gap[:within], gap[-within:]])
 
     def _next(self, label: int, rows: Rows) -> Iterator[Segment]:
         """Start a phone, and yield the previous one."""

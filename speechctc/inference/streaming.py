@@ -32,12 +32,13 @@ from speechctc.model.numpy_net import NumpyNet
 
 BLOCK_FRAMES = 8000  # static frames in one pass of the net: 80 s of speech at 10 ms a frame
 LIVE_FRAMES = 50  # the same while samples come: delays phones by half a second
+LOOKAHEAD = 0.2  # seconds after a frame that the means of a live stream cover
 
 Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
 
 
-def cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
+def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | None = None) -> Iterator[Rows]:
     """Yield static features after sliding CMN, as soon as the frames that it needs are known.
 
     Parameters
@@ -45,13 +46,18 @@ def cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
     static : iterable of ndarray, shape = (n, static_dims)
         A recording, cut anywhere.
     config : FeatureConfig
+    lookahead : int, optional
+        Most frames after each in its mean, at least; by default those of the config.
 
     Yields
     ------
     ndarray, shape = (n_frames, static_dims)
-        Concatenated: `sliding_cmn` of the whole.
+        Concatenated: without `lookahead`, `sliding_cmn` of the whole.
     """
-    return in_windows(static, lambda frames: sliding_cmn(frames, config), *config.cmn_reach)
+    behind, ahead = config.cmn_reach
+    size = None if lookahead is None or lookahead >= ahead else max(lookahead, 1)
+    ahead = ahead if size is None else lookahead or 0
+    return in_windows(static, lambda frames: sliding_cmn(frames, config), behind, ahead, size)
 
 
 def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
@@ -81,6 +87,7 @@ def logit_blocks(
     model: ModelConfig,
     features: FeatureConfig,
     block_frames: int = BLOCK_FRAMES,
+    whole_context: bool = True,
 ) -> Iterator[Rows]:
     """Yield the logits of a recording whose features, after sliding CMN, come in blocks.
 
@@ -95,15 +102,19 @@ def logit_blocks(
     block_frames : int
         Input frames in a window, without context: bounds memory and delay. A recording that is hardly longer takes
         one pass.
+    whole_context : bool
+        Wait for the frames that ``model.context`` averages after each. Otherwise the mean is of those before it, and
+        of the few after it that the convolutions need.
 
     Yields
     ------
     ndarray, shape = (n, classes)
-        Concatenated: ``apply`` of the whole, except for rounding.
+        Concatenated, with the whole context: ``apply`` of the whole, except for rounding.
     """
     stride = model.time_stride
-    context = _to_multiple((receptive_field(model, features) - 1) // 2, stride)
-    return in_windows(centred, apply, context, context, _to_multiple(block_frames, stride), (stride, 1))
+    narrow = model if whole_context else model.model_copy(update={"context": 0})
+    behind, ahead = (_to_multiple((receptive_field(each, features) - 1) // 2, stride) for each in (model, narrow))
+    return in_windows(centred, apply, behind, ahead, _to_multiple(block_frames, stride), (stride, 1))
 
 
 def _to_multiple(frames: int, stride: int) -> int:
@@ -135,7 +146,12 @@ class Forward:
             self._net = TorchNet(self.config, checkpoint.net, mean, std, device)
 
     def in_blocks(
-        self, samples: Iterable[Samples], block_frames: int = BLOCK_FRAMES, gated: bool = False, local: bool = False
+        self,
+        samples: Iterable[Samples],
+        block_frames: int = BLOCK_FRAMES,
+        gated: bool = False,
+        local: bool = False,
+        lookahead: float | None = None,
     ) -> Iterator[Logits]:
         """Yield the logits of one recording, each (n, classes), while its samples are read.
 
@@ -149,13 +165,18 @@ class Forward:
             Remove the phones where the recording holds no speech (see `ActivityGate`).
         local : bool
             Centre the frames of a long recording on the second around each (see `local_cmn_blocks`).
+        lookahead : float, optional
+            Seconds after a frame that the means over time cover: the sliding mean of the features, and that of
+            ``model.context``. By default as many as in training.
         """
         model, features = self.config.model, self.config.features
+        after = None if lookahead is None else round(lookahead * 1000 / features.shift_ms)
         gate = ActivityGate(self.config, self.phones)
         static = extractor(features, self.device).blocks(samples)
         watched = gate.watch(static) if gated else static
-        centred = (local_cmn_blocks if local else cmn_blocks)(watched, features)
-        logits = logit_blocks(centred, lambda rows: self._forward([rows])[0], model, features, block_frames)
+        centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after)
+        size = block_frames if after is None else max(after, 1)
+        logits = logit_blocks(centred, lambda rows: self._forward([rows])[0], model, features, size, after is None)
         return gate.apply(logits) if gated else logits
 
     def batch(self, statics: Sequence[Rows]) -> list[Logits]:
@@ -193,7 +214,7 @@ class Forward:
 class Stream:
     """Recognises samples while they come; `Recogniser.stream` makes one.
 
-    The phones are those of decoding the whole, for any way to cut it into blocks. Memory does not grow.
+    The phones do not depend on how the samples are cut into blocks. Memory does not grow.
 
     Parameters
     ----------

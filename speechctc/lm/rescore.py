@@ -9,7 +9,7 @@ import numpy as np
 from speechctc.config.schema import Config
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.search import ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
+from speechctc.lm.search import DELAY, ClassPath, GreedySearch, Hypothesis, LmSearch, Rows, Search, most_waiting
 from speechctc.phones.inventory import BLANK
 
 MAX_SECONDS = 30.0
@@ -116,14 +116,16 @@ class RankingSearch:
         return log_probs[:done], np.concatenate([np.zeros(0, np.int64), *paths])
 
 
-def choose_search(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int) -> Search:
+def choose_search(
+    ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config, classes: int, delay: float = DELAY
+) -> Search:
     """Return the search of the config's ``decode`` section: the one choice of training, tuning and decoding."""
     ranker = Ranker(ngram, lstm, config)
     if ranker.is_greedy:
         return GreedySearch()
     if ranker.lstm is not None:
         return RankingSearch(ranker, classes)
-    return ranker.search(classes, most_waiting(config))
+    return ranker.search(classes, most_waiting(config, delay))
 
 
 def method(ngram: PhoneLM | None, lstm: LanguageModel | None, config: Config) -> str:

@@ -24,6 +24,8 @@ LIMIT = 100
 """Frames after which a frame's class is committed, even if the tokens do not all agree on it."""
 DELAY = 2.0
 """The same in seconds, for a search with a config; larger values hardly improve the result."""
+LIVE_DELAY = 0.4
+"""The same for live speech."""
 FLOOR = -1e4  # lowest log posterior
 
 
@@ -59,9 +61,9 @@ class GreedySearch:
         return np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
 
 
-def most_waiting(config: Config) -> int:
-    """Return the frames after which a search with a config commits a frame: `DELAY` seconds."""
-    return math.ceil(DELAY / (config.features.shift_ms * config.model.time_stride / 1000))
+def most_waiting(config: Config, delay: float = DELAY) -> int:
+    """Return the frames after which a search with a config commits a frame, from the delay in seconds."""
+    return math.ceil(delay / (config.features.shift_ms * config.model.time_stride / 1000))
 
 
 class Hypothesis(NamedTuple):

@@ -44,7 +44,7 @@ from speechctc.inference.output import (
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES
+from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD
 from speechctc.inference.unsure import Doubt
 
 
@@ -205,25 +205,30 @@ def _results(
 ) -> AbstractContextManager[Iterator[Any]]:
     """Offer the results in order: while one recording is read, or from this machine's threads, or from a cluster."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
-    form, _, alternatives, channel = options.form, *work
+    form, (jobs, alternatives, channel, live) = options.form, work
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, raw_rate, channel, say=reporter.note)
-        return _while_read(recogniser, opening, form, alternatives, LIVE_FRAMES)
+        return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if live else None)
     if cluster is not None and paths:
         return decoded_on(cluster, recogniser, paths, alternatives, channel)
     if len(paths) == 1 and options.folder is None and WRITERS[form].is_live:
         opening = sound_file.opened(paths[0], rate, channel)
-        return _while_read(recogniser, opening, form, alternatives, BLOCK_FRAMES)
-    return nullcontext(recogniser.decode_all(paths, *work))
+        return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES)
+    return nullcontext(recogniser.decode_all(paths, jobs, alternatives, channel))
 
 
 @contextmanager
 def _while_read(
-    recogniser: Recogniser, opening: AbstractContextManager[Blocks], form: str, alternatives: int, block_frames: int
+    recogniser: Recogniser,
+    opening: AbstractContextManager[Blocks],
+    form: str,
+    alternatives: int,
+    lookahead: float | None,
+    block_frames: int = LIVE_FRAMES,
 ) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     with opening as blocks:
-        segments = recogniser.segments(blocks, alternatives, block_frames)
+        segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
         if WRITERS[form].is_live:
             yield iter([LivePhones(segments)])
         else:

@@ -172,6 +172,7 @@ def test_what_does_not_fit_the_output_is_said_before_any_work(speechctc: Command
     assert "no recordings in this folder" in one_line_error(speechctc("decode", "empty"))
     assert "with others" in one_line_error(speechctc("decode", "-", "a"))
     assert "--raw is for standard input" in one_line_error(speechctc("decode", "a", "--raw", 16000))
+    assert "--live is for standard input" in one_line_error(speechctc("decode", "a", "--live"))
 
 
 def test_failures_are_listed_at_the_end(speechctc: Command, here: Path) -> None:
@@ -324,10 +325,11 @@ def test_wav_from_standard_input(
     assert (done.status, done.out.split()) == (0, SONG)
 
 
-def test_raw_samples_come_out_as_phones_while_they_come_in(here: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--live",)])
+def test_raw_samples_come_out_as_phones_while_they_come_in(here: Path, options: tuple[str, ...]) -> None:
     samples, _ = sing(SONG, np.random.default_rng(0), 8000)
     data = (np.concatenate([samples] * 4) * 32767).astype("<i2").tobytes()
-    with process("decode", "-", "--raw", 8000, "--format", "tsv", stdin=subprocess.PIPE) as running:
+    with process("decode", "-", "--raw", 8000, "--format", "tsv", *options, stdin=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         watchdog = threading.Timer(60, running.kill)
         watchdog.start()

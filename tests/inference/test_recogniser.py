@@ -25,6 +25,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.streaming import LOOKAHEAD
 from tests.tiny_model import GAP, sing, write_song
 from tests.tones import PHONES
 
@@ -82,9 +83,11 @@ def test_decoding_in_small_blocks_is_decoding(
         assert ours.alternatives[0][0] == expected.alternatives[0][0]
 
 
-def pushed(model: Recogniser, samples: NDArray[np.float32], rate: int, sizes: list[int]) -> list[list[Segment]]:
+def pushed(
+    model: Recogniser, samples: NDArray[np.float32], rate: int, sizes: list[int], lookahead: float | None = None
+) -> list[list[Segment]]:
     """Push samples in blocks of these sizes, over and over; return the phones of each call."""
-    stream, found, start = model.stream(rate, alternatives=1), [], 0
+    stream, found, start = model.stream(rate, 1, lookahead), [], 0
     for size in itertools.cycle(sizes):
         if start >= len(samples):
             break
@@ -110,12 +113,19 @@ def test_pushed_blocks_give_what_the_whole_gives(model: Recogniser, rate: int, w
         assert [phone for phone, _ in ours.alternatives] == [phone for phone, _ in expected.alternatives]
 
 
-def test_phones_are_known_soon_after_they_are_pushed(model: Recogniser) -> None:
-    samples, times = sing(SONG * 10, np.random.default_rng(0))
-    calls = pushed(model, samples, 16000, [800])
-    for number, call in enumerate(calls[:-1], start=1):
-        assert all(number * 0.05 - segment.end < 2.5 for segment in call)
-    assert len(calls[-1]) < 8
+@pytest.mark.parametrize("which", ["tiny", "bundled"])
+def test_live_phones_come_soon_and_from_any_blocks_alike(model: Recogniser, which: str) -> None:
+    """Of a net without and with means over seconds and an n-gram; each at most 2 s after its end."""
+    one = model if which == "tiny" else speechctc.load("english", "cpu")
+    rng = np.random.default_rng(0)
+    samples = np.concatenate([sing(SONG * 10, rng)[0], np.zeros(48_000, np.float32)])
+    calls = pushed(one, samples, 16000, [800], lookahead=LOOKAHEAD)
+    found = [segment for call in calls for segment in call]
+    assert len(found) > 20 and not calls[-1]
+    for number, call in enumerate(calls, start=1):
+        assert all(number * 0.05 - segment.end <= 2 for segment in call)
+    again = pushed(one, samples, 16000, [12_345, 1, 160], lookahead=LOOKAHEAD)
+    assert [each.phone for call in again for each in call] == [each.phone for each in found]
 
 
 def test_a_stream_takes_what_a_microphone_gives_and_says_what_it_cannot_take(model: Recogniser) -> None:
@@ -133,6 +143,9 @@ def test_a_stream_takes_what_a_microphone_gives_and_says_what_it_cannot_take(mod
     assert model.stream(16000).finish() == []
     with pytest.raises(InputError, match="rate in Hz"):
         model.stream(16)
+    for wrong in (-0.1, np.nan):
+        with pytest.raises(InputError, match="lookahead"):
+            model.stream(16000, lookahead=wrong)
 
 
 def test_a_stream_needs_no_more_memory_as_it_goes_on(model: Recogniser) -> None:

@@ -108,13 +108,21 @@ def test_a_phone_ends_at_a_pause_and_a_silence_fills_it() -> None:
     assert phone.end - phone.start < 2 * REACH + 2 * CLOCK.step
 
 
+def test_a_phone_before_a_pause_does_not_wait_for_the_next() -> None:
+    rows = np.full((40, 3), -9.0, np.float32)
+    rows[:, 0], rows[2, 1] = -0.01, 0.0
+    found = list(Segmenter(inventory_of(["a", "b"]), CLOCK, Calibration()).push(rows))
+    assert [each.phone for each in found] == ["a"]
+    assert not list(Segmenter(inventory_of(["h#", "a"]), CLOCK, Calibration()).push(rows))
+
+
 def test_hours_of_silence_take_no_memory() -> None:
     segmenter = Segmenter(PHONES, CLOCK, Calibration())
-    assert list(segmenter.push(spiked("a"))) == []
-    for _ in range(50):
-        list(segmenter.push(spiked("-" * 1000)))
-    assert len(segmenter._gap) <= 2 * (REACH / CLOCK.step + 1)
-    (first,) = segmenter.push(spiked("b"))
+    silent = Segmenter(inventory_of(["h#", "a", "b"]), CLOCK, Calibration())
+    for each in (segmenter, silent):
+        found = [*each.push(spiked("a")), *(phone for _ in range(50) for phone in each.push(spiked("-" * 1000)))]
+        assert len(found) == (each is segmenter) and len(each._gap) <= 2 * (REACH / CLOCK.step + 1)
+        list(each.push(spiked("b")))
     (second,) = segmenter.finish(2000.0)
     assert second.start == pytest.approx(CLOCK.seconds(50_001) - EDGE)
 

@@ -45,12 +45,12 @@ function* blocks(samples, size) {
 """
 BOTH = """
 const samples = read("samples", Float32Array), seconds = samples.length / model.rate;
-const rows = [...model.logPosteriors(blocks(samples, given.block))];
+const rows = [...model.logPosteriors(blocks(samples, given.block), given.live)];
 const joined = new Float32Array(rows.reduce((sum, each) => sum + each.length, 0));
 let at = 0;
 for (const each of rows) { joined.set(each, at); at += each.length; }
 write("rows", joined);
-return [...model.phonesOf(blocks(samples, given.block), () => seconds)].flat();
+return [...model.phonesOf(blocks(samples, given.block), () => seconds, 2, given.live)].flat();
 """
 
 
@@ -83,10 +83,13 @@ def babble(rng: np.random.Generator, count: int) -> Any:
     return (0.1 * noise[:count] * level).astype(np.float32)
 
 
-def heard(folder: Path, recogniser: Recogniser, samples: Any, block: int = 50000) -> tuple[Any, list[dict[str, Any]]]:
+def heard(
+    folder: Path, recogniser: Recogniser, samples: Any, block: int = 50000, live: bool = False
+) -> tuple[Any, list[dict[str, Any]]]:
     """Return the log posteriors and the phones of a page's modules."""
     samples.astype(np.float32).tofile(folder / "samples")
     given = {"about": about_model(recogniser), "lm": (folder / "lm.safetensors").exists(), "block": block}
+    given["live"] = live
     phones = run_node(folder, {"model": "Model"}, LOADED + BOTH, given)
     return floats(folder / "rows").reshape(-1, len(recogniser.phones) + 1), phones
 
@@ -126,6 +129,18 @@ def test_any_net_gives_the_posteriors_and_phones_of_python(tmp_path: Path, secti
     rows, phones = heard(tmp_path / "model", recogniser, samples)
     assert_alike(recogniser, samples, rows, phones, 1e-4)
     assert np.exp(rows).std(0).max() > 1e-3  # the net does not say the same of all frames
+
+
+def test_live_phones_are_those_of_python(tmp_path: Path) -> None:
+    features, decode = {"cmn_window_ms": [900, 700]}, {"search": "beam", "beam": 5}
+    model = {"dense": [20, 20], "context": 5, "context_span": 81, "time_stride": 2}
+    recogniser = random_model(tmp_path / "model", 3, features=features, decode=decode, model=model)
+    samples = babble(np.random.default_rng(8), 5 * 16000)
+    rows, phones = heard(tmp_path / "model", recogniser, samples, 1000, live=True)
+    stream = recogniser.stream(16000)
+    expected = stream.push(samples) + stream.finish()
+    assert [each["phone"] for each in phones] == [each.phone for each in expected] and len(phones) > 20
+    np.testing.assert_allclose([each["end"] for each in phones], [each.end for each in expected], atol=0.021)
 
 
 @pytest.mark.parametrize("count", [0, 100, 400, 401, 7000])

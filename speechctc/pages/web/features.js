@@ -1,7 +1,7 @@
 // Log mel energies of samples, their sliding mean, and the input of the net. As features/extractor.py and filterbank.py.
 
 import { Fourier } from "./fft.js";
-import { joined } from "./rows.js";
+import { inWindows, joined } from "./rows.js";
 
 const SCALE = 32768; // Kaldi's filter bank expects samples of 16 bits
 const EPSILON = 1.1920928955078125e-7; // energy of a band
@@ -127,23 +127,13 @@ export function slidingCmn(rows, width, config) {
   return rows.map((value, k) => value - means[k]);
 }
 
-// Yields static features after the sliding mean, as soon as the frames that it needs are known.
-export function* cmnBlocks(blocks, width, config) {
-  const { before: far, after, stretch } = reachOf(config);
-  const [behind, ahead] = config.cmn_window_ms ? [far + stretch, after + stretch] : [0, 0];
-  let waiting = new Float32Array(0), before = 0;
-  for (const block of blocks) {
-    waiting = joined(waiting, block);
-    const done = waiting.length / width - ahead;
-    if (done <= before) {
-      if (!block.length) yield block;
-      continue;
-    }
-    yield slidingCmn(waiting, width, config).slice(before * width, done * width);
-    before = Math.min(behind, done);
-    waiting = waiting.slice((done - before) * width);
-  }
-  if (waiting.length / width > before) yield slidingCmn(waiting, width, config).slice(before * width);
+// Yields static features after the sliding mean, as soon as the frames that it needs are known; `lookahead`: most of
+// them after each frame, where not those of the config.
+export function cmnBlocks(blocks, width, config, lookahead = Infinity) {
+  const { before, after, stretch } = reachOf(config), wanted = config.cmn_window_ms ? after + stretch : 0;
+  const reach = { behind: config.cmn_window_ms ? before + stretch : 0, ahead: Math.min(wanted, lookahead) };
+  if (lookahead < wanted) reach.size = Math.max(lookahead, 1);
+  return inWindows(blocks, width, (rows) => slidingCmn(rows, width, config), reach);
 }
 
 // The derivative by a regression over frames; the first and the last frame are repeated beyond the ends.

@@ -8,6 +8,8 @@ import { Ngram } from "./ngram.js";
 import { chooseSearch } from "./search.js";
 import { Segmenter } from "./segments.js";
 
+const LOOKAHEAD = 0.2; // seconds after a frame that its means cover while someone speaks
+
 // Numbers of 16 bits, IEEE 754, to 32: sign, power and part move to their new places, and the power to its new zero.
 function fromHalves(buffer) {
   const bits = new Uint16Array(buffer), result = new Float32Array(bits.length), words = new Uint32Array(result.buffer);
@@ -63,14 +65,15 @@ export class Model {
 
   // Yields log posteriors of mono samples at the model's rate, which come in blocks.
   *logPosteriors(blocks, live = false) {
+    const lookahead = live ? Math.round((1000 * LOOKAHEAD) / this.config.features.shift_ms) : Infinity;
     const gate = new Gate(this.config, this.spoken), { dims } = this.bank, { classes } = this.net;
-    const centred = cmnBlocks(gate.watch(this.bank.blocks(blocks)), dims, this.config.features);
-    for (const logits of gate.apply(logitBlocks(centred, this.net, live), classes)) yield logSoftmax(logits, classes);
+    const centred = cmnBlocks(gate.watch(this.bank.blocks(blocks)), dims, this.config.features, lookahead);
+    for (const logits of gate.apply(logitBlocks(centred, this.net, lookahead), classes)) yield logSoftmax(logits, classes);
   }
 
   // Yields lists of phones while blocks of samples are read; `seconds` is asked for the length at the end.
   *phonesOf(blocks, seconds, alternatives = 2, live = false) {
-    const search = chooseSearch(this.config, this.ngram, this.net.classes);
+    const search = chooseSearch(this.config, this.ngram, this.net.classes, live);
     const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, alternatives);
     for (const block of this.logPosteriors(blocks, live)) {
       const { rows, path } = search.push(block);

@@ -2,11 +2,11 @@
 
 import { derivative } from "./features.js";
 import { ROWS } from "./matrix.js";
-import { joined } from "./rows.js";
+import { inWindows } from "./rows.js";
 
 const CHUNK = 1024; // rows of a product that are gathered at a time
 const EPSILON = 1e-5; // of the layer normalisation
-const BLOCK_FRAMES = 2000, LIVE_FRAMES = 50; // of input in one pass
+const BLOCK_FRAMES = 2000; // of input in one pass
 const upTo = (value, step) => Math.ceil(value / step) * step;
 
 function maximum(values, from, result, at, units, pieces) {
@@ -234,22 +234,13 @@ function receptiveField(model, features, spans) {
   return 1 + wide + later * model.time_stride + features.deltas * (features.delta_window - 1);
 }
 
-// Yields the logits of features that come in blocks, equal to those of one pass.
-export function* logitBlocks(blocks, net, live = false) {
-  const { config: model, features, dims, classes } = net, stride = model.time_stride;
+// Yields the logits of features that come in blocks, equal to those of one pass; with `lookahead` at once: what the net
+// hears around a frame is then of the frames before it.
+export function logitBlocks(blocks, net, lookahead = Infinity) {
+  const { config: model, features, dims, classes: made } = net, stride = model.time_stride, live = lookahead < Infinity;
   const spans = net.dense.map((layer) => layer.span);
-  const context = upTo(Math.floor((receptiveField(model, features, spans) - 1) / 2), stride), size = upTo(live ? LIVE_FRAMES : BLOCK_FRAMES, stride);
-  let waiting = new Float32Array(0), before = 0;
-  for (const block of blocks) {
-    waiting = joined(waiting, block);
-    while (waiting.length / dims >= before + size + context) {
-      const logits = net.forward(waiting.subarray(0, (before + size + context) * dims));
-      yield logits.slice((before / stride) * classes, ((before + size) / stride) * classes);
-      const done = before + size;
-      before = Math.min(context, done);
-      waiting = waiting.slice((done - before) * dims);
-    }
-    if (!block.length) yield block;
-  }
-  if (waiting.length / dims > before) yield net.forward(waiting).slice((before / stride) * classes);
+  const half = (config) => upTo(Math.floor((receptiveField(config, features, spans) - 1) / 2), stride);
+  const size = upTo(live ? Math.max(lookahead, 1) : BLOCK_FRAMES, stride);
+  const reach = { behind: half(model), ahead: half(live ? { ...model, context: 0 } : model), size, stride, made };
+  return inWindows(blocks, dims, (rows) => net.forward(rows), reach);
 }

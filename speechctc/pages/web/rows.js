@@ -21,3 +21,22 @@ export function argmax(values, first = 0, end = values.length) {
 export function clipped(value, low, high) {
   return Math.min(Math.max(value, low), high);
 }
+
+// Yields what a function makes of rows that come in blocks: it is applied to windows with rows behind and ahead. Without
+// a size, a window has all rows that can be done. Of `stride` rows it makes one, of `made` values.
+export function* inWindows(blocks, width, apply, { behind, ahead, size = 0, stride = 1, made = width }) {
+  let waiting = new Float32Array(0), before = 0;
+  const place = (row) => (row / stride) * made;
+  for (const block of blocks) {
+    if (!block.length) yield block;
+    else waiting = joined(waiting, block);
+    for (;;) {
+      const count = waiting.length / width, done = size ? before + size : count - ahead;
+      if (!block.length || done <= before || done + ahead > count) break;
+      yield apply(waiting.subarray(0, (done + ahead) * width)).slice(place(before), place(done));
+      before = Math.min(behind, done);
+      waiting = waiting.slice((done - before) * width);
+    }
+  }
+  if (waiting.length / width > before) yield apply(waiting).slice(place(before));
+}

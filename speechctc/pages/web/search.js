@@ -5,7 +5,7 @@ import { flatNgram } from "./ngram.js";
 import { argmax, joined } from "./rows.js";
 
 const STRIDE = 8; // frames between commits
-const MARGIN = 10, DELAY = 2, FLOOR = -1e4;
+const MARGIN = 10, DELAY = 2, LIVE_DELAY = 0.4, FLOOR = -1e4;
 const PRIME = 16777619; // FNV-1a, with phones in place of octets, is the hash of phones; a second one makes 64 bits
 
 export class GreedySearch {
@@ -159,10 +159,10 @@ export class BeamSearch {
 }
 
 // The search of a model's config.
-export function chooseSearch(config, ngram, classes) {
+export function chooseSearch(config, ngram, classes, live = false) {
   const { lm_weight: weight, lm_bonus: bonus, beam, search } = config.decode;
   const uses = ngram && weight > 0;
   if (search === "greedy" || (search === "auto" && !uses)) return new GreedySearch(classes);
-  const limit = Math.ceil((1000 * DELAY) / (config.features.shift_ms * config.model.time_stride));
+  const limit = Math.ceil((1000 * (live ? LIVE_DELAY : DELAY)) / (config.features.shift_ms * config.model.time_stride));
   return new BeamSearch(uses ? ngram : flatNgram(classes), classes, { weight: uses ? weight : 0, bonus: uses ? bonus : 0, beam, limit });
 }

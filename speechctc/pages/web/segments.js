@@ -35,6 +35,7 @@ export class Segmenter {
     this.classes = phones.length + 1;
     this.reach = Math.ceil(REACH / clock.step);
     this.frames = 0;
+    this.endsEarly = !phones.some((phone) => silences.has(phone)); // a label of silence would fill a pause
     this.spike = null; // a run of frames of one phone: its first, last and peak row
     this.gap = new Float32Array(0); // rows of blanks since the spike; of many, the first and the last
     this.shift = calibration?.shift ?? 0;
@@ -47,7 +48,7 @@ export class Segmenter {
       const label = path[begin];
       for (end = begin + 1; end < path.length && path[end] === label; end += 1);
       const run = rows.slice(begin * classes, end * classes);
-      if (label === 0) this.blanks(run);
+      if (label === 0) yield* this.blanks(run);
       else if (this.spike?.label === label && !this.gap.length) this.extend(run);
       else yield* this.next(label, run);
       this.frames += end - begin;
@@ -58,14 +59,24 @@ export class Segmenter {
   *finish(seconds) {
     const last = this.spike;
     if (!last) return;
-    const end = last.silent ? seconds : this.time(last.last + EDGE / this.clock.step);
-    yield this.segment(last, Math.min(end, seconds));
+    yield this.segment(last, Math.min(last.silent ? seconds : this.edge(last), seconds));
   }
 
-  blanks(rows) {
+  // The end of a phone before a pause.
+  edge(spike) {
+    return this.time(spike.last + EDGE / this.clock.step);
+  }
+
+  // Appends frames after a spike; in a pause, yields its phone.
+  *blanks(rows) {
     if (!this.spike) return;
     const gap = joined(this.gap, rows), within = this.reach * this.classes;
-    this.gap = gap.length <= 2 * within ? gap : joined(gap.slice(0, within), gap.slice(-within));
+    if (gap.length <= 2 * within) this.gap = gap;
+    else if (this.endsEarly) {
+      yield this.segment(this.spike, this.edge(this.spike));
+      this.spike = null;
+      this.gap = new Float32Array(0);
+    } else this.gap = joined(gap.slice(0, within), gap.slice(-within));
   }
 
   peakOf(rows, label) {
