@@ -50,7 +50,7 @@ CORRECTED = {("docs/guide/phonetician.md", "speechctc start talks"): "talks"}
 # Commands that are not run, by a pattern, and why.
 NOT_RUN = {
     r"pip install .*": "it changes the environment",
-    r"scripts/(demo|demo_pythons|install|pin|test|check)\b.*": "it installs an environment; a workflow runs it",
+    r"scripts/(demo|checks/demo_pythons|install|pin|test|check)\b.*": "it installs an environment; a workflow runs it",
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
     r"benchmarks/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",

@@ -18,7 +18,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d*)?")
 
 
 def draw(here: Path, *arguments: object) -> None:
-    program = ROOT / "scripts" / "draw_lessons"
+    program = ROOT / "scripts" / "drawings" / "draw_lessons"
     assert Forked(str(program), *arguments, cwd=here, log=here / "said").wait(600) == 0, (here / "said").read_text()
 
 
