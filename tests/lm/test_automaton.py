@@ -246,3 +246,13 @@ def test_a_weight_of_shorter_contexts_may_be_above_1() -> None:
     tensors = PhoneLM.learn(*CASES["much"], 2).to_tensors()
     above = tensors["ngram.backoff"] + 0.5
     PhoneLM.from_tensors({**tensors, "ngram.backoff": above}, CASES["much"][1])
+
+
+@pytest.mark.parametrize("value", [0.1, np.nan, np.inf, -1e10])
+@pytest.mark.parametrize("name", ["ngram.log_prob", "ngram.unseen"])
+def test_probabilities_that_are_none_are_refused(name: str, value: float) -> None:
+    tensors = PhoneLM.learn(*CASES["much"], 2).to_tensors()
+    wrong = np.array(tensors[name])
+    wrong.flat[wrong.size - 1] = value
+    with pytest.raises(ValueError, match="an n-gram with impossible probabilities"):
+        PhoneLM.from_tensors({**tensors, name: wrong}, CASES["much"][1])
