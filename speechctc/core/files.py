@@ -276,6 +276,27 @@ def _identity(path: Path) -> tuple[object, ...]:
     return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
+def content(path: Path) -> str:
+    """Return the hash of a file's content, computed once while the file is unchanged.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+    status = path.stat()
+    return _content(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@cache
+def _content(path: Path, stamp: tuple[int, ...]) -> str:
+    digest = hashlib.sha256()
+    with open(readable(path), "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def readable(path: Path) -> Path:
     """Return a path to read from, unless to open it may wait forever, or to read it may never end.
 

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -445,28 +445,12 @@ def source_digest(jobs: Sequence[Job], config: Config) -> str:
     for job in jobs:
         wanted = job.utterance
         try:
-            content = job.problem or _content(wanted.audio, _stamp(wanted.audio))
+            content = job.problem or files.content(wanted.audio)
         except OSError as error:
             content = str(error)
         parts = [wanted.id, wanted.phones, content, wanted.channel, wanted.stretch]
         digest.update(json.dumps(parts).encode())
     return BY_CONTENT + digest.hexdigest()
-
-
-@cache
-def _content(path: Path, stamp: tuple[int, ...]) -> str:
-    """Hash a file, once while its stamp stays: several utterances may be in it."""
-    digest = hashlib.sha256()
-    with open(files.readable(path), "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what differs after a file was changed or replaced on this machine."""
-    status = path.stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def extract_one(job: Job, config: FeatureConfig) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.files import content
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
@@ -156,10 +157,11 @@ def score_split(
     InputError
         The split is empty, or none of its recordings can be decoded.
     """
-    own = (HEARD, *(f"corpus.{key}={getattr(recogniser.config.corpus, key)}" for key in MARKS))  # of any kind of corpus
+    own = [HEARD, *(f"corpus.{key}={getattr(recogniser.config.corpus, key)}" for key in MARKS)]  # of any kind of corpus
     config = with_settings(recogniser.config, (*own, *overrides))
     is_told = any(each.startswith("corpus.segment=") for each in overrides)
-    corpus, notes = _read_divided(config, with_settings(recogniser.config, own), split, recogniser.phones, is_told)
+    trained = with_settings(recogniser.config, own)
+    corpus, notes = _read_divided(config, trained, split, recogniser.phones, is_told)
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
@@ -182,20 +184,27 @@ def score_split(
     if not scored.utterances:
         why = f" ({scored.skipped[0][1]})" if scored.skipped else ""
         raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another with --split")
-    reporter.warn(*(warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)))
+    warnings = [warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)]
+    reporter.warn(*warnings, *_trained_on(scored.utterances, config, trained, split))
     reporter.note(*told)
-    results = _decode(recogniser, scored.utterances)
-    with reporter.progress(f"{what} {split}", len(scored.utterances)) as advance:
-        for number, result in enumerate(results):
+    _add_results(scored, recogniser, chosen.written, reporter, f"{what} {split}")
+    if not scored.counts.utterances:
+        none = f"none of the {len(scored.utterances)} recordings of {split} can be decoded"
+        raise InputError(none, scored.skipped[-1][1])
+    return scored
+
+
+def _add_results(
+    scored: ScoredSplit, recogniser: Recogniser, written: Mapping[str, str], reporter: Reporter, what: str
+) -> None:
+    """Decode the utterances of a split and add the results."""
+    with reporter.progress(what, len(scored.utterances)) as advance:
+        for number, result in enumerate(_decode(recogniser, scored.utterances)):
             if isinstance(result, InputError):
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
-                scored.add(number, result.renamed(chosen.written).segments)
+                scored.add(number, result.renamed(written).segments)
             advance(1, f"PER {scored.counts.per:.2f} %")
-    if not scored.counts.utterances:
-        reason = scored.skipped[-1][1]
-        raise InputError(f"none of the {len(scored.utterances)} recordings of {split} can be decoded", reason)
-    return scored
 
 
 def _read_divided(
@@ -304,6 +313,25 @@ def keep_dev(corpus: Corpus, config: Config, checkpoint: Checkpoint, reporter: R
 def _is_own(config: Config, checkpoint: Checkpoint) -> bool:
     ours, theirs = config.corpus, checkpoint.config.corpus
     return (ours.kind, ours.root, ours.tables.train) == (theirs.kind, theirs.root, theirs.tables.train)
+
+
+def _trained_on(utterances: Sequence[Utterance], config: Config, trained: Config, split: str) -> Iterator[str]:
+    """Yield a warning where recordings have the content of ones in training, if these are still there."""
+    is_known = trained.corpus.root or trained.corpus.tables.train
+    if split == "train" or config.corpus == trained.corpus or not is_known:
+        return
+    corpus = attempt(partial(read_corpus, needed="train"), trained.corpus)
+    learned = [] if isinstance(corpus, InputError) else [*corpus.splits.get("train", ())]
+    sizes = {each.audio.stat().st_size for each in learned if each.audio.is_file()}
+    here = [each for each in utterances if each.audio.is_file() and each.audio.stat().st_size in sizes]
+    sizes = {each.audio.stat().st_size for each in here}
+    known = {_sound(each) for each in learned if each.audio.is_file() and each.audio.stat().st_size in sizes}
+    if count := sum(_sound(each) in known for each in here):
+        yield note_text("trained on", split=split, count=count, all=len(utterances))
+
+
+def _sound(utterance: Utterance) -> Hashable:
+    return content(utterance.audio), utterance.channel, utterance.stretch
 
 
 def _in_any_phones(config: Config, trained: Config, split: str) -> Corpus:

@@ -115,6 +115,16 @@ def test_another_corpus_is_divided_as_ever(trained: Path, run: Path, tmp_path: P
     assert not any(line.startswith("warning") for line in recorder.said)
 
 
+def test_recordings_that_were_trained_on_are_counted_by_their_content(trained: Path, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained.parent / "audio", tmp_path / "audio")
+    rows = (trained.parent / "table0.jsonl").read_text(encoding="utf-8").replace('"id": "u', '"id": "v')
+    (tmp_path / "test.jsonl").write_text(rows, encoding="utf-8")
+    recorder, everything = Recorder(), len(rows.splitlines())
+    score_split(Recogniser.load(run, "cpu"), "test", [f"corpus.tables.test={tmp_path}/test.jsonl"], recorder, "")
+    (warning,) = (line for line in recorder.said if "was trained on" in line)
+    assert f"{everything - len(held_out(trained))} of the {everything} recordings of test" in warning
+
+
 def test_a_moved_corpus_has_the_dev_of_the_run(trained: Path, run: Path, before: set[str], tmp_path: Path) -> None:
     shutil.copytree(trained.parent / "audio", tmp_path / "moved" / "audio")
     shutil.copy(trained.parent / "table0.jsonl", tmp_path / "moved")
